@@ -1,0 +1,525 @@
+"""The only door for people: options, progress, tables, exit codes.
+
+Heavy libraries are imported inside the commands, so `--help` answers at once. What goes wrong
+in a way that a user can mend is a `SeqattnError`: its message is printed without a traceback,
+and its exit code ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO
+
+import typer
+
+from seqattn.errors import SeqattnError, Stopped, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from seqattn.data.files import LongTable
+    from seqattn.evaluation import Evaluation
+    from seqattn.experiment import Watchers
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Learn, teach and research attention in sequence-to-sequence models.",
+)
+config_app = typer.Typer(no_args_is_help=True, help="Write a YAML config: check, show, schema.")
+app.add_typer(config_app, name="config")
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
+]
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run folder, or a checkpoint file in one.")
+]
+InputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--input", metavar="FILE",
+        help="Your own sequences: CSV with columns sequence, step, and one a feature; - reads"
+        " standard input.",
+    ),
+]  # fmt: skip
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Format(StrEnum):
+    csv = "csv"
+    jsonl = "jsonl"
+    npz = "npz"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from seqattn import __version__
+
+        print(f"seqattn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: seqattn train configs/squares.yaml --set training.epochs=50")
+def train(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The run folder's name, instead of the config's.")
+    ] = None,
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", metavar="DIR", help="Where run folders go.")
+    ] = Path("outputs"),
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="The run's seed, instead of the config's.")
+    ] = None,
+    device: Annotated[
+        Device, typer.Option("--device", help="auto takes a GPU if there is one.")
+    ] = Device.auto,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, max=1024, help="CPU threads; small models want 1.")
+    ] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the run that is there.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train what CONFIG describes and leave a run folder: checkpoints, losses, predictions,
+    attention and pictures."""
+    from seqattn.config import resolve
+
+    shortcuts = [f"name={name}"] if name is not None else []
+    shortcuts += [f"seed={seed}"] if seed is not None else []
+    resolved = resolve(config, [*(overrides or []), *shortcuts]).config
+    with _told_to_stop() as told, _progress(resolved.name, quiet, told) as watchers:
+        from seqattn import experiment
+
+        folder, summary = experiment.run(
+            resolved,
+            output_dir,
+            device=device.value,
+            threads=threads,
+            resume=resume,
+            overwrite=overwrite,
+            config_path=config,
+            watchers=watchers,
+        )
+    if not quiet:
+        _print_summary(summary, folder.path)
+
+
+@app.command(epilog="Example: seqattn predict outputs/squares --input my.csv --output next.csv")
+def predict(
+    run: Run,
+    input_file: InputFile = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Where to write; standard output without."),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="csv, jsonl or npz; the ending of --output, or csv."),
+    ] = None,
+    attention: Annotated[
+        Path | None,
+        typer.Option("--attention", metavar="FILE.npz", help="Write the weights as data, too."),
+    ] = None,
+    example: Annotated[
+        int | None, typer.Option("--example", metavar="K", help="Test sequence K of the run.")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, max=100_000, help="Points to forecast; as trained without."),
+    ] = None,
+) -> None:
+    """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
+    all of these."""
+    from seqattn.runs import write_arrays
+
+    if input_file is not None and example is not None:
+        raise UsageError("--input and --example both name sequences; give one of them.")
+    to_stdout = output is None or str(output) == "-"
+    chosen = form or _format_of(output)
+    if chosen is Format.npz and to_stdout:
+        raise UsageError("--format npz is binary and needs --output FILE.npz.")
+    if attention is not None and attention.suffix.lower() != ".npz":
+        raise UsageError(f"--attention {attention}: weights are written as NPZ; end it in .npz.")
+
+    from seqattn.data import files, load
+    from seqattn.evaluation import free_run
+    from seqattn.experiment import open_run
+
+    _, trained = open_run(run)
+    if attention is not None and not trained.has_attention:
+        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    if input_file is not None:
+        table = _read(input_file, trained.layout.features)
+        part, last_steps = files.as_sources(table), table.last_steps
+    else:
+        part = load(trained.config.data).test
+        if example is not None:
+            part = part.only(_checked_example(example, len(part)))
+        last_steps = tuple(int(length) for length in part.source_lengths)
+    result = free_run(trained.model, part, steps or trained.layout.target_length)
+    if chosen is Format.npz:
+        assert output is not None
+        write_arrays(output, files.forecast_arrays(part, result.values, with_target=False))
+    else:
+        with _text_output(None if to_stdout else output) as file:
+            if chosen is Format.csv:
+                files.write_long_csv(file, part.ids, last_steps, result.values, part.features)
+            else:
+                files.write_json_lines(file, part.ids, part, result.values)
+    if attention is not None:
+        write_arrays(attention, result.attention_arrays(part, steps_real=False))
+
+
+@app.command(
+    "plot-attention", epilog="Example: seqattn plot-attention outputs/squares --output where.pdf"
+)
+def plot_attention(
+    run: Run,
+    input_file: InputFile = None,
+    examples: Annotated[
+        int, typer.Option("--examples", min=1, max=100, help="How many sequences to draw.")
+    ] = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE.png|svg|pdf", help="Where to draw; the run folder without."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, max=64, help="With --input: points to forecast."),
+    ] = None,
+) -> None:
+    """Draw where the model looked, target rows against source columns: in the run's test
+    sequences, or in your own (--input)."""
+    from seqattn import pictures
+    from seqattn.runs import find_run, read_arrays
+
+    folder, checkpoint = find_run(run)
+    if output is not None:
+        pictures.picture_ending(output)
+    if steps is not None and input_file is None:
+        raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
+    if input_file is None and checkpoint.resolve() == folder.best.resolve():
+        if folder.predictions.exists() and not folder.attention.exists():
+            raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+        weights = read_arrays(folder.attention)
+        titles = pictures.panel_titles(read_arrays(folder.predictions))
+        target = output or folder.attention_picture
+    else:
+        from seqattn.data import files, load
+        from seqattn.evaluation import free_run
+        from seqattn.experiment import open_run
+
+        _, trained = open_run(run)
+        if not trained.has_attention:
+            raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+        own = input_file is not None
+        if input_file is not None:
+            part = files.as_sources(_read(input_file, trained.layout.features))
+        else:
+            part = load(trained.config.data).test
+        part = part.only(slice(0, examples))
+        result = free_run(trained.model, part, steps or trained.layout.target_length)
+        weights = result.attention_arrays(part, steps_real=not own)
+        described = files.forecast_arrays(part, result.values, with_target=False)
+        titles = pictures.panel_titles(described, "sequence" if own else "test")
+        target = output or folder.path / f"attention-{'input' if own else checkpoint.stem}.png"
+    pictures.save(pictures.attention_picture(weights, titles, examples), target)
+    _note(f"Drew {target}")
+
+
+@app.command(epilog="Example: seqattn evaluate outputs/squares --json")
+def evaluate(
+    run: Run,
+    input_file: InputFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Score a run beside the baselines and the noise floor: on its test sequences, or on your own
+    (--input), whose first points are given and the rest held against the forecast."""
+    import json
+
+    from seqattn.data import files, load
+    from seqattn.evaluation import evaluate as score
+    from seqattn.experiment import open_run
+
+    _, trained = open_run(run)
+    data = load(trained.config.data)
+    part = data.test
+    if input_file is not None:
+        table = _read(input_file, trained.layout.features)
+        part = files.cut(table, trained.layout.source_length)
+    evaluation, _ = score(trained.model, part, data.train, data.rule)
+    if as_json:
+        print(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
+    else:
+        what = "test sequences" if input_file is None else f"sequences of {input_file}"
+        _print_evaluation(evaluation, f"{run}: {len(part)} {what}, epoch {trained.epoch}")
+
+
+@config_app.command("check", epilog="Example: seqattn config check my.yaml")
+def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
+    """Say whether a config is right, and if not, everything that is wrong with it."""
+    from seqattn.config import DEFAULT, resolve
+
+    resolved = resolve(config, overrides or [])
+    given = sum(origin != DEFAULT for origin in resolved.origins.values())
+    print(f"{config}: right. {given} of {len(resolved.origins)} values given, the rest default.")
+
+
+@config_app.command("show", epilog="Example: seqattn config show my.yaml --set seed=1")
+def config_show(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG]", help="A YAML file; defaults without.")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Print the whole config as YAML, with where each value came from."""
+    from seqattn.config import resolve, to_yaml
+
+    resolved = resolve(config, overrides or [])
+    print(to_yaml(resolved.config, resolved.origins), end="")
+
+
+@config_app.command("schema", epilog="Example: seqattn config schema --output my.schema.json")
+def config_schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Standard output without.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of a config, with which editors complete and check as you type."""
+    import json
+
+    from seqattn.config import json_schema
+
+    with _text_output(output) as file:
+        file.write(json.dumps(json_schema(), indent=2) + "\n")
+
+
+# --- between the commands and the terminal -------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[list[int]]:
+    """Within, SIGINT and SIGTERM are noted instead of obeyed; a second one is obeyed at once."""
+    told: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        told.append(number)
+        signal.signal(number, signal.SIG_DFL)
+        _note(f"{signal.Signals(number).name}: finishing the step and saving.")
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
+    """A bar on a terminal; elsewhere a line now and then; nothing when quiet. All on stderr."""
+    from tqdm import tqdm
+
+    from seqattn.experiment import Watchers
+
+    bars: list[tqdm[Any]] = []
+    terminal = sys.stderr.isatty()
+    epochs = 0
+
+    def begin(done: int, total: int) -> None:
+        nonlocal epochs
+        epochs = total
+        if terminal and not quiet:
+            bars.append(tqdm(total=total, initial=done, desc=name, unit="epoch", leave=True))
+
+    def epoch(record: Any) -> None:
+        losses = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+        if bars:
+            bars[0].set_postfix_str(losses, refresh=False)
+            bars[0].update()
+        elif not quiet and (record.epoch == epochs or record.epoch % max(1, epochs // 10) == 0):
+            _note(f"epoch {record.epoch}/{epochs}: {losses}")
+
+    def say(line: str) -> None:
+        if not quiet:
+            _note(line)
+
+    try:
+        yield Watchers(begin, epoch, say, stop=lambda: told[0] if told else 0)
+    finally:
+        for bar in bars:
+            bar.close()
+
+
+def _print_summary(summary: dict[str, Any], folder: Path) -> None:
+    """The table at the end of a training, where everything lies, and what to type next."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(title=Text(f"{summary['name']}, seed {summary['seed']}"), title_justify="left")
+    table.add_column("on the test sequences")
+    table.add_column("mean squared error", justify="right")
+    rows = [("this model, free running", summary["test_loss"], "bold")]
+    rows += [(name, loss, "") for name, loss in summary["baselines"].items()]
+    rows += [(name, loss, "") for name, loss in summary["fitted"].items()]
+    if summary["noise_floor"] is not None:
+        rows.append(("noise floor: no forecast can beat it", summary["noise_floor"], ""))
+    for label, loss, style in sorted(rows, key=lambda row: row[1]):
+        table.add_row(label, f"{loss:.4f}", style=style)
+    console.print(table)
+    best = summary["best_baseline"]
+    verdict = "beats" if summary["beats_best_baseline"] else "does not beat"
+    lines = [
+        f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
+        f" the best parameter-free baseline ({best}).",
+        f"Everything lies in {folder}: loss_curve.png, predictions.png"
+        + (", attention.png" if summary["model"]["attention"] else "")
+        + ", and the data they are drawn from.",
+        "Next:",
+        f"  seqattn evaluate {folder}",
+        f"  seqattn plot-attention {folder}" if summary["model"]["attention"]
+        else f"  seqattn predict {folder} --example 0",
+    ]  # fmt: skip
+    for line in lines:
+        console.print(_printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_evaluation(evaluation: Evaluation, title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(_printable(title)), title_justify="left")
+    table.add_column("")
+    table.add_column("mean squared error", justify="right")
+    table.add_row("free running", f"{evaluation.loss:.4f}", style="bold")
+    table.add_row("teacher-forced", f"{evaluation.loss_teacher_forced:.4f}")
+    table.add_section()
+    by_step = list(enumerate(evaluation.loss_by_step, start=1))
+    every = max(1, -(-len(by_step) // 16))
+    for step, loss in by_step[::every]:
+        table.add_row(f"free running, target step {step}", f"{loss:.4f}")
+    table.add_section()
+    for name, loss in sorted(evaluation.baselines.items(), key=lambda pair: pair[1]):
+        table.add_row(name, f"{loss:.4f}")
+    for name, loss in evaluation.fitted.items():
+        table.add_row(name, f"{loss:.4f}")
+    if evaluation.noise_floor is not None:
+        table.add_section()
+        table.add_row("noise floor", f"{evaluation.noise_floor:.4f}")
+        table.add_row("this run above the floor", f"{evaluation.above_floor:.4f}")
+    Console().print(table)
+    if every > 1:
+        print(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
+
+
+def _read(file: Path, features: tuple[str, ...]) -> LongTable:
+    """The user's CSV, from a file or standard input; says how it was understood."""
+    from seqattn.data.files import read_long_csv
+
+    source: Path | BinaryIO = sys.stdin.buffer if str(file) == "-" else file
+    table = read_long_csv(source, features)
+    for note in table.notes:
+        _note(f"{file}: {note}.")
+    return table
+
+
+def _checked_example(k: int, n: int) -> slice:
+    if not 0 <= k < n:
+        raise UsageError(f"--example {k}: the run has test sequences 0 to {n - 1}.")
+    return slice(k, k + 1)
+
+
+def _format_of(output: Path | None) -> Format:
+    """The format that a file's ending names; CSV where it names none."""
+    ending = output.suffix.lower().removeprefix(".") if output is not None else ""
+    if ending in ("", *Format):
+        return Format(ending or "csv")
+    raise UsageError(
+        f"--output {output}: ends in none of {', '.join('.' + known for known in Format)}."
+        " Give it one of these, or say --format."
+    )
+
+
+@contextlib.contextmanager
+def _text_output(path: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that is written whole or not at all."""
+    if path is None:
+        yield sys.stdout
+        return
+    import io
+
+    from seqattn.runs import write_whole
+
+    text = io.StringIO()
+    yield text
+    write_whole(path, text.getvalue().encode())
+
+
+def _note(text: str) -> None:
+    """A line on stderr. A closed terminal stops nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        print(_printable(text), file=sys.stderr, flush=True)
+
+
+def _printable(text: str) -> str:
+    """Text from a file or a path must not steer the terminal: control signs are spelt out."""
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
+
+
+def _obey(number: int, frame: Any) -> None:
+    raise Stopped(number)
+
+
+def main() -> None:
+    """Run the command line; every way out has its documented exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _obey)
+    try:
+        app()
+    except BrokenPipeError:  # the reader of our output left; so do we, without a word
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except SeqattnError as error:
+        _fail(error)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(StorageError(f"{place}{error.strerror or error}."))
+
+
+def _fail(error: SeqattnError) -> None:
+    _note(f"seqattn: {error}")
+    sys.exit(error.exit_code)

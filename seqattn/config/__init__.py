@@ -1,0 +1,268 @@
+"""From a YAML file and overrides to one frozen `Config`, and back to text.
+
+    resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
+    resolved.config.training.epochs            # 10
+    resolved.origins["training.epochs"]        # "--set training.epochs=10"
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from seqattn.config.knobs import (
+    AdditiveAttention,
+    Attention,
+    Config,
+    ConstantForcing,
+    ConstantRate,
+    CosineRate,
+    DotAttention,
+    EarlyStopping,
+    ExponentialForcing,
+    GeneralAttention,
+    InverseSigmoidForcing,
+    LearningRateSchedule,
+    LinearForcing,
+    PlateauRate,
+    Recurrent,
+    ScaledDotAttention,
+    Section,
+    Squares,
+    StepRate,
+    TeacherForcing,
+    Training,
+    UniformAttention,
+)
+from seqattn.config.mistakes import listed, nearest, sentence
+from seqattn.config.reading import KeyPath, read_file, read_text
+from seqattn.config.sections import every_key
+from seqattn.errors import ConfigError
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A valid config, and where each value came from.
+
+    Attributes:
+        config: every knob, defaults filled in.
+        origins: dotted path of a leaf -> "default", "FILE:LINE" or "--set PATH=VALUE".
+    """
+
+    config: Config
+    origins: Mapping[str, str]
+
+
+def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
+    """Read a config file, apply overrides, validate everything at once.
+
+    Args:
+        path: a YAML file, or None to start from the defaults.
+        overrides: "PATH=VALUE" each, where VALUE is YAML, as `--set` takes them.
+
+    Raises:
+        ConfigError: with every mistake of the file and the overrides.
+    """
+    content: dict[str, Any] = {}
+    places: dict[KeyPath, str] = {}
+    if path is not None:
+        document = read_file(path)
+        content = document.content
+        places = {key: f"{path}:{line}" for key, line in document.lines.items()}
+    mistakes: list[str] = []
+    for override in overrides:
+        mistakes += _apply(override, content, places)
+    config: Config | None = None
+    try:
+        config = Config.model_validate(content)
+    except ValidationError as error:
+        for details in error.errors():
+            at, words = sentence(details, content)
+            mistakes.append(f"{_place(at, places, path)}: {'.'.join(at)}: {words}")
+    if mistakes or config is None:
+        subject = str(path) if path is not None else "the config"
+        unique = sorted(dict.fromkeys(mistakes), key=_line)
+        raise ConfigError(f"{subject}: {listed(len(unique))}.", unique)
+    origins = {
+        ".".join(leaf): _place(leaf, places, None) for leaf, _ in leaves(as_plain(config))
+    }
+    return Resolved(config, origins)
+
+
+def from_plain(content: Mapping[str, Any], origin: str) -> Config:
+    """A config from plain data that this program wrote, in a checkpoint say.
+
+    Raises:
+        ConfigError: it is not valid.
+    """
+    try:
+        return Config.model_validate(dict(content))
+    except ValidationError as error:
+        found = [sentence(details, content) for details in error.errors()]
+        raise ConfigError(
+            f"{origin}: {listed(len(found))} in the config.",
+            [f"{'.'.join(at)}: {words}" for at, words in found],
+        ) from None
+
+
+def as_plain(config: Section) -> dict[str, Any]:
+    """A config as dicts, texts, numbers and None, in the order of the knobs."""
+    return _discriminator_first(config.model_dump(mode="json"))
+
+
+def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
+    """(path, value) of every value that is no mapping."""
+    found: list[tuple[KeyPath, Any]] = []
+    for key, value in content.items():
+        at = (*path, key)
+        found += leaves(value, at) if isinstance(value, dict) else [(at, value)]
+    return found
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Dotted path -> (old, new) of every value that is not the same."""
+    before = {".".join(at): value for at, value in leaves(as_plain(old))}
+    after = {".".join(at): value for at, value in leaves(as_plain(new))}
+    return {
+        key: (before.get(key), after.get(key))
+        for key in before | after
+        if before.get(key) != after.get(key)
+    }
+
+
+def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
+    """The config as YAML that loads again, each value's origin as a comment beside it."""
+    lines: list[tuple[str, str]] = []
+
+    def write(section: Mapping[str, Any], path: KeyPath) -> None:
+        for key, value in section.items():
+            indent = "  " * len(path)
+            if isinstance(value, dict):
+                lines.append((f"{indent}{key}:", ""))
+                write(value, (*path, key))
+            else:
+                origin = (origins or {}).get(".".join((*path, key)), "")
+                lines.append((f"{indent}{key}: {_scalar(value)}", origin))
+
+    write(as_plain(config), ())
+    if origins is None:
+        return "".join(f"{text}\n" for text, _ in lines)
+    width = max(len(text) for text, _ in lines)
+    return "".join(
+        f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a config file, for editors."""
+    schema = Config.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value)  # the shortest text that reads back as the same number
+    if isinstance(value, str) and read_text(value, "").content == value:
+        return value
+    return json.dumps(value)
+
+
+def _discriminator_first(content: dict[str, Any]) -> dict[str, Any]:
+    """Shared knobs are declared before a variant's own; people read `score` or `kind` first."""
+    first = [key for key in ("kind", "score", "schedule") if key in content]
+    ordered = first + [key for key in content if key not in first]
+    return {
+        key: _discriminator_first(content[key]) if isinstance(content[key], dict) else content[key]
+        for key in ordered
+    }
+
+
+def _apply(override: str, content: dict[str, Any], places: dict[KeyPath, str]) -> list[str]:
+    """Write one `--set PATH=VALUE` into the file's content; returns mistakes."""
+    origin = f"--set {override}"
+    dotted, equals, text = override.partition("=")
+    path = tuple(dotted.strip().split("."))
+    if not equals or not all(path):
+        return [f"{origin}: expected PATH=VALUE, such as training.epochs=10."]
+    try:
+        document = read_text(text, origin)
+    except ConfigError as error:
+        return [str(error)]
+    section = content
+    for depth, key in enumerate(path[:-1], start=1):
+        below = section.get(key)
+        if below is None:
+            below = section[key] = {}
+        elif not isinstance(below, dict):
+            return [f"{origin}: {'.'.join(path[:depth])} is no section."]
+        section = below
+    for known in [known for known in places if known[: len(path)] == path]:
+        del places[known]
+    section[path[-1]] = copy.deepcopy(document.content)
+    places[path] = origin
+    for inner in document.lines:
+        places[(*path, *inner)] = origin
+    return []
+
+
+def _line(mistake: str) -> tuple[bool, int]:
+    """Order of reading: the file's lines from the top, then the overrides."""
+    number = re.match(r"[^ ]+?:(\d+): ", mistake)
+    return (number is None, int(number.group(1)) if number else 0)
+
+
+def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | None) -> str:
+    """The file and line, or the override, that gave a path its value."""
+    if at in places:
+        return places[at]
+    if path is None:
+        return DEFAULT
+    for length in range(len(at) - 1, 0, -1):
+        if at[:length] in places:
+            return places[at[:length]]
+    return str(path)
+
+
+__all__ = [
+    "DEFAULT",
+    "AdditiveAttention",
+    "Attention",
+    "Config",
+    "ConstantForcing",
+    "ConstantRate",
+    "CosineRate",
+    "DotAttention",
+    "EarlyStopping",
+    "ExponentialForcing",
+    "GeneralAttention",
+    "InverseSigmoidForcing",
+    "LearningRateSchedule",
+    "LinearForcing",
+    "PlateauRate",
+    "Recurrent",
+    "Resolved",
+    "ScaledDotAttention",
+    "Section",
+    "Squares",
+    "StepRate",
+    "TeacherForcing",
+    "Training",
+    "UniformAttention",
+    "as_plain",
+    "differences",
+    "every_key",
+    "from_plain",
+    "json_schema",
+    "nearest",
+    "resolve",
+    "to_yaml",
+]

@@ -1,0 +1,382 @@
+"""Every knob: its name, default, bounds and sentence, stated once.
+
+The models are frozen and strict: a text is not a number, `true` is not 1, an unknown key
+is an error. A section that comes in variants is a union told apart by one key (`score`,
+`schedule`, `kind`), so that no variant can be given another's knob.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+
+class Section(BaseModel):
+    """A mapping of the YAML file."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+def contradiction(key: str, message: str) -> PydanticCustomError:
+    """A rule between two keys that is broken; `key` says which line to point at."""
+    return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
+
+
+def told_apart_by(key: str, default: str) -> Discriminator:
+    """Pick a union's variant by `key`, or `default` where the file leaves it out."""
+
+    def tag(value: Any) -> str | None:
+        if isinstance(value, dict):
+            return str(value.get(key, default))
+        return str(getattr(value, key)) if isinstance(value, Section) else None
+
+    return Discriminator(tag)
+
+
+def must_say(key: str) -> ConfigDict:
+    """JSON Schema of a variant that is not the default: the key that picks it is required."""
+    return ConfigDict(json_schema_extra={"required": [key]})
+
+
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Width = Annotated[int, Field(ge=1, le=8192)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+# --- data -------------------------------------------------------------------------------------
+
+
+class Squares(Section):
+    """Noisy squares: the first corners of a square are given, the others are to be said."""
+
+    kind: Literal["squares"] = "squares"
+    """What the sequences are."""
+    n_train: Count = 256
+    """Training sequences."""
+    n_validation: Count = 128
+    """Validation sequences: they choose the best epoch and never train."""
+    n_test: Count = 128
+    """Test sequences: touched once, after training."""
+    train_seed: Seed = 13
+    """Seed of the training sequences."""
+    validation_seed: Seed = 17
+    """Seed of the validation sequences; differs from the other two, so no point is shared."""
+    test_seed: Seed = 19
+    """Seed of the test sequences; differs from the other two, so no point is shared."""
+    noise: Annotated[float, Field(ge=0, le=10)] = 0.1
+    """Standard deviation of the normal noise on every coordinate (corners are at -1 and 1)."""
+    source_length: Annotated[int, Field(ge=1, le=3)] = 2
+    """Corners given; what remains of the four is the target."""
+    variable_length: bool = False
+    """Squares of 2, 3 or 4 corners; each keeps at least one corner of source and of target."""
+
+    @model_validator(mode="after")
+    def _parts_share_no_seed(self) -> Self:
+        seeds: dict[int, str] = {}
+        for part in ("train", "validation", "test"):
+            seed = getattr(self, f"{part}_seed")
+            if seed in seeds:
+                raise contradiction(
+                    f"{part}_seed",
+                    f"is {seed}, and so is data.{seeds[seed]}_seed: the two parts would be the"
+                    " same points. Give each part a seed of its own",
+                )
+            seeds[seed] = part
+        return self
+
+
+# --- model ------------------------------------------------------------------------------------
+
+
+class AttentionKnobs(Section):
+    """What every score shares."""
+
+    normalizer: Literal["softmax"] = "softmax"
+    """How scores become weights."""
+    heads: Annotated[int, Field(ge=1, le=1)] = 1
+    """Attention heads; so far 1."""
+    project_values: bool = False
+    """Average a learned affine map of the encoder states instead of the states themselves."""
+
+
+class UniformAttention(AttentionKnobs):
+    """No score: every source point weighs the same (what attention must beat)."""
+
+    model_config = must_say("score")
+    score: Literal["uniform"] = "uniform"
+    """How well a key suits a query."""
+
+
+class DotAttention(AttentionKnobs):
+    """query . key (Luong et al. 2015)."""
+
+    model_config = must_say("score")
+    score: Literal["dot"] = "dot"
+    """How well a key suits a query."""
+
+
+class ScaledDotAttention(AttentionKnobs):
+    """query . key / sqrt(K) (Vaswani et al. 2017)."""
+
+    score: Literal["scaled_dot"] = "scaled_dot"
+    """How well a key suits a query."""
+    project_query_key: bool = True
+    """Compare learned affine maps of query and key instead of the states themselves."""
+    key_dim: Width | None = None
+    """K, the width in which queries meet keys; null means hidden_dim."""
+
+    @model_validator(mode="after")
+    def _width_needs_projections(self) -> Self:
+        if self.key_dim is not None and not self.project_query_key:
+            raise contradiction(
+                "key_dim", "needs project_query_key: true; without it K is hidden_dim"
+            )
+        return self
+
+
+class GeneralAttention(AttentionKnobs):
+    """query . W key (Luong et al. 2015)."""
+
+    model_config = must_say("score")
+    score: Literal["general"] = "general"
+    """How well a key suits a query."""
+
+
+class AdditiveAttention(AttentionKnobs):
+    """v . tanh(W query + U key) (Bahdanau et al. 2015)."""
+
+    model_config = must_say("score")
+    score: Literal["additive"] = "additive"
+    """How well a key suits a query."""
+    key_dim: Width | None = None
+    """K, the width in which queries meet keys; null means hidden_dim."""
+
+
+Attention = Annotated[
+    Annotated[UniformAttention, Tag("uniform")]
+    | Annotated[DotAttention, Tag("dot")]
+    | Annotated[ScaledDotAttention, Tag("scaled_dot")]
+    | Annotated[GeneralAttention, Tag("general")]
+    | Annotated[AdditiveAttention, Tag("additive")],
+    told_apart_by("score", "scaled_dot"),
+]
+
+
+class Recurrent(Section):
+    """A recurrent encoder-decoder, with attention or (attention: null) without."""
+
+    kind: Literal["recurrent"] = "recurrent"
+    """The family of models."""
+    cell: Literal["gru"] = "gru"
+    """The recurrent cell of encoder and decoder."""
+    hidden_dim: Width = 16
+    """H, the width of the recurrent state."""
+    layers: Annotated[int, Field(ge=1, le=1)] = 1
+    """Recurrent layers; so far 1."""
+    bidirectional: Literal[False] = False
+    """Read the source from both ends; so far false."""
+    context: Literal["output", "input"] = "output"
+    """Where the context goes: `output` attends with the new decoder state, and both make the
+    output; `input` attends with the previous state, and the context joins the decoder's input."""
+    attention: Attention | None = ScaledDotAttention()
+    """How the decoder looks at the source; null is the plain encoder-decoder."""
+
+    @model_validator(mode="after")
+    def _context_needs_attention(self) -> Self:
+        if self.attention is None and self.context == "input":
+            raise contradiction(
+                "context",
+                "is input, but with attention: null there is no context. Remove it, or set"
+                " model.context=output as well",
+            )
+        return self
+
+
+# --- training ---------------------------------------------------------------------------------
+
+
+class TeacherForcingKnobs(Section):
+    """What every schedule of teacher forcing shares."""
+
+    coin: Literal["step", "sequence", "element"] = "step"
+    """What one toss decides: a `step` of the whole batch, a whole `sequence`, or one step of one
+    sequence (`element`). Heads: the decoder is fed the true previous point; tails: its own."""
+
+
+class ConstantForcing(TeacherForcingKnobs):
+    """The same probability in every epoch."""
+
+    schedule: Literal["constant"] = "constant"
+    """How the probability changes from epoch to epoch."""
+    probability: Probability = 0.5
+    """Chance of heads: 1 always feeds the truth, 0 never does."""
+
+
+class LinearForcing(TeacherForcingKnobs):
+    """From `start` in the first epoch to `end` in the last (Bengio et al. 2015)."""
+
+    model_config = must_say("schedule")
+    schedule: Literal["linear"] = "linear"
+    """How the probability changes from epoch to epoch."""
+    start: Probability = 1.0
+    """Chance of heads in the first epoch."""
+    end: Probability = 0.0
+    """Chance of heads from the last epoch of `over_epochs` on."""
+    over_epochs: Count | None = None
+    """Epochs the way from start to end takes; null means all of training.epochs."""
+
+
+class ExponentialForcing(TeacherForcingKnobs):
+    """decay ** epoch, counted from 0 (Bengio et al. 2015)."""
+
+    model_config = must_say("schedule")
+    schedule: Literal["exponential"] = "exponential"
+    """How the probability changes from epoch to epoch."""
+    decay: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """What the probability is multiplied with after each epoch; the first epoch has 1."""
+
+
+class InverseSigmoidForcing(TeacherForcingKnobs):
+    """k / (k + exp(epoch / k)), counted from 0 (Bengio et al. 2015)."""
+
+    model_config = must_say("schedule")
+    schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
+    """How the probability changes from epoch to epoch."""
+    k: Annotated[float, Field(ge=1, le=1e6)] = 12.0
+    """Speed: half of the way down is at epoch k log k."""
+
+
+TeacherForcing = Annotated[
+    Annotated[ConstantForcing, Tag("constant")]
+    | Annotated[LinearForcing, Tag("linear")]
+    | Annotated[ExponentialForcing, Tag("exponential")]
+    | Annotated[InverseSigmoidForcing, Tag("inverse_sigmoid")],
+    told_apart_by("schedule", "constant"),
+]
+
+
+class ConstantRate(Section):
+    """The learning rate stays."""
+
+    kind: Literal["none"] = "none"
+    """How the learning rate changes from epoch to epoch."""
+
+
+class CosineRate(Section):
+    """Half a cosine from learning_rate in the first epoch to `minimum` in the last
+    (Loshchilov and Hutter 2017, without restarts)."""
+
+    model_config = must_say("kind")
+    kind: Literal["cosine"] = "cosine"
+    """How the learning rate changes from epoch to epoch."""
+    minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """The learning rate of the last epoch of `over_epochs`, and after it."""
+    over_epochs: Count | None = None
+    """Epochs the way down takes; null means all of training.epochs."""
+
+
+class StepRate(Section):
+    """learning_rate times `factor` after every `every` epochs."""
+
+    model_config = must_say("kind")
+    kind: Literal["step"] = "step"
+    """How the learning rate changes from epoch to epoch."""
+    every: Count = 30
+    """Epochs between two changes."""
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """What the learning rate is multiplied with."""
+
+
+class PlateauRate(Section):
+    """learning_rate times `factor` whenever the validation loss stops improving."""
+
+    model_config = must_say("kind")
+    kind: Literal["plateau"] = "plateau"
+    """How the learning rate changes from epoch to epoch."""
+    patience: Count = 10
+    """Epochs without a new lowest validation loss before a change."""
+    factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """What the learning rate is multiplied with."""
+
+
+LearningRateSchedule = Annotated[
+    Annotated[ConstantRate, Tag("none")]
+    | Annotated[CosineRate, Tag("cosine")]
+    | Annotated[StepRate, Tag("step")]
+    | Annotated[PlateauRate, Tag("plateau")],
+    told_apart_by("kind", "none"),
+]
+
+
+class EarlyStopping(Section):
+    """Stop when the validation loss no longer improves."""
+
+    patience: Count = 20
+    """Epochs without an improvement before training stops."""
+    min_delta: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """How much lower the loss must be to count as an improvement."""
+
+
+class Training(Section):
+    """How the model learns."""
+
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Times through the training sequences."""
+    batch_size: Count = 16
+    """Sequences in a step; the last step of an epoch takes what is left."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
+    learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01
+    """Learning rate of the first epoch."""
+    learning_rate_schedule: LearningRateSchedule = ConstantRate()
+    """How the learning rate changes from epoch to epoch."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Momentum of SGD; the other optimizers have moments of their own."""
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """Weight decay: added to the gradient by adam and sgd, decoupled in adamw."""
+    clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Longest gradient over all parameters; a longer one is shortened to it. null: never."""
+    teacher_forcing: TeacherForcing = ConstantForcing()
+    """How often the decoder is fed the true previous point instead of its own."""
+    early_stopping: EarlyStopping | None = None
+    """Stop before the last epoch when the validation loss no longer improves; null: never."""
+    checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
+    """Seconds between two saves of the training's state; 0 saves after every step. The end, and
+    a stop by signal, always save."""
+
+    @model_validator(mode="after")
+    def _momentum_is_for_sgd(self) -> Self:
+        if self.momentum > 0 and self.optimizer != "sgd":
+            raise contradiction(
+                "momentum", f"needs optimizer: sgd; {self.optimizer} has moments of its own"
+            )
+        return self
+
+
+# --- everything -------------------------------------------------------------------------------
+
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+
+
+class Config(Section):
+    """One training, wholly described."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)] = "squares"
+    """The run folder's name: letters, digits, '.', '_' and '-', not starting with '.' or '-'."""
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 23
+    """Seed of the initial weights, the batch order and the coins; the data have their own."""
+    data: Squares = Squares()
+    """What to learn from."""
+    model: Recurrent = Recurrent()
+    """What learns."""
+    training: Training = Training()
+    """How it learns."""

@@ -1,0 +1,224 @@
+"""A hardened reader of YAML: plain data in, with the line of every key.
+
+On top of PyYAML's safe loader it refuses what a config has no use for (tags, anchors and
+aliases, several documents, duplicate keys, keys that are no text) and what could exhaust
+the machine (size, depth). Scalars follow YAML 1.2's core schema, so `1e-4` is a number,
+and `off`, `no` and `12:30` are texts rather than a boolean or 750.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seqattn.errors import ConfigError
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 20
+KeyPath = tuple[str, ...]
+
+_CORE_SCHEMA = {
+    "null": re.compile(r"^(?:~|null|Null|NULL|)$"),
+    "bool": re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"),
+    "int": re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"),
+    "float": re.compile(
+        r"^[-+]?(?:(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|\.inf|\.Inf|\.INF)$|^(?:\.nan|\.NaN|\.NAN)$"
+    ),
+}
+_LEADING_ZEROS = re.compile(r"^[-+]?0[0-9]+$")
+_MAX_DIGITS = 400
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain data, and where each key stood.
+
+    Attributes:
+        content: dicts, lists, texts, numbers, booleans and None.
+        lines: for each path of keys, its line number (from 1).
+    """
+
+    content: Any
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+
+
+def read_file(path: Path) -> Document:
+    """Read one YAML file.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no plain YAML mapping.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            kind = "a directory" if path.is_dir() else "not a regular file"
+            raise ConfigError(f"{path}: is {kind}. Give the path of a YAML file.")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file. Give the path of a YAML file.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
+    except ValueError:  # a NUL in the path
+        raise ConfigError(f"{str(path)!r}: is no path. Give the path of a YAML file.") from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path}: is larger than {MAX_BYTES:,} bytes; a config is a page of text.")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError(
+            f"{path}:{line}: byte {raw[error.start]:#04x} is not UTF-8. Save the file as UTF-8."
+        ) from None
+    document = read_text(text, str(path))
+    if document.content is None:
+        raise ConfigError(
+            f"{path}: is empty. A config is a mapping such as 'name: squares';"
+            " `seqattn config show` prints one with every default."
+        )
+    if not isinstance(document.content, dict):
+        raise ConfigError(
+            f"{path}:1: expected a mapping of keys such as 'name: squares',"
+            f" got {describe(document.content)}."
+        )
+    return document
+
+
+def read_text(text: str, origin: str) -> Document:
+    """Read YAML text; `origin` names it in messages.
+
+    Raises:
+        ConfigError: what was written is not plain YAML.
+    """
+    try:
+        _refuse_what_no_config_needs(text, origin)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        problem = " ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{origin}:{line}: is not valid YAML: {problem}.") from None
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1
+        raise ConfigError(
+            f"{origin}:{line}: character {error.character:#x} is not allowed in YAML."
+        ) from None
+    lines: dict[KeyPath, int] = {}
+    mistakes: list[str] = []
+    content = None if node is None else _plain(node, (), lines, mistakes, origin)
+    if mistakes:
+        raise ConfigError(f"{origin}: cannot be read as a config.", mistakes)
+    return Document(content, lines)
+
+
+def describe(value: Any) -> str:
+    """What came, in a few words, safe to print."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the text {shortened(repr(value))}"
+        case dict():
+            return "a mapping" if value else "an empty mapping"
+        case list():
+            return "a list"
+        case int() if abs(value) >= 10**20:
+            return f"a number of {len(str(abs(value)))} digits"
+        case _:
+            return shortened(str(value))
+
+
+def shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _refuse_what_no_config_needs(text: str, origin: str) -> None:
+    """Walk the events, which needs no recursion, before anything is built from them."""
+    depth = documents = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise ConfigError(
+                    f"{origin}:{line}: a second document starts here. One file holds one config;"
+                    " remove the '---'."
+                )
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
+            raise ConfigError(
+                f"{origin}:{line}: anchors and aliases ('{sign}{event.anchor}') are not allowed."
+                " Write the value out."
+            )
+        if getattr(event, "tag", None) is not None:
+            raise ConfigError(
+                f"{origin}:{line}: tags ({shortened(repr(event.tag))}) are not allowed."
+                " Write a plain value."
+            )
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ConfigError(
+                    f"{origin}:{line}: is nested deeper than {MAX_DEPTH} levels; a config has 3."
+                )
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            depth -= 1
+
+
+def _plain(
+    node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], mistakes: list[str], origin: str
+) -> Any:
+    """Turn a node into plain data and note the lines of its keys."""
+    if isinstance(node, yaml.ScalarNode):
+        try:
+            return _scalar(node)
+        except ValueError as error:
+            mistakes.append(f"{origin}:{node.start_mark.line + 1}: {'.'.join(path)}: {error}")
+            return None
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, path, {}, mistakes, origin) for item in node.value]
+    content: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        key = _scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
+        if not isinstance(key, str):
+            mistakes.append(f"{origin}:{line}: a key must be a text, got {describe(key)}.")
+            continue
+        where = (*path, key)
+        if key in content:
+            mistakes.append(
+                f"{origin}:{line}: {'.'.join(where)}: stands here again, first on line"
+                f" {lines[where]}. Keep one of the two."
+            )
+            continue
+        lines[where] = line
+        content[key] = _plain(value_node, where, lines, mistakes, origin)
+    return content
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    """A scalar by YAML 1.2's core schema; what is quoted is a text."""
+    text: str = node.value
+    if node.style is not None:
+        return text
+    if _CORE_SCHEMA["null"].match(text):
+        return None
+    if _CORE_SCHEMA["bool"].match(text):
+        return text[0] in "tT"
+    if len(text) > _MAX_DIGITS and text.lstrip("+-").isdigit():
+        raise ValueError(f"a number of {len(text)} digits is too long.")
+    if _CORE_SCHEMA["int"].match(text):
+        return int(text)
+    if _LEADING_ZEROS.match(text):
+        return text  # octal to some readers, decimal to others: never guess
+    if _CORE_SCHEMA["float"].match(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text

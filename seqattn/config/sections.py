@@ -1,0 +1,70 @@
+"""The shape of the config as data: which keys there are, and in which variant of a section."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import Tag
+
+from seqattn.config.knobs import Config, Section
+from seqattn.config.reading import KeyPath
+
+SectionType = type[Section]
+
+
+def variants(annotation: Any) -> dict[str, SectionType]:
+    """The sections an annotation allows, by tag; a plain section has the tag ''.
+
+    Empty where the annotation is a plain value.
+    """
+    found: dict[str, SectionType] = {}
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *extras = get_args(annotation)
+        tags = [extra.tag for extra in extras if isinstance(extra, Tag)]
+        for tag, section in variants(inner).items():
+            found[tags[0] if tags else tag] = section
+    elif origin in (Union, types.UnionType):
+        for choice in get_args(annotation):
+            found |= variants(choice)
+    elif isinstance(annotation, type) and issubclass(annotation, Section):
+        found[""] = annotation
+    return found
+
+
+def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
+    """The sections that may stand under `key` of a section, by tag."""
+    return variants(section.model_fields[key].annotation)
+
+
+def choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of the Literal inside an annotation, or nothing."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(value for inner in get_args(annotation) for value in choices(inner))
+
+
+def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
+    """Every section that may stand at a path, by tag; empty where none can."""
+    here: dict[str, SectionType] = {"": Config}
+    for key in path:
+        below: dict[str, SectionType] = {}
+        for section in here.values():
+            if key in section.model_fields:
+                below |= field_variants(section, key)
+        here = below
+    return here
+
+
+def every_key() -> Iterator[tuple[KeyPath, SectionType, str]]:
+    """(path, section, tag of the section) of every key of every variant."""
+
+    def walk(section: SectionType, tag: str, path: KeyPath) -> Iterator[Any]:
+        for key in section.model_fields:
+            yield (*path, key), section, tag
+            for inner_tag, inner in field_variants(section, key).items():
+                yield from walk(inner, inner_tag, (*path, key))
+
+    yield from walk(Config, "", ())

@@ -1,0 +1,69 @@
+"""What a user can mend.
+
+Every error here ends the program with its exit code and its message, never with a
+traceback. A message says where, what came, and what would do. A bug raises something
+else and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+
+class SeqattnError(Exception):
+    """A mistake outside the program. `exit_code` is what the process ends with."""
+
+    exit_code = 1
+
+
+class UsageError(SeqattnError):
+    """A command that cannot be carried out as it was given (exit 2)."""
+
+    exit_code = 2
+
+
+class ConfigError(SeqattnError):
+    """All mistakes of a config file and its overrides at once (exit 2).
+
+    Attributes:
+        mistakes: one line each, already carrying file, line, path and remedy.
+    """
+
+    exit_code = 2
+
+    def __init__(self, headline: str, mistakes: Sequence[str] = ()) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join([headline, *(f"  {mistake}" for mistake in mistakes)]))
+
+
+class DataError(SeqattnError):
+    """Sequences that cannot be used (exit 3)."""
+
+    exit_code = 3
+
+
+class CheckpointError(SeqattnError):
+    """A checkpoint or run folder that cannot be read back (exit 4)."""
+
+    exit_code = 4
+
+
+class StorageError(SeqattnError):
+    """The disk or a pipe refused (exit 5)."""
+
+    exit_code = 5
+
+
+class NotFiniteError(SeqattnError):
+    """A loss that is NaN or infinite; the weights are those before the step (exit 7)."""
+
+    exit_code = 7
+
+
+class Stopped(SeqattnError):
+    """SIGINT or SIGTERM (exit 130 or 143)."""
+
+    def __init__(self, number: int, message: str = "stopped") -> None:
+        self.exit_code = 128 + number
+        super().__init__(f"{signal.Signals(number).name}: {message}")

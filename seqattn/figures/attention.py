@@ -1,0 +1,82 @@
+"""Where attention looked: a row a target step, a column a source step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from seqattn.figures.style import GREY, grid, styled, thinned
+
+NUMBERS_UP_TO = 12  # cells a side: beyond it a number is too small to read
+WORDS_UP_TO = 4  # ticks a side that say "Point 3" rather than "3"
+MOST_TICKS = 8
+COLORS = "viridis"
+
+
+@styled
+def attention_figure(weights: Sequence[NDArray[np.floating]], *, titles: Sequence[str]) -> Figure:
+    """A heatmap a sequence, all on one scale from 0 to 1.
+
+    Points are numbered through: a source of 2 points is 1 and 2, its first target is 3. A cell
+    at padding (NaN) is hatched, which no weight is.
+
+    Args:
+        weights: a (T, S) array a panel.
+        titles: one a panel.
+    """
+    S = max(panel.shape[1] for panel in weights)
+    T = max(panel.shape[0] for panel in weights)
+    width = float(np.clip(0.62 * S, 1.7, 4.2)) + 0.6
+    height = float(np.clip(0.62 * T, 1.3, 4.2)) + 0.6
+    rows, columns = grid(len(weights), width)
+    figure = Figure(figsize=(width * columns + 0.9, height * rows + 0.5), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for place, axes in enumerate(panels.ravel()):
+        if place >= len(weights):
+            axes.set_axis_off()
+            continue
+        _draw(axes, weights[place])
+        axes.set_title(titles[place], fontsize=8.5)
+    scale = ScalarMappable(Normalize(0, 1), COLORS)
+    figure.colorbar(scale, ax=panels, label="attention weight", fraction=0.05, pad=0.02)
+    figure.supxlabel("source (given)", fontsize=9)
+    figure.supylabel("target (forecast)", fontsize=9)
+    return figure
+
+
+def _draw(axes: Axes, weights: NDArray[np.floating]) -> None:
+    T, S = weights.shape
+    axes.set_facecolor("white")
+    axes.patch.set(hatch="////", edgecolor="#b0b0b0", linewidth=0)
+    axes.imshow(
+        np.ma.masked_invalid(weights), cmap=COLORS, vmin=0, vmax=1, aspect="auto",
+        interpolation="nearest",
+    )  # fmt: skip
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=GREY, linewidth=0.6)
+    real = np.isfinite(weights).any(axis=0)
+    first_target = int(real.sum())  # of this sequence, whatever its padding
+    for axis, count, first in ((axes.xaxis, S, 0), (axes.yaxis, T, first_target)):
+        word = "Point " if count <= WORDS_UP_TO else ""
+        places = thinned(count, MOST_TICKS)
+        axis.set_ticks(places, [f"{word}{first + place + 1}" for place in places])
+    axes.tick_params(labelsize=7, length=2)
+    if max(T, S) <= NUMBERS_UP_TO:
+        size = 8.0 if max(T, S) <= 6 else 5.5
+        for (row, column), weight in np.ndenumerate(weights):
+            if np.isfinite(weight):
+                axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=size,
+                          color=_readable_on(float(weight)))  # fmt: skip
+
+
+def _readable_on(weight: float) -> str:
+    """Black or white, whichever stands out from a cell's colour (relative luminance)."""
+    red, green, blue, _ = colormaps[COLORS](np.clip(weight, 0, 1))
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "white"

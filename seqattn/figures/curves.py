@@ -1,0 +1,69 @@
+"""Loss over epochs, with the lines that a loss must be read against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from seqattn.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, styled
+
+
+@styled
+def loss_figure(
+    epochs: Sequence[int],
+    train: Sequence[float],
+    validation: Sequence[float],
+    validation_teacher_forced: Sequence[float],
+    *,
+    best_epoch: int,
+    noise_floor: float | None,
+    baseline: tuple[str, float] | None,
+    title: str,
+) -> Figure:
+    """Three losses on a log scale, floor and best baseline as labelled lines.
+
+    Args:
+        epochs, train, validation, validation_teacher_forced: one number an epoch.
+        best_epoch: which to mark.
+        noise_floor: mean squared error that no forecast can beat; None where unknown.
+        baseline: name and mean squared error of the best parameter-free baseline.
+    """
+    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    marker = "o" if len(epochs) < 2 else None  # one epoch is a point, not an invisible line
+    axes.plot(epochs, train, color=GREY, lw=1.2, marker=marker, label="training")
+    axes.plot(
+        epochs, validation_teacher_forced, color=ORANGE, lw=1.4, ls=(0, (5, 2)), marker=marker,
+        label="validation, teacher-forced",
+    )  # fmt: skip
+    axes.plot(epochs, validation, color=BLUE, lw=1.8, marker=marker,
+              label="validation, free running")  # fmt: skip
+    if best_epoch:
+        best = validation[list(epochs).index(best_epoch)]
+        axes.plot(
+            [best_epoch], [best], "D", color=BLUE, mfc="white", ms=7, mew=1.6, zorder=5,
+            label=f"best epoch: {best_epoch} ({best:.4g})",
+        )  # fmt: skip
+    lines = [("noise floor", noise_floor, GREEN, "-.")]
+    if baseline is not None:
+        lines.append((baseline[0], baseline[1], VERMILION, ":"))
+    for name, level, color, dashes in lines:
+        if level is not None and level > 0:
+            axes.axhline(level, color=color, lw=1.2, ls=dashes, zorder=1)
+            axes.annotate(
+                f"{name} {level:.4g}", (0.995, level), xycoords=("axes fraction", "data"),
+                xytext=(0, 2), textcoords="offset points", ha="right", va="bottom",
+                color=color, fontsize=8,
+            )  # fmt: skip
+    positive = [v for v in (*train, *validation, *validation_teacher_forced) if v > 0]
+    if positive:
+        axes.set_yscale("log")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("mean squared error (log scale)")
+    axes.set_title(title, loc="left", color=BLACK)
+    axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02)
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.9, frameon=True, edgecolor="none")
+    return figure

@@ -1,0 +1,86 @@
+"""What every model is: two doors, and a forecast that carries its own explanation.
+
+Letters: N sequences, S source length, T target length, F features, A heads. Every shape may
+carry a leading axis of runs R.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Where one attention layer looked, and what its numbers mean.
+
+    Attributes:
+        weights: (..., N, A, T, S); 0 at padding.
+        kind: what looked at what; "cross" is the decoder at the source.
+        meaning: "distribution": non-negative, each row sums to 1 over the source.
+        layer: which layer of its kind, from 0.
+    """
+
+    weights: Tensor
+    kind: Literal["cross"] = "cross"
+    meaning: Literal["distribution"] = "distribution"
+    layer: int = 0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a model says, and where it looked while saying it.
+
+    Attributes:
+        values: (..., N, T, F).
+        attention: one map a layer; empty for a model without attention.
+    """
+
+    values: Tensor
+    attention: tuple[AttentionMap, ...] = ()
+
+
+class SequenceModel(nn.Module, ABC):
+    """The interface of every model. It holds weights and nothing else: whatever was worked out
+    on the way is in the forecast."""
+
+    @abstractmethod
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        source_lengths: Tensor | None,
+        teacher_forcing: Tensor,
+    ) -> Forecast:
+        """For training: forecast T steps, told the truth wherever a coin says so.
+
+        Args:
+            source: (..., N, S, F).
+            target: (..., N, T, F).
+            source_lengths: (..., N) real points of each source; None: all S.
+            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: step t is
+                fed the true point of step t - 1; False: the model's own. Step 0 is fed the last
+                source point either way. There is no default: training always says which.
+
+        Raises:
+            ValueError: shapes or lengths that do not fit.
+        """
+
+    @abstractmethod
+    def forecast(
+        self, source: Tensor, steps: int, *, source_lengths: Tensor | None = None
+    ) -> Forecast:
+        """Free running: forecast `steps` points from the source alone.
+
+        Args:
+            source: (..., N, S, F); what stands beyond a length is never read.
+            steps: T, 1 or more.
+            source_lengths: (..., N) real points of each source; None: all S.
+
+        Raises:
+            ValueError: shapes or lengths that do not fit.
+        """

@@ -1,0 +1,120 @@
+"""A run's pictures, drawn from its data files. No torch: a picture can be drawn again anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from seqattn.errors import UsageError
+from seqattn.figures import as_bytes, attention_figure, formats, loss_figure, paths_figure
+from seqattn.runs import RunFolder, read_arrays, write_whole
+
+Arrays = Mapping[str, NDArray[Any]]
+EXAMPLES = 10
+
+
+def draw_all(folder: RunFolder) -> list[Path]:
+    """Draw every picture that the folder has data for; returns their paths."""
+    summary = folder.read_summary()
+    predictions = read_arrays(folder.predictions)
+    drawn = [
+        (folder.loss_picture, loss_picture(folder, summary)),
+        (folder.predictions_picture, predictions_picture(predictions)),
+    ]
+    if folder.attention.exists():
+        titles = panel_titles(predictions)
+        picture = attention_picture(read_arrays(folder.attention), titles, EXAMPLES)
+        drawn.append((folder.attention_picture, picture))
+    for path, figure in drawn:
+        save(figure, path)
+    return [path for path, _ in drawn]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that the file's ending names.
+
+    Raises:
+        UsageError: an ending that is no picture's.
+    """
+    write_whole(path, as_bytes(figure, picture_ending(path)))
+
+
+def picture_ending(path: Path) -> str:
+    """png, svg or pdf.
+
+    Raises:
+        UsageError: the path ends in something else.
+    """
+    ending = path.suffix.lower().removeprefix(".")
+    if ending not in formats():
+        raise UsageError(
+            f"{path}: cannot tell what kind of picture to draw. End its name in"
+            f" {', '.join('.' + known for known in formats())}."
+        )
+    return ending
+
+
+def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
+    history = folder.read_metrics()
+    best = summary["best_baseline"]
+    return loss_figure(
+        [record.epoch for record in history],
+        [record.train_loss for record in history],
+        [record.validation_loss for record in history],
+        [record.validation_loss_teacher_forced for record in history],
+        best_epoch=summary["best_epoch"],
+        noise_floor=summary["validation_noise_floor"],
+        baseline=(best, summary["validation_baselines"][best]),
+        title=f"{summary['name']}, seed {summary['seed']}: loss while training",
+    )
+
+
+def predictions_picture(predictions: Arrays, examples: int = EXAMPLES) -> Figure:
+    """The first test sequences with their forecasts; each title says the error."""
+    n = min(examples, len(predictions["ids"]))
+    titles = panel_titles(predictions)[:n]
+    source, target, said = ([_real(rows) for rows in predictions[key][:n]]
+                            for key in ("source", "target", "forecast"))  # fmt: skip
+    errors = [float(np.square(s - t).mean()) for s, t in zip(said, target, strict=True)]
+    return paths_figure(
+        source, target, said,
+        titles=[f"{title}\nMSE {error:.4f}" for title, error in zip(titles, errors, strict=True)],
+        features=[str(name) for name in predictions["features"]],
+    )  # fmt: skip
+
+
+def attention_picture(attention: Arrays, titles: Sequence[str], examples: int) -> Figure:
+    """Heatmaps of the first sequences.
+
+    Args:
+        attention: arrays of an attention file, weights (N, layers, A, T, S).
+        titles: one a sequence.
+    """
+    weights = attention["weights"]
+    n = min(examples, len(weights))
+    return attention_figure(list(weights[:n, 0, 0]), titles=titles[:n])
+
+
+def panel_titles(predictions: Arrays, word: str = "test") -> list[str]:
+    """What each sequence is called in a picture: its id and what the task says of it."""
+    ids = [str(name) for name in predictions["ids"]]
+    labels = [str(label) for label in predictions["labels"]] or [""] * len(ids)
+    return [
+        f"{word} {_short(name)}" + (f"\n{label}" if label else "")
+        for name, label in zip(ids, labels, strict=True)
+    ]
+
+
+def _short(name: str) -> str:
+    printable = "".join(sign if sign.isprintable() else "?" for sign in name)
+    return printable if len(printable) <= 20 else f"{printable[:17]}..."
+
+
+def _real(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The rows that are no padding."""
+    return rows[np.isfinite(rows).all(axis=-1)]

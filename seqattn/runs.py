@@ -1,0 +1,330 @@
+"""The run folder: names of its files, writing them whole, reading them back.
+
+    outputs/NAME/
+      config.yaml        every value, defaults too; loads again
+      environment.json   versions, device, threads, git revision
+      train.log          what happened, a line each
+      metrics.csv        one row an epoch
+      checkpoints/       best.safetensors, last.safetensors
+      summary.json       the losses beside floor and baselines
+      predictions.npz    test sequences and their free-running forecasts
+      attention.npz      where the model looked in them (none for a model without attention)
+      loss_curve.png, predictions.png, attention.png
+
+Every file but the log is written to a temporary file beside it, flushed to the disk and renamed,
+so a reader sees the old file or the new one and never half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import os
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.errors import CheckpointError, UsageError
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """A row of metrics.csv.
+
+    Attributes:
+        epoch: from 1.
+        train_loss: mean squared error while training, at the epoch's teacher forcing.
+        validation_loss: free running.
+        validation_loss_teacher_forced: every step fed the truth.
+        learning_rate, teacher_forcing: those of the epoch.
+        seconds: wall time with validation.
+    """
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    validation_loss_teacher_forced: float
+    learning_rate: float
+    teacher_forcing: float
+    seconds: float
+
+    def as_row(self) -> list[float]:
+        return [float(value) for value in dataclasses.astuple(self)]
+
+    @classmethod
+    def from_row(cls, row: Sequence[float]) -> EpochRecord:
+        epoch, *rest = row
+        return cls(int(epoch), *rest)
+
+
+METRICS = tuple(field.name for field in dataclasses.fields(EpochRecord))
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where the files of a run lie."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def environment(self) -> Path:
+        return self.path / "environment.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "train.log"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "checkpoints" / "best.safetensors"
+
+    @property
+    def last(self) -> Path:
+        return self.path / "checkpoints" / "last.safetensors"
+
+    @property
+    def predictions(self) -> Path:
+        return self.path / "predictions.npz"
+
+    @property
+    def attention(self) -> Path:
+        return self.path / "attention.npz"
+
+    @property
+    def loss_picture(self) -> Path:
+        return self.path / "loss_curve.png"
+
+    @property
+    def predictions_picture(self) -> Path:
+        return self.path / "predictions.png"
+
+    @property
+    def attention_picture(self) -> Path:
+        return self.path / "attention.png"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Everything that a run writes."""
+        return (
+            self.config,
+            self.environment,
+            self.log,
+            self.metrics,
+            self.summary,
+            self.best,
+            self.last,
+            self.predictions,
+            self.attention,
+            self.loss_picture,
+            self.predictions_picture,
+            self.attention_picture,
+        )
+
+    @property
+    def is_run(self) -> bool:
+        """True where both files that a run writes first are there."""
+        return self.config.is_file() and self.environment.is_file()
+
+    @property
+    def is_free(self) -> bool:
+        """True where a new run may begin: nothing is there, or an empty folder."""
+        return not os.path.lexists(self.path) or (
+            self.path.is_dir() and not any(self.path.iterdir())
+        )
+
+    def clear(self) -> None:
+        """Remove what a run wrote, and nothing else."""
+        for file in self.files:
+            file.unlink(missing_ok=True)
+
+    def write_metrics(self, history: Sequence[EpochRecord]) -> None:
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(METRICS)
+        rows.writerows(dataclasses.astuple(record) for record in history)
+        write_whole(self.metrics, text.getvalue().encode())
+
+    def read_metrics(self) -> list[EpochRecord]:
+        """The history so far.
+
+        Raises:
+            CheckpointError: there is none, or it is no metrics file.
+        """
+        try:
+            with self.metrics.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.reader(file))
+            if not rows or tuple(rows[0]) != METRICS:
+                raise ValueError("its header is another")
+            return [EpochRecord.from_row([float(cell) for cell in row]) for row in rows[1:]]
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{self.metrics}: cannot be read back: {error}.") from None
+
+    def read_summary(self) -> dict[str, Any]:
+        try:
+            summary: dict[str, Any] = json.loads(self.summary.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.summary}: cannot be read ({error}). Has the training finished?"
+            ) from None
+        return summary
+
+    def say(self, text: str) -> None:
+        """Append a line, with the time, to the log."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{stamp} {line}\n" for line in text.splitlines()))
+
+
+def find_run(path: Path) -> tuple[RunFolder, Path]:
+    """A RUN argument as its folder and checkpoint.
+
+    Args:
+        path: a run folder (its best checkpoint is meant), or a checkpoint file.
+
+    Raises:
+        CheckpointError: there is nothing, or no run.
+    """
+    if path.is_dir():
+        folder = RunFolder(path)
+        if not folder.is_run and not folder.best.exists():
+            seeds = sorted(path.glob("seed-*"))
+            hint = f" Did you mean {seeds[0]}?" if seeds else ""
+            raise CheckpointError(f"{path}: is a folder, but not of a run (no config.yaml).{hint}")
+        return folder, folder.best
+    if path.is_file():
+        return RunFolder(path.resolve().parent.parent), path
+    raise CheckpointError(
+        f"{path}: no such run. Give a run folder such as outputs/squares, or a checkpoint in one."
+    )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file by another in one step, safe on the disk before it shows.
+
+    Raises:
+        OSError: the disk refused; the old file is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    temporary.unlink(missing_ok=True)  # of a process that had our number and was killed
+    descriptor = os.open(temporary, flags, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    if hasattr(os, "O_DIRECTORY"):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_whole(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """An NPZ file; texts are unicode arrays, so it opens without pickle."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_whole(path, buffer.getvalue())
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an NPZ file.
+
+    Raises:
+        CheckpointError: missing, or no NPZ of plain arrays.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path}: cannot be read back as arrays ({error}).") from None
+
+
+def attention_arrays(
+    weights: NDArray[np.floating],
+    *,
+    ids: Sequence[str],
+    source_lengths: NDArray[np.int64],
+    target_lengths: NDArray[np.int64],
+    kind: str,
+    meaning: str,
+) -> dict[str, NDArray[Any]]:
+    """Weights as a file holds them: axes named in the file, cells at padding NaN.
+
+    Args:
+        weights: (N, layers, A, T, S).
+        kind: "cross": the decoder looked at the source.
+        meaning: "distribution": each row of real cells sums to 1.
+    """
+    *_, T, S = weights.shape
+    real = (np.arange(T) < target_lengths[:, None])[:, :, None] & (
+        np.arange(S) < source_lengths[:, None]
+    )[:, None, :]
+    return {
+        "weights": np.where(real[:, None, None], weights, np.nan).astype(np.float32),
+        "axes": np.array(["sequence", "layer", "head", "target_step", "source_step"]),
+        "kind": np.array(kind),
+        "meaning": np.array(meaning),
+        "ids": np.array(list(ids)),
+        "source_lengths": source_lengths,
+        "target_lengths": target_lengths,
+    }
+
+
+def refuse_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
+    """Hold the folder a training is about to use against what it may do there.
+
+    Raises:
+        UsageError: something is there that it may not touch.
+    """
+    path = folder.path
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite cannot both be meant; give one of them.")
+    if folder.is_free:
+        return
+    if not path.is_dir():
+        raise UsageError(f"{path}: is there already, and is no folder. Choose another --name.")
+    if not folder.is_run:
+        raise UsageError(
+            f"{path}: is there already, and is not the folder of a run (it lacks config.yaml or"
+            " environment.json), so nothing in it is touched. Choose another --name."
+        )
+    if not (resume or overwrite):
+        raise UsageError(
+            f"{path}: holds a run already. Go on with it (--resume), replace it (--overwrite), or"
+            " choose another --name."
+        )

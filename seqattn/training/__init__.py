@@ -1,0 +1,31 @@
+"""How a model learns: the loop, its schedules, and the state that a checkpoint keeps."""
+
+from seqattn.training.batches import Batch, to_tensors
+from seqattn.training.checkpoints import (
+    Layout,
+    Trained,
+    TrainingState,
+    load_model,
+    load_state,
+    save_best,
+    save_state,
+)
+from seqattn.training.loop import mean_squared_error, train
+from seqattn.training.schedules import learning_rates, teacher_forcing_probability, toss
+
+__all__ = [
+    "Batch",
+    "Layout",
+    "Trained",
+    "TrainingState",
+    "learning_rates",
+    "load_model",
+    "load_state",
+    "mean_squared_error",
+    "save_best",
+    "save_state",
+    "teacher_forcing_probability",
+    "to_tensors",
+    "toss",
+    "train",
+]

@@ -1,0 +1,309 @@
+"""Checkpoints: safetensors files that hold tensors, and JSON for everything else.
+
+`best.safetensors` holds the weights of the best epoch and what is needed to use them.
+`last.safetensors` holds all that training needs to go on, the best weights too, so that one
+file is one consistent state. Nothing in a checkpoint names a path, an import or a class, and
+the metadata is one JSON text under one key, which makes equal checkpoints equal bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from seqattn.config import Config, as_plain, differences, from_plain
+from seqattn.data import Sequences
+from seqattn.errors import CheckpointError, ConfigError
+from seqattn.models import SequenceModel, build_model
+from seqattn.runs import EpochRecord, write_whole
+
+VERSION = 1
+METADATA_KEY = "seqattn"
+
+
+@dataclass
+class TrainingState:
+    """Where a training stands: a position, its tensors, and its history.
+
+    Attributes:
+        epoch: epochs finished.
+        step: steps finished in the running epoch.
+        loss_sum, points: the running epoch's squared error so far, and over how many points.
+        seconds: time the running epoch has taken.
+        history: one record a finished epoch.
+        best_epoch: the epoch (from 1) with the lowest validation loss; 0 before the first.
+        best_weights: the weights after it, by name.
+    """
+
+    model: SequenceModel
+    optimizer: torch.optim.Optimizer
+    epoch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    points: int = 0
+    seconds: float = 0.0
+    history: list[EpochRecord] = field(default_factory=list)
+    best_epoch: int = 0
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def best_loss(self) -> float:
+        return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
+
+    def finish_epoch(self, record: EpochRecord) -> None:
+        """Close the running epoch; keep its weights where it is the best so far."""
+        better = record.validation_loss < self.best_loss
+        self.history.append(record)
+        if better:
+            self.best_epoch = record.epoch
+            self.best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
+        self.epoch, self.step = self.epoch + 1, 0
+        self.loss_sum, self.points, self.seconds = 0.0, 0, 0.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The sequences a model was trained on: names of the F features, longest source and target."""
+
+    features: tuple[str, ...]
+    source_length: int
+    target_length: int
+
+    @classmethod
+    def of(cls, part: Sequences) -> Layout:
+        return cls(part.features, part.source.shape[1], part.target.shape[1])
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model read back from a checkpoint.
+
+    Attributes:
+        model: on the CPU, ready to forecast.
+        config: what it was trained with; `name` is the default's, since a model has no folder.
+        layout: what its sequences looked like.
+        epoch: the epoch its weights are from.
+    """
+
+    model: SequenceModel
+    config: Config
+    layout: Layout
+    epoch: int
+
+    @property
+    def has_attention(self) -> bool:
+        return self.config.model.attention is not None
+
+
+def save_best(path: Path, state: TrainingState, config: Config, layout: Layout) -> None:
+    """Write the best epoch's weights. Its bytes are a function of config and seed alone."""
+    described = {"epoch": state.best_epoch, "validation_loss": state.best_loss}
+    _write(path, state.best_weights, "model", config, layout, described)
+
+
+def save_state(path: Path, state: TrainingState, config: Config, layout: Layout) -> None:
+    """Write everything that training needs to go on."""
+    tensors = {f"model.{k}": v for k, v in state.model.state_dict().items()}
+    tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
+    names = [name for name, _ in state.model.named_parameters()]
+    for place, buffers in state.optimizer.state_dict()["state"].items():
+        tensors |= {
+            f"optimizer.{names[place]}.{k}": torch.as_tensor(v) for k, v in buffers.items()
+            if v is not None
+        }  # fmt: skip
+    if state.history:
+        rows = [record.as_row() for record in state.history]
+        tensors["history"] = torch.tensor(rows, dtype=torch.float64)
+    described = {
+        "epoch": state.epoch,
+        "step": state.step,
+        "loss_sum": state.loss_sum,
+        "points": state.points,
+        "seconds": state.seconds,
+        "best_epoch": state.best_epoch,
+    }
+    _write(path, tensors, "training", config, layout, described)
+
+
+def load_model(path: Path, *, expected: Config | None = None) -> Trained:
+    """Read a model back from a best or a last checkpoint.
+
+    Args:
+        expected: the run folder's config; a checkpoint of another model is refused.
+
+    Raises:
+        CheckpointError: missing, truncated, no checkpoint of ours, or other shapes.
+    """
+    metadata, tensors = _read(path)
+    config = _config_of(metadata, path)
+    if expected is not None:
+        _refuse_other_model(path, config, expected)
+    layout = _layout_of(metadata, path)
+    weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
+    model = build_model(config.model, len(layout.features), config.seed)
+    _fill(model, weights, path)
+    return Trained(model.eval(), config, layout, int(metadata["epoch"]))
+
+
+def load_state(
+    path: Path, model: SequenceModel, optimizer: torch.optim.Optimizer
+) -> tuple[TrainingState, Config]:
+    """Read a training's state into a model and an optimizer of the same config.
+
+    Raises:
+        CheckpointError: missing, truncated, no checkpoint of ours, or other shapes.
+    """
+    metadata, tensors = _read(path)
+    if metadata["kind"] != "training":
+        raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
+    config = _config_of(metadata, path)
+    best = _below("best.", tensors)
+    if best:
+        _fill(model, best, path)  # the same checks as for the weights; overwritten below
+    _fill(model, _below("model.", tensors), path)
+    parameters = dict(model.named_parameters())
+    buffers: dict[int, dict[str, Tensor]] = {}
+    for place, (name, parameter) in enumerate(parameters.items()):
+        found = {
+            key.rpartition(".")[2]: tensor
+            for key, tensor in tensors.items()
+            if key.startswith(f"optimizer.{name}.")
+        }
+        for key, tensor in found.items():
+            if tensor.dim() and tensor.shape != parameter.shape:
+                raise _other_shape(path, f"optimizer.{name}.{key}", tensor, parameter)
+        if found:
+            buffers[place] = found
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": buffers, "param_groups": groups})
+    history = tensors.get("history")
+    state = TrainingState(
+        model=model,
+        optimizer=optimizer,
+        epoch=int(metadata["epoch"]),
+        step=int(metadata["step"]),
+        loss_sum=float(metadata["loss_sum"]),
+        points=int(metadata["points"]),
+        seconds=float(metadata["seconds"]),
+        history=[] if history is None else [EpochRecord.from_row(r) for r in history.tolist()],
+        best_epoch=int(metadata["best_epoch"]),
+        best_weights={k: v.clone() for k, v in best.items()},
+    )
+    return state, config
+
+
+def _write(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    kind: str,
+    config: Config,
+    layout: Layout,
+    described: Mapping[str, Any],
+) -> None:
+    plain = as_plain(config)
+    del plain["name"]  # where a run lies is no part of what it learned
+    metadata = {
+        "version": VERSION,
+        "kind": kind,
+        "config": plain,
+        "layout": dataclasses.asdict(layout),
+        **described,
+    }
+    text = json.dumps(metadata, sort_keys=True, allow_nan=False)
+    owned = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+    write_whole(path, safetensors.torch.save(owned, {METADATA_KEY: text}))
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Metadata and tensors of a checkpoint of ours, or a CheckpointError that says what is off."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            texts = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such checkpoint.") from None
+    except (safetensors.SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path}: is no whole safetensors file ({error}). It was cut short, or is something"
+            " else under this name; pickles are never opened. Take another checkpoint, or train"
+            " again with --overwrite."
+        ) from None
+    try:
+        metadata = json.loads(texts[METADATA_KEY])
+        version = metadata["version"]
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(
+            f"{path}: is a safetensors file, but not one that seqattn wrote (no readable"
+            f" {METADATA_KEY!r} in its metadata)."
+        ) from None
+    if version != VERSION:
+        raise CheckpointError(
+            f"{path}: has format version {version!r}; this seqattn reads version {VERSION}."
+        )
+    return metadata, tensors
+
+
+def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:
+    try:
+        return from_plain(metadata["config"], str(path))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def _layout_of(metadata: Mapping[str, Any], path: Path) -> Layout:
+    try:
+        layout = metadata["layout"]
+        names = tuple(str(name) for name in layout["features"])
+        return Layout(names, int(layout["source_length"]), int(layout["target_length"]))
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{path}: its metadata does not say what it was trained on.") from None
+
+
+def _refuse_other_model(path: Path, config: Config, expected: Config) -> None:
+    found = {
+        key: values
+        for key, values in differences(expected, config).items()
+        if key.startswith(("model.", "data."))
+    }
+    if found:
+        lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]
+        raise CheckpointError(
+            "\n".join([f"{path}: is a checkpoint of another model than its folder's:", *lines])
+        )
+
+
+def _fill(model: SequenceModel, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Copy weights into a model after holding every name and shape against it."""
+    wanted = model.state_dict()
+    missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
+    if missing or foreign:
+        parts = [f"lacks {', '.join(missing)}"] if missing else []
+        parts += [f"has {', '.join(foreign)}, which the model has not"] if foreign else []
+        raise CheckpointError(f"{path}: does not fit its config: it {' and '.join(parts)}.")
+    for name, tensor in weights.items():
+        if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
+            raise _other_shape(path, name, tensor, wanted[name])
+    model.load_state_dict(dict(weights))
+
+
+def _other_shape(path: Path, name: str, found: Tensor, wanted: Tensor) -> CheckpointError:
+    def words(tensor: Tensor) -> str:
+        return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+    return CheckpointError(
+        f"{path}: {name} is {words(found)}, but the config makes it {words(wanted)}."
+    )
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
