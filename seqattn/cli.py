@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # help in plain text needs no rich, so it comes at once
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Learn, teach and research attention in sequence-to-sequence models.",
 )
-config_app = typer.Typer(no_args_is_help=True, help="Write a YAML config: check, show, schema.")
+config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema.")
 app.add_typer(config_app, name="config")
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
@@ -81,7 +82,10 @@ def _every_command(
     pass
 
 
-@app.command(epilog="Example: seqattn train configs/squares.yaml --set training.epochs=50")
+@app.command(
+    short_help="Train what a config describes; leave a run folder.",
+    epilog="Example: seqattn train configs/squares.yaml --set training.epochs=50",
+)
 def train(
     config: ConfigFile,
     overrides: Overrides = None,
@@ -130,7 +134,10 @@ def train(
         _print_summary(summary, folder.path)
 
 
-@app.command(epilog="Example: seqattn predict outputs/squares --input my.csv --output next.csv")
+@app.command(
+    short_help="Continue sequences: your own or the run's.",
+    epilog="Example: seqattn predict outputs/squares --input my.csv --output next.csv",
+)
 def predict(
     run: Run,
     input_file: InputFile = None,
@@ -197,7 +204,9 @@ def predict(
 
 
 @app.command(
-    "plot-attention", epilog="Example: seqattn plot-attention outputs/squares --output where.pdf"
+    "plot-attention",
+    short_help="Draw where the model looked.",
+    epilog="Example: seqattn plot-attention outputs/squares --output where.pdf",
 )
 def plot_attention(
     run: Run,
@@ -255,7 +264,10 @@ def plot_attention(
     _note(f"Drew {target}")
 
 
-@app.command(epilog="Example: seqattn evaluate outputs/squares --json")
+@app.command(
+    short_help="Score a run beside baselines and noise floor.",
+    epilog="Example: seqattn evaluate outputs/squares --json",
+)
 def evaluate(
     run: Run,
     input_file: InputFile = None,
@@ -283,7 +295,11 @@ def evaluate(
         _print_evaluation(evaluation, f"{run}: {len(part)} {what}, epoch {trained.epoch}")
 
 
-@config_app.command("check", epilog="Example: seqattn config check my.yaml")
+@config_app.command(
+    "check",
+    short_help="Say everything that is wrong with a config.",
+    epilog="Example: seqattn config check my.yaml",
+)
 def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
     """Say whether a config is right, and if not, everything that is wrong with it."""
     from seqattn.config import DEFAULT, resolve
@@ -293,7 +309,11 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
     print(f"{config}: right. {given} of {len(resolved.origins)} values given, the rest default.")
 
 
-@config_app.command("show", epilog="Example: seqattn config show my.yaml --set seed=1")
+@config_app.command(
+    "show",
+    short_help="Print every value and where it came from.",
+    epilog="Example: seqattn config show my.yaml --set seed=1",
+)
 def config_show(
     config: Annotated[
         Path | None, typer.Argument(metavar="[CONFIG]", help="A YAML file; defaults without.")
@@ -307,7 +327,11 @@ def config_show(
     print(to_yaml(resolved.config, resolved.origins), end="")
 
 
-@config_app.command("schema", epilog="Example: seqattn config schema --output my.schema.json")
+@config_app.command(
+    "schema",
+    short_help="Print the JSON Schema for editors.",
+    epilog="Example: seqattn config schema --output my.schema.json",
+)
 def config_schema(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Standard output without.")
@@ -393,7 +417,7 @@ def _print_summary(summary: dict[str, Any], folder: Path) -> None:
     rows += [(name, loss, "") for name, loss in summary["baselines"].items()]
     rows += [(name, loss, "") for name, loss in summary["fitted"].items()]
     if summary["noise_floor"] is not None:
-        rows.append(("noise floor: no forecast can beat it", summary["noise_floor"], ""))
+        rows.append(("noise floor: knowing all but the noise", summary["noise_floor"], ""))
     for label, loss, style in sorted(rows, key=lambda row: row[1]):
         table.add_row(label, f"{loss:.4f}", style=style)
     console.print(table)

@@ -74,7 +74,7 @@ class Evaluation:
         loss: free running, over all real target points.
         loss_teacher_forced: every step fed the truth.
         loss_by_step: free running, T numbers.
-        noise_floor: what no forecast can beat; None where unknown.
+        noise_floor: the error of knowing everything but the noise; None where unknown.
         baselines: parameter-free forecast -> loss.
         fitted: forecasts with fitted parameters, for comparison -> loss.
     """

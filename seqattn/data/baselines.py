@@ -81,8 +81,8 @@ def errors_by_step(forecast: Floats, part: Sequences) -> list[float]:
 
 
 def noise_floor(part: Sequences) -> float | None:
-    """The error of forecasting every target without its noise, where the task knows it."""
-    return None if part.noiseless is None else mean_squared_error(part.noiseless, part)
+    """The error of the ideal forecast, which knows everything but the noise; None where unknown."""
+    return None if part.ideal is None else mean_squared_error(part.ideal, part)
 
 
 def losses(train: Sequences, test: Sequences, rule: tuple[str, Rule] | None) -> Mapping[str, float]:

@@ -26,8 +26,8 @@ class Sequences:
         features: F names.
         ids: N names.
         labels: N words on each sequence for a plot's title ("clockwise"), or empty.
-        noiseless: (N, T, F) the target before noise, where the task knows it: the best forecast
-            there is, so its error is the noise floor.
+        ideal: (N, T, F) what one would say who knows the task but not the noise, where there is
+            such a thing; its error is the noise floor.
 
     Raises:
         DataError: a source of no points, a length beyond the array, a value that is not finite.
@@ -40,7 +40,7 @@ class Sequences:
     features: tuple[str, ...]
     ids: tuple[str, ...]
     labels: tuple[str, ...] = ()
-    noiseless: Floats | None = None
+    ideal: Floats | None = None
 
     def __post_init__(self) -> None:
         N, S, F = self.source.shape
@@ -81,7 +81,7 @@ class Sequences:
             self.features,
             self.ids[places],
             self.labels[places],
-            None if self.noiseless is None else self.noiseless[places],
+            None if self.ideal is None else self.ideal[places],
         )
 
     @property

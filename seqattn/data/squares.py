@@ -54,9 +54,15 @@ def generate(
     """
     points, corners, directions = walks(n, seed, noise=noise, variable_length=variable_length)
     cuts = [min(source_length, len(walk) - 1) for walk in points]
-    source, source_lengths = padded([w[:cut] for w, cut in zip(points, cuts, strict=True)], 2)
-    target, target_lengths = padded([w[cut:] for w, cut in zip(points, cuts, strict=True)], 2)
-    noiseless, _ = padded([w[cut:] for w, cut in zip(corners, cuts, strict=True)], 2)
+    source, source_lengths = padded(
+        [walk[:cut] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
+    )
+    target, target_lengths = padded(
+        [walk[cut:] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
+    )
+    ideal, _ = padded(
+        [_ideal_rest(walk, cut) for walk, cut in zip(corners, cuts, strict=True)], len(FEATURES)
+    )
     return Sequences(
         source=source,
         source_lengths=source_lengths,
@@ -65,7 +71,7 @@ def generate(
         features=FEATURES,
         ids=tuple(map(str, range(n))),
         labels=tuple(DIRECTIONS[direction] for direction in directions),
-        noiseless=noiseless,
+        ideal=ideal,
     )
 
 
@@ -91,6 +97,18 @@ def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Flo
         known = (here >= 2)[:, None]
         walk[rows, here] = np.where(known, -walk[rows, here - 2], 0.0)
     return np.stack([walk[rows, source_lengths + step] for step in range(steps)], axis=1)
+
+
+def _ideal_rest(corners: Floats, cut: int) -> Floats:
+    """What one would say of the corners from `cut` on who knows those before it, without noise.
+
+    Two corners tell the direction and so everything. One does not: the corners beside it may come
+    in either order, and the mean of the two, the middle of the square, is the least wrong.
+    """
+    rest = corners[cut:].copy()
+    if cut == 1:
+        rest[::2] = 0.0
+    return rest
 
 
 def _corners(base: int, direction: int) -> Floats:

@@ -33,9 +33,9 @@ def attention_figure(weights: Sequence[NDArray[np.floating]], *, titles: Sequenc
     """
     S = max(panel.shape[1] for panel in weights)
     T = max(panel.shape[0] for panel in weights)
-    width = float(np.clip(0.62 * S, 1.7, 4.2)) + 0.6
-    height = float(np.clip(0.62 * T, 1.3, 4.2)) + 0.6
-    rows, columns = grid(len(weights), width)
+    width = float(np.clip(0.62 * S, 1.7, 3.8)) + 0.6
+    height = float(np.clip(0.62 * T, 1.3, 3.8)) + 0.6
+    rows, columns = grid(len(weights), width, most_width=18)
     figure = Figure(figsize=(width * columns + 0.9, height * rows + 0.5), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
     for place, axes in enumerate(panels.ravel()):
@@ -46,8 +46,8 @@ def attention_figure(weights: Sequence[NDArray[np.floating]], *, titles: Sequenc
         axes.set_title(titles[place], fontsize=8.5)
     scale = ScalarMappable(Normalize(0, 1), COLORS)
     figure.colorbar(scale, ax=panels, label="attention weight", fraction=0.05, pad=0.02)
-    figure.supxlabel("source (given)", fontsize=9)
-    figure.supylabel("target (forecast)", fontsize=9)
+    figure.supxlabel("source points (given)", fontsize=9)
+    figure.supylabel("target points (forecast)", fontsize=9)
     return figure
 
 

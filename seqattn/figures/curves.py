@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from seqattn.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, styled
 
@@ -26,7 +27,7 @@ def loss_figure(
     Args:
         epochs, train, validation, validation_teacher_forced: one number an epoch.
         best_epoch: which to mark.
-        noise_floor: mean squared error that no forecast can beat; None where unknown.
+        noise_floor: mean squared error of knowing everything but the noise; None where unknown.
         baseline: name and mean squared error of the best parameter-free baseline.
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
@@ -48,17 +49,22 @@ def loss_figure(
     lines = [("noise floor", noise_floor, GREEN, "-.")]
     if baseline is not None:
         lines.append((baseline[0], baseline[1], VERMILION, ":"))
-    for name, level, color, dashes in lines:
-        if level is not None and level > 0:
-            axes.axhline(level, color=color, lw=1.2, ls=dashes, zorder=1)
-            axes.annotate(
-                f"{name} {level:.4g}", (0.995, level), xycoords=("axes fraction", "data"),
-                xytext=(0, 2), textcoords="offset points", ha="right", va="bottom",
-                color=color, fontsize=8,
-            )  # fmt: skip
-    positive = [v for v in (*train, *validation, *validation_teacher_forced) if v > 0]
-    if positive:
-        axes.set_yscale("log")
+    shown = [(name, level, *look) for name, level, *look in lines if level]
+    for name, level, color, dashes in shown:
+        axes.axhline(level, color=color, lw=1.2, ls=dashes, zorder=1)
+        lowest = level == min(line[1] for line in shown)
+        axes.annotate(
+            f"{name}\n{level:.4g}", (1, level), xycoords=("axes fraction", "data"),
+            xytext=(4, 0), textcoords="offset points", ha="left", color=color, fontsize=8,
+            va="top" if lowest and len(shown) > 1 else "bottom",
+        )  # fmt: skip
+    axes.set_yscale("log", nonpositive="mask")
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(plain)
+    low, high = axes.get_ylim()
+    if high / low < 1000:  # few decades: name the steps between, too
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.yaxis.set_minor_formatter(plain)
     axes.set_xlabel("epoch")
     axes.set_ylabel("mean squared error (log scale)")
     axes.set_title(title, loc="left", color=BLACK)

@@ -52,6 +52,9 @@ def paths_figure(
         axes.set_axis_off()
     if in_plane:
         _share_limits(list(panels[: len(source)]), [*source, *target, *forecast])
+        for place, axes in enumerate(panels[: len(source)]):
+            below_is_empty = place + columns >= len(source)
+            axes.tick_params(labelbottom=below_is_empty, labelleft=place % columns == 0)
         figure.supxlabel(features[0], fontsize=9)
         figure.supylabel(features[1], fontsize=9)
     else:

@@ -1,0 +1,119 @@
+"""What several test files stand on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Every size is another prime, so that a transposed axis cannot pass. Two features where CSV is read.
+N, S, T, F, H, K = 7, 11, 13, 3, 5, 17
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict[str, dict[str, Any]]:
+    """Cases of the notebook by id."""
+    cases = json.loads((ROOT / "tests/data/squares-notebook.json").read_text())
+    return {case["id"]: case for case in cases}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def seqattn(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[..., Ended]]:
+    """Run the command line in this process, in an empty folder."""
+    from seqattn.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(*words: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["seqattn", *map(str, words)])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+        output = capsys.readouterr()
+        return Ended(int(code or 0), output.out, output.err)
+
+    yield run
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def fresh_process(
+    words: Sequence[str | Path], folder: Path, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """`python -m seqattn` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "seqattn", *map(str, words)],
+        cwd=folder, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "COLUMNS": "100"}, check=False, **options,
+    )  # fmt: skip
+
+
+SMALL = [
+    "data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.epochs=3",
+    "training.checkpoint_seconds=0", "model.hidden_dim=5",
+]  # fmt: skip
+
+
+def train_small(output_dir: Path, name: str, *overrides: str) -> Path:
+    """A run folder made in a second."""
+    from seqattn import experiment
+    from seqattn.config import resolve
+
+    config = resolve(None, [*SMALL, f"name={name}", *overrides]).config
+    folder, _ = experiment.run(config, output_dir)
+    return folder.path
+
+
+@pytest.fixture(scope="session")
+def attention_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_small(tmp_path_factory.mktemp("runs"), "attention")
+
+
+@pytest.fixture(scope="session")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_small(tmp_path_factory.mktemp("runs"), "plain", "model.attention=null")
+
+
+@pytest.fixture(scope="session")
+def ragged_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_small(tmp_path_factory.mktemp("runs"), "ragged", "data.variable_length=true")
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its content: what 'nothing changed' is held against."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
