@@ -1,4 +1,4 @@
-"""The two building blocks of the recurrent models, written over the last axes.
+"""The building blocks of the recurrent models, written over the last axes.
 
 Shapes may carry leading axes: (N, F), (N, S, F) or, for R runs side by side, (R, N, S, F)
 with every weight (R, out, in). The same code serves one run and many. Sizes and letters:
@@ -8,6 +8,7 @@ N sequences, F features, H width of the state, R runs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,11 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     else:
         product = torch.baddbmm(bias.unsqueeze(-2), rows, weight.mT)
     return product.unflatten(1, x.shape[1:-1])
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right for batches of matrices; for a single batch axis `bmm` is much cheaper."""
+    return torch.bmm(left, right) if left.dim() == 3 else left @ right
 
 
 class Affine(nn.Module):
@@ -76,28 +82,64 @@ class GRU(nn.Module):
         Where a context joins the input later, the columns of the points come first: give the
         points here and add `project_context`.
         """
-        return affine(inputs, self.weight_ih[..., : inputs.shape[-1]], self.bias_ih)
+        *_, columns = inputs.shape
+        whole = columns == self.weight_ih.shape[-1]  # a slice costs time, here and backward
+        weight = self.weight_ih if whole else self.weight_ih[..., :columns]
+        return affine(inputs, weight, self.bias_ih)
 
     def project_context(self, context: Tensor) -> Tensor:
         """The share of the input's last columns, no bias: (..., C) -> (..., 3H)."""
         return affine(context, self.weight_ih[..., -context.shape[-1] :], None)
 
-    def step(self, projected: Tensor, hidden: Tensor) -> Tensor:
-        """One step: projected input (..., N, 3H) and state (..., N, H) -> state (..., N, H)."""
-        H = self.hidden
-        gates_x, new_x = projected.split((2 * H, H), dim=-1)
-        gates_h, new_h = affine(hidden, self.weight_hh, self.bias_hh).split((2 * H, H), dim=-1)
-        reset, update = (gates_x + gates_h).sigmoid().chunk(2, dim=-1)
-        new = torch.addcmul(new_x, reset, new_h).tanh()
-        return torch.lerp(new, hidden, update)  # new + update * (hidden - new)
+    def project_steps(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """`project` for L known inputs (..., N, L, inputs) at once -> L times (..., N, 3H).
 
-    def run(self, projected: Tensor, hidden: Tensor) -> Tensor:
-        """All steps of known inputs: (..., N, L, 3H) and (..., N, H) -> states (..., N, L, H)."""
+        The steps are moved to the front first, while they are narrow: each step's gates then lie
+        in one piece, and what comes backward is put together without being rearranged.
+        """
+        *_, N, _, _ = inputs.shape
+        return self.project(inputs.transpose(-3, -2).flatten(-3, -2)).split(N, dim=-2)
+
+    def step(self, projected: Tensor, hidden: Tensor | None) -> Tensor:
+        """One step: projected input (..., N, 3H) and state (..., N, H) -> state (..., N, H)."""
+        return gru_step(projected, hidden, self.weight_hh, self.bias_hh)
+
+    def run(self, steps: Sequence[Tensor], hidden: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """All steps of known inputs.
+
+        Args:
+            steps: L times (..., N, 3H), from `project_steps`.
+            hidden: (..., N, H), or None for zeros.
+
+        Returns:
+            states (..., N, L, H), and the last of them (..., N, H).
+        """
+        weight, bias = self.weight_hh, self.bias_hh
         states = []
-        for step in projected.unbind(dim=-2):
-            hidden = self.step(step, hidden)
+        for projected in steps:
+            hidden = gru_step(projected, hidden, weight, bias)
             states.append(hidden)
-        return torch.stack(states, dim=-2)
+        return torch.stack(states, dim=-2), states[-1]
+
+
+def gru_step(projected: Tensor, hidden: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+    """The equations of `GRU`.
+
+    Args:
+        projected: W x + b of all gates, (..., N, 3H).
+        hidden: h, (..., N, H); None is a state of zeros, whose matmul is left out.
+        weight, bias: U (..., 3H, H) and c (..., 3H).
+    """
+    H = weight.shape[-1]
+    recurrent = bias.unsqueeze(-2) if hidden is None else affine(hidden, weight, bias)
+    # "unsafe" only for who writes into the pieces; without that guard they are cheaper.
+    gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=-1)
+    gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=-1)
+    reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=-1)
+    new = (new_x + reset * new_h).tanh()  # addcmul would be slower backward
+    if hidden is None:
+        return new - update * new
+    return torch.lerp(new, hidden, update)  # new + update * (hidden - new)
 
 
 def initialise(model: nn.Module, seed: int) -> None:

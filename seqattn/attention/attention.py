@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seqattn.attention.normalizers import softmax
 from seqattn.attention.scores import Score, build_score
 from seqattn.config import Attention as AttentionConfig
-from seqattn.layers import Affine
+from seqattn.layers import Affine, product
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Attention(nn.Module):
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """The context: weights (..., N, T, S) and values (..., N, S, H) -> (..., N, T, H)."""
-    return weights @ values
+    return product(weights, values)
 
 
 def build_attention(config: AttentionConfig, hidden: int) -> Attention:

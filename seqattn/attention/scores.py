@@ -23,7 +23,7 @@ from seqattn.config import (
     ScaledDotAttention,
     UniformAttention,
 )
-from seqattn.layers import Affine
+from seqattn.layers import Affine, product
 
 
 class Score(nn.Module, ABC):
@@ -57,7 +57,7 @@ class DotScore(Score):
         return encoded
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ keys.mT
+        return product(queries, keys.mT)
 
 
 class ScaledDotScore(Score):
@@ -72,12 +72,13 @@ class ScaledDotScore(Score):
         self.key = Affine(hidden, width) if width is not None else None
 
     def keys(self, encoded: Tensor) -> Tensor:
-        return encoded if self.key is None else self.key(encoded)
+        keys: Tensor = encoded if self.key is None else self.key(encoded)
+        *_, K = keys.shape
+        return keys / math.sqrt(K)  # here it is done once for each source, not for each query
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        *_, K = keys.shape
         projected = queries if self.query is None else self.query(queries)
-        return (projected * (1 / math.sqrt(K))) @ keys.mT
+        return product(projected, keys.mT)
 
 
 class GeneralScore(Score):
@@ -92,7 +93,7 @@ class GeneralScore(Score):
         return keys
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ keys.mT
+        return product(queries, keys.mT)
 
 
 class AdditiveScore(Score):

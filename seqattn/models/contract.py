@@ -55,6 +55,7 @@ class SequenceModel(nn.Module, ABC):
         *,
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
+        with_attention: bool = True,
     ) -> Forecast:
         """For training: forecast T steps, told the truth wherever a coin says so.
 
@@ -65,6 +66,7 @@ class SequenceModel(nn.Module, ABC):
             teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: step t is
                 fed the true point of step t - 1; False: the model's own. Step 0 is fed the last
                 source point either way. There is no default: training always says which.
+            with_attention: False leaves the forecast's attention empty, where nobody looks.
 
         Raises:
             ValueError: shapes or lengths that do not fit.
@@ -72,7 +74,12 @@ class SequenceModel(nn.Module, ABC):
 
     @abstractmethod
     def forecast(
-        self, source: Tensor, steps: int, *, source_lengths: Tensor | None = None
+        self,
+        source: Tensor,
+        steps: int,
+        *,
+        source_lengths: Tensor | None = None,
+        with_attention: bool = True,
     ) -> Forecast:
         """Free running: forecast `steps` points from the source alone.
 

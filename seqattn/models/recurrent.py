@@ -57,15 +57,15 @@ class RecurrentModel(SequenceModel):
 
     def encode(self, source: Tensor, source_lengths: Tensor | None) -> Encoded:
         """Read the source. Padding is never read: not its points, states or weights."""
-        *lead, S, _ = source.shape
-        if source_lengths is None:
-            keep = None
-        else:
+        *_, S, _ = source.shape
+        keep = None
+        if source_lengths is not None:
             keep = torch.arange(S, device=source.device) < source_lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # so no NaN there can spread
-        start = source.new_zeros(*lead, self.encoder.hidden)
-        states = self.encoder.run(self.encoder.project(source), start)
+        states, last = self.encoder.run(self.encoder.project_steps(source))
         memory = None if self.attention is None else self.attention.remember(states, keep)
+        if source_lengths is None:
+            return Encoded(memory, last, source[..., -1, :])
         return Encoded(
             memory, _last_real(states, source_lengths), _last_real(source, source_lengths)
         )
@@ -98,6 +98,7 @@ class RecurrentModel(SequenceModel):
         *,
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
+        with_attention: bool = True,
     ) -> Forecast:
         _check(source, source_lengths, self.features)
         *lead, T, F = target.shape
@@ -111,28 +112,33 @@ class RecurrentModel(SequenceModel):
         start = self.encode(source, source_lengths)
         # What the decoder is fed when it is told the truth, all of it projected at once.
         truth = torch.cat([start.point.unsqueeze(-2), target[..., :-1, :]], dim=-2)
-        projected = self.decoder.project(truth)
+        steps = self.decoder.project_steps(truth)
 
-        forced = teacher_forcing.expand(*lead, T)
-        told = forced.reshape(-1, T).all(dim=0).tolist()
-        forced = forced.unsqueeze(-1).to(source.device)
-        own = [t for t in range(1, T) if not told[t]]  # steps that need the decoder's own word
+        everyone, anyone = _who_is_told(teacher_forcing, T)
+        own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
         hidden, values, weights = start.hidden, list[Tensor](), list[Tensor]()
         for first, last in zip([0, *own], [*own, T], strict=True):
             # Between two such steps every input is known: one stretch, one attention, one output.
-            stretch = projected[..., first:last, :]
+            stretch = list(steps[first:last])
             if first > 0:
-                fed = torch.where(forced[..., first, :], truth[..., first, :], values[-1][..., -1, :])
-                head = self.decoder.project(fed).unsqueeze(-2)
-                stretch = torch.cat([head, stretch[..., 1:, :]], dim=-2) if last - first > 1 else head
+                fed = values[-1][..., -1, :]
+                if anyone[first]:
+                    coins = teacher_forcing.expand(*lead, T)[..., first, None].to(source.device)
+                    fed = torch.where(coins, truth[..., first, :], fed)
+                stretch[0] = self.decoder.project(fed)
             said, looked, hidden = self._decode(stretch, hidden, start.memory)
             values.append(said)
-            if looked is not None:
+            if with_attention and looked is not None:
                 weights.append(looked)
         return _forecast(values, weights)
 
     def forecast(
-        self, source: Tensor, steps: int, *, source_lengths: Tensor | None = None
+        self,
+        source: Tensor,
+        steps: int,
+        *,
+        source_lengths: Tensor | None = None,
+        with_attention: bool = True,
     ) -> Forecast:
         _check(source, source_lengths, self.features)
         if steps < 1:
@@ -143,25 +149,25 @@ class RecurrentModel(SequenceModel):
         for _ in range(steps):
             point, hidden, looked = self.step(point, hidden, start.memory)
             values.append(point.unsqueeze(-2))
-            if looked is not None:
+            if with_attention and looked is not None:
                 weights.append(looked.unsqueeze(-2))
         return _forecast(values, weights)
 
     def _decode(
-        self, projected: Tensor, hidden: Tensor, memory: Memory | None
+        self, projected: list[Tensor], hidden: Tensor, memory: Memory | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """A stretch of L known inputs (..., N, L, 3H) -> values, weights, last state."""
+        """A stretch of L known inputs (..., N, 3H) -> values (..., N, L, F), weights, last state."""
         if not self.context_is_input:
-            states = self.decoder.run(projected, hidden)
+            states, last = self.decoder.run(projected, hidden)
             values, weights = self._say(states, memory)
-            return values, weights, states[..., -1, :]
-        states_said, looked = list[Tensor](), list[Tensor]()
-        for step in projected.unbind(dim=-2):
+            return values, weights, last
+        hiddens, looked = list[Tensor](), list[Tensor]()
+        for step in projected:
             hidden, weights_here = self._next_state(step, hidden, memory)
             assert weights_here is not None
-            states_said.append(hidden)
+            hiddens.append(hidden)
             looked.append(weights_here)
-        values = self.output(torch.stack(states_said, dim=-2))
+        values = self.output(torch.stack(hiddens, dim=-2))
         return values, torch.stack(looked, dim=-2), hidden
 
     def _next_state(
@@ -196,10 +202,17 @@ def _joined(pieces: list[Tensor]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
 
 
-def _last_real(points: Tensor, lengths: Tensor | None) -> Tensor:
+def _who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
+    """For each step: whether all sequences (of all runs) are told the truth, and whether any is."""
+    if teacher_forcing.dim() == 1:
+        told = teacher_forcing.expand(steps).tolist()
+        return told, told
+    flat = teacher_forcing.expand(*teacher_forcing.shape[:-1], steps).reshape(-1, steps)
+    return flat.all(dim=0).tolist(), flat.any(dim=0).tolist()
+
+
+def _last_real(points: Tensor, lengths: Tensor) -> Tensor:
     """The last real row of each sequence: (..., N, L, W) -> (..., N, W)."""
-    if lengths is None:
-        return points[..., -1, :]
     place = (lengths - 1)[..., None, None]
     return torch.take_along_dim(points, place, dim=-2).squeeze(-2)
 
