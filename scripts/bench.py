@@ -48,7 +48,7 @@ class Work:
 
 def works() -> list[Work]:
     def squares(n: int) -> tuple[Batch, Batch]:
-        splits = load(Squares(n_train=n))
+        splits = load(Squares(n_train=n, n_validation=128))
         return to_tensors(splits.train), to_tensors(splits.validation)
 
     def paths(n: int, seed: int) -> Batch:

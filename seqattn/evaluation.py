@@ -28,7 +28,7 @@ from seqattn.training import to_tensors
 from seqattn.training.batches import slices
 from seqattn.training.loop import validate
 
-CHUNK = 8192
+CHUNK = 2048
 
 
 @dataclass(frozen=True)

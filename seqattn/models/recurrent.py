@@ -65,7 +65,7 @@ class RecurrentModel(SequenceModel):
         states, last = self.encoder.run(self.encoder.project_steps(source))
         memory = None if self.attention is None else self.attention.remember(states, keep)
         if source_lengths is None:
-            return Encoded(memory, last, source[..., -1, :])
+            return Encoded(memory, last, source.select(-2, -1))
         return Encoded(
             memory, _last_real(states, source_lengths), _last_real(source, source_lengths)
         )
@@ -110,22 +110,24 @@ class RecurrentModel(SequenceModel):
         if teacher_forcing.dtype != torch.bool:
             raise ValueError("teacher_forcing must hold booleans, one toss of a coin each")
         start = self.encode(source, source_lengths)
-        # What the decoder is fed when it is told the truth, all of it projected at once.
-        truth = torch.cat([start.point.unsqueeze(-2), target[..., :-1, :]], dim=-2)
-        steps = self.decoder.project_steps(truth)
-
+        # What the decoder is fed when it is told the truth.
+        truth = torch.cat([start.point.unsqueeze(-2), target.narrow(-2, 0, T - 1)], dim=-2)
         everyone, anyone = _who_is_told(teacher_forcing, T)
         own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
+        told = [t for t in range(T) if t == 0 or everyone[t]]  # all others, projected at once
+        known = truth if not own else truth[..., told, :]
+        steps = dict(zip(told, self.decoder.project_steps(known), strict=True))
+
         hidden, values, weights = start.hidden, list[Tensor](), list[Tensor]()
         for first, last in zip([0, *own], [*own, T], strict=True):
-            # Between two such steps every input is known: one stretch, one attention, one output.
-            stretch = list(steps[first:last])
+            # Between two own steps every input is known: one stretch, one attention, one output.
             if first > 0:
-                fed = values[-1][..., -1, :]
+                fed = values[-1].select(-2, -1)
                 if anyone[first]:
                     coins = teacher_forcing.expand(*lead, T)[..., first, None].to(source.device)
                     fed = torch.where(coins, truth[..., first, :], fed)
-                stretch[0] = self.decoder.project(fed)
+                steps[first] = self.decoder.project(fed)
+            stretch = [steps[t] for t in range(first, last)]
             said, looked, hidden = self._decode(stretch, hidden, start.memory)
             values.append(said)
             if with_attention and looked is not None:
