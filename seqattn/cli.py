@@ -32,7 +32,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Learn, teach and research attention in sequence-to-sequence models.",
 )
-config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema.")
+config_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema."
+)
 app.add_typer(config_app, name="config")
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
@@ -533,7 +535,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _obey)
     try:
-        app()
+        app(prog_name="seqattn")
     except BrokenPipeError:  # the reader of our output left; so do we, without a word
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)

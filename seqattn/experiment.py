@@ -14,7 +14,15 @@ from typing import Any
 
 import torch
 
-from seqattn.config import Config, CosineRate, LinearForcing, as_plain, differences, resolve, to_yaml
+from seqattn.config import (
+    Config,
+    CosineRate,
+    LinearForcing,
+    as_plain,
+    differences,
+    resolve,
+    to_yaml,
+)
 from seqattn.data import Splits, load
 from seqattn.data.baselines import losses, noise_floor
 from seqattn.data.files import forecast_arrays
@@ -173,7 +181,9 @@ def open_run(path: Path) -> tuple[RunFolder, Trained]:
         try:
             expected = resolve(folder.config).config
         except ConfigError as error:
-            raise CheckpointError(f"{folder.path}: its config cannot be read back. {error}") from None
+            raise CheckpointError(
+                f"{folder.path}: its config cannot be read back. {error}"
+            ) from None
     return folder, load_model(checkpoint, expected=expected)
 
 
@@ -292,7 +302,9 @@ def _refuse_another_run(folder: RunFolder, before: Config, config: Config) -> No
     if "training.epochs" in changed:
         old, new = changed["training.epochs"]
         for key, spans in spanned.items():
-            section = training.teacher_forcing if "forcing" in key else training.learning_rate_schedule
+            section = (
+                training.teacher_forcing if "forcing" in key else training.learning_rate_schedule
+            )
             if spans and getattr(section, "over_epochs", None) is None:
                 lines.append(
                     f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"

@@ -266,7 +266,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         CheckpointError: missing, or no NPZ of plain arrays.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file. Has the training finished?") from None

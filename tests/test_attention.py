@@ -199,9 +199,9 @@ def test_scores_by_loops(states: tuple[Tensor, Tensor]) -> None:
         bare: lambda q, k: (q * k).sum() / math.sqrt(H),
         scaled: lambda q, k: (scaled.query(q) * scaled.key(k)).sum() / math.sqrt(K),
         general: lambda q, k: q @ general.key.weight @ k,
-        additive: lambda q, k: additive.combine.weight[0]
-        @ torch.tanh(
-            additive.query.weight @ q + additive.key.weight @ k + additive.key.bias
+        additive: lambda q, k: (
+            additive.combine.weight[0]
+            @ torch.tanh(additive.query.weight @ q + additive.key.weight @ k + additive.key.bias)
         ),
     }
     for score, rule in rules.items():

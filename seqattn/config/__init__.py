@@ -1,8 +1,8 @@
 """From a YAML file and overrides to one frozen `Config`, and back to text.
 
-    resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
-    resolved.config.training.epochs            # 10
-    resolved.origins["training.epochs"]        # "--set training.epochs=10"
+resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
+resolved.config.training.epochs            # 10
+resolved.origins["training.epochs"]        # "--set training.epochs=10"
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
         subject = str(path) if path is not None else "the config"
         unique = sorted(dict.fromkeys(mistakes), key=_line)
         raise ConfigError(f"{subject}: {listed(len(unique))}.", unique)
-    origins = {
-        ".".join(leaf): _place(leaf, places, None) for leaf, _ in leaves(as_plain(config))
-    }
+    origins = {".".join(leaf): _place(leaf, places, None) for leaf, _ in leaves(as_plain(config))}
     return Resolved(config, origins)
 
 

@@ -68,7 +68,9 @@ def _expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: An
             )
         case "model_type" | "model_attributes_type" | "union_tag_not_found" | "dict_type":
             keys = ", ".join(
-                dict.fromkeys(key for each in sections_at(path).values() for key in each.model_fields)
+                dict.fromkeys(
+                    key for each in sections_at(path).values() for key in each.model_fields
+                )
             )
             return f"expected a section with keys ({keys}), {came}"
         case _:  # a kind of error that no field of ours raises today
@@ -94,8 +96,11 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
 def _discriminator(path: KeyPath) -> str:
     """The key that tells a section's variants apart: the Literal with one value in each."""
     tag, section = next(iter(sections_at(path).items()))
-    return next(key for key, field in section.model_fields.items()
-                if sections_at(path)[tag].model_fields[key].default == tag)
+    return next(
+        key
+        for key, field in section.model_fields.items()
+        if sections_at(path)[tag].model_fields[key].default == tag
+    )
 
 
 def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
@@ -125,7 +130,9 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
 def nearest(word: str, known: Sequence[str]) -> str | None:
     """The known word that a misspelt one most likely meant, or None."""
     folded = {name.lower().replace("_", ""): name for name in known}
-    found = difflib.get_close_matches(word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6)
+    found = difflib.get_close_matches(
+        word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6
+    )
     return folded[found[0]] if found else None
 
 
@@ -162,4 +169,3 @@ def _yes_or_no(given: Any) -> str:
 
 def listed(mistakes: int) -> str:
     return "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"
-

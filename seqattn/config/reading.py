@@ -68,7 +68,9 @@ def read_file(path: Path) -> Document:
     except ValueError:  # a NUL in the path
         raise ConfigError(f"{str(path)!r}: is no path. Give the path of a YAML file.") from None
     if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path}: is larger than {MAX_BYTES:,} bytes; a config is a page of text.")
+        raise ConfigError(
+            f"{path}: is larger than {MAX_BYTES:,} bytes; a config is a page of text."
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

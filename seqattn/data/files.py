@@ -107,7 +107,10 @@ def cut(table: LongTable, source_length: int) -> Sequences:
 
 
 def write_long_csv(
-    file: TextIO, ids: Sequence[str], last_steps: Sequence[int], forecast: Floats,
+    file: TextIO,
+    ids: Sequence[str],
+    last_steps: Sequence[int],
+    forecast: Floats,
     features: Sequence[str],
 ) -> None:
     """Forecasts (N, T, F) in the form they were read, steps counted on."""
@@ -118,9 +121,7 @@ def write_long_csv(
             rows.writerow([name, step, *(_number(value) for value in point)])
 
 
-def write_json_lines(
-    file: TextIO, ids: Sequence[str], part: Sequences, forecast: Floats
-) -> None:
+def write_json_lines(file: TextIO, ids: Sequence[str], part: Sequences, forecast: Floats) -> None:
     """One object a line: id, source and forecast as lists of points."""
     for name, source, length, points in zip(
         ids, part.source, part.source_lengths, forecast, strict=True
@@ -171,7 +172,9 @@ def _rows(file: Path | BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
         if file.is_dir():
             raise DataError(f"{name}: is a directory. Give a CSV file.")
         if file.exists() and not file.is_file():
-            raise DataError(f"{name}: is not a regular file. Give a CSV file, or - for standard input.")
+            raise DataError(
+                f"{name}: is not a regular file. Give a CSV file, or - for standard input."
+            )
         try:
             raw: BinaryIO = file.open("rb")
         except FileNotFoundError:
@@ -264,7 +267,10 @@ def _collect(
             )
         last_steps[sequence] = step
         points[sequence].append(
-            [_value(cell, name, line, header[place]) for cell, place in zip(cells, places[2:], strict=True)]
+            [
+                _value(cell, name, line, header[place])
+                for cell, place in zip(cells, places[2:], strict=True)
+            ]
         )
     if not points:
         raise DataError(f"{name}: has a header but no rows.")

@@ -77,6 +77,8 @@ def _draw(axes: Axes, weights: NDArray[np.floating]) -> None:
 
 
 def _readable_on(weight: float) -> str:
-    """Black or white, whichever stands out from a cell's colour (relative luminance)."""
-    red, green, blue, _ = colormaps[COLORS](np.clip(weight, 0, 1))
-    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "white"
+    """Black or white, whichever has the higher contrast with a cell's colour (WCAG 2.2)."""
+    *color, _ = colormaps[COLORS](np.clip(weight, 0, 1))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
+    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"

@@ -102,7 +102,7 @@ class RecurrentModel(SequenceModel):
     ) -> Forecast:
         _check(source, source_lengths, self.features)
         *lead, T, F = target.shape
-        if tuple(lead) != tuple(source.shape[:-2]) or F != self.features or T < 1:
+        if tuple(lead) != tuple(source.shape[:-2]) or self.features != F or T < 1:
             raise ValueError(
                 f"target must be {tuple(source.shape[:-2])} by T >= 1 by {self.features},"
                 f" has shape {tuple(target.shape)}"

@@ -266,7 +266,9 @@ def _layout_of(metadata: Mapping[str, Any], path: Path) -> Layout:
         names = tuple(str(name) for name in layout["features"])
         return Layout(names, int(layout["source_length"]), int(layout["target_length"]))
     except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path}: its metadata does not say what it was trained on.") from None
+        raise CheckpointError(
+            f"{path}: its metadata does not say what it was trained on."
+        ) from None
 
 
 def _refuse_other_model(path: Path, config: Config, expected: Config) -> None:

@@ -51,8 +51,14 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
 
 
 def toss(
-    config: TeacherForcing, probability: float, *, seed: int, epoch: int, sequences: int,
-    batches: int, steps: int,
+    config: TeacherForcing,
+    probability: float,
+    *,
+    seed: int,
+    epoch: int,
+    sequences: int,
+    batches: int,
+    steps: int,
 ) -> NDArray[np.bool_]:
     """All coins of an epoch. Heads (True) wherever a number in [0, 1) is below `probability`,
     so 0 never and 1 always feeds the truth.

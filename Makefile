@@ -1,0 +1,53 @@
+# Every target makes .venv when it is missing, so on a fresh machine `make train` alone trains and
+# `make test` alone passes the tests.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help install train test lint types format smoke bench ci clean
+
+help:  ## Say what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/seqattn config schema --output configs/seqattn.schema.json
+	touch $@
+
+install: $(READY)  ## Make .venv with seqattn and what development needs
+
+train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs/squares
+	$(BIN)/seqattn train configs/squares.yaml --overwrite
+
+test: $(READY)  ## Run the tests
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## Check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## Check types
+	$(BIN)/mypy
+
+format: $(READY)  ## Mend style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+smoke: $(READY)  ## Run train, predict and plot-attention once, small, in a temporary folder
+	sh scripts/smoke.sh $(BIN)/seqattn
+
+bench: $(READY)  ## Time the training loop against a notebook's loop
+	$(BIN)/python scripts/bench.py
+
+ci:  ## What CI runs
+	bash .ci/run
+
+clean:  ## Remove .venv, caches and outputs
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -f configs/seqattn.schema.json
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find outputs -mindepth 1 ! -name .gitkeep -delete

@@ -1,0 +1,20 @@
+#!/bin/sh
+# The three verbs of daily use, once, small, in a temporary folder: does the whole way work?
+#   sh scripts/smoke.sh .venv/bin/seqattn
+set -eu
+seqattn=$(realpath "$1")
+config=$(realpath configs/squares.yaml)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+"$seqattn" train "$config" --set training.epochs=3 --set data.n_train=128 --quiet
+printf 'sequence,step,x,y\na,1,-1,-1\na,2,-1,1\n' |
+    "$seqattn" predict outputs/squares --input - --output next.csv
+"$seqattn" plot-attention outputs/squares --output attention.svg
+
+test "$(wc -l < next.csv)" -eq 3
+for file in attention.svg outputs/squares/loss_curve.png outputs/squares/summary.json; do
+    test -s "$file"
+done
+echo "smoke: train, predict and plot-attention work"

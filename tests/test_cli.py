@@ -1,0 +1,598 @@
+"""What a person types and what they get: files, words, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from seqattn.config import resolve
+from seqattn.runs import RunFolder, read_arrays
+from tests.conftest import SMALL, Ended, fresh_process, tree
+
+Command = Callable[..., Ended]
+SETS = [word for override in SMALL for word in ("--set", override)]
+
+
+def small_config(folder: Path, text: str = "name: mine\n") -> Path:
+    file = folder / "my.yaml"
+    file.write_text(text)
+    return file
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# --- train --------------------------------------------------------------------------------------
+
+
+def test_train_leaves_a_complete_run_folder(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", small_config(tmp_path), *SETS)
+    assert done.code == 0, done.err
+    folder = tmp_path / "outputs" / "mine"
+    assert set(tree(folder)) == {
+        "config.yaml", "metrics.csv", "summary.json", "predictions.npz", "attention.npz",
+        "loss_curve.png", "predictions.png", "attention.png", "environment.json", "train.log",
+        "checkpoints/best.safetensors", "checkpoints/last.safetensors",
+    }  # fmt: skip
+    assert (
+        resolve(folder / "config.yaml").config
+        == resolve(small_config(tmp_path), [word for word in SETS if "=" in word]).config
+    )
+    metrics = rows((folder / "metrics.csv").read_text())
+    assert [row["epoch"] for row in metrics] == ["1", "2", "3"]
+    summary = json.loads((folder / "summary.json").read_text())
+    environment = json.loads((folder / "environment.json").read_text())
+    assert {"test_loss", "baselines", "noise_floor", "parameters", "best_epoch"} <= set(summary)
+    assert environment["device"] == "cpu"
+    assert environment["threads"] == 1
+    assert "torch" in environment["packages"]
+    for name in ("loss_curve", "predictions", "attention"):
+        assert imread(folder / f"{name}.png").std() > 0.05
+    weights = read_arrays(folder / "attention.npz")["weights"]
+    assert weights.shape == (12, 1, 1, 2, 2)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    for words in ("this model, free running", "noise floor", "minus the source corner",
+                  "outputs/mine", "seqattn evaluate outputs/mine",
+                  "seqattn plot-attention outputs/mine"):  # fmt: skip
+        assert words in done.out
+    assert "epoch 3/3: training" in done.err
+    assert "\x1b" not in done.out + done.err
+
+
+def test_the_summary_agrees_with_the_data_files(attention_run: Path) -> None:
+    summary = json.loads((attention_run / "summary.json").read_text())
+    saved = read_arrays(attention_run / "predictions.npz")
+    error = np.square(saved["forecast"] - saved["target"])
+    assert summary["test_loss"] == pytest.approx(error.mean())
+    assert summary["loss_by_step"] == pytest.approx(error.mean(axis=(0, 2)).tolist())
+    minus = -saved["source"]
+    assert summary["baselines"]["minus the source corner"] == pytest.approx(
+        np.square(minus - saved["target"]).mean()
+    )
+
+
+def test_a_plain_run_has_no_attention(seqattn: Command, plain_run: Path) -> None:
+    assert not (plain_run / "attention.npz").exists()
+    assert not (plain_run / "attention.png").exists()
+    before = tree(plain_run)
+    for words in (("plot-attention", plain_run), ("predict", plain_run, "--attention", "w.npz")):
+        done = seqattn(*words)
+        assert done.code == 2
+        assert "its model has no attention (model.attention: null)" in done.err
+    assert tree(plain_run) == before
+
+
+def test_shortcuts_and_quiet(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", small_config(tmp_path), *SETS, "--name", "other", "--seed", "7",
+                   "--output-dir", "deep/er", "--quiet", "--threads", "2", "--device", "cpu")  # fmt: skip
+    assert (done.code, done.out, done.err) == (0, "", "")
+    config = resolve(tmp_path / "deep/er/other/config.yaml").config
+    assert (config.name, config.seed) == ("other", 7)
+
+
+def test_the_same_bytes_from_a_fresh_process(tmp_path: Path) -> None:
+    small_config(tmp_path)
+    for place in ("one", "two"):
+        done = fresh_process(["train", "my.yaml", *SETS, "--output-dir", place, "-q"], tmp_path)
+        assert done.returncode == 0, done.stderr
+    one, two = (tree(tmp_path / place / "mine") for place in ("one", "two"))
+    same = [name for name in one if name not in ("train.log", "environment.json")]
+    for name in same:
+        if name in ("metrics.csv", "summary.json", "checkpoints/last.safetensors"):
+            continue  # these hold seconds
+        assert one[name] == two[name], name
+    without_seconds = [
+        [{**row, "seconds": ""} for row in rows(files["metrics.csv"].decode())]
+        for files in (one, two)
+    ]
+    assert without_seconds[0] == without_seconds[1]
+
+
+def test_an_existing_run_is_refused_resumed_or_replaced(seqattn: Command, tmp_path: Path) -> None:
+    words = ["train", small_config(tmp_path), *SETS]
+    assert seqattn(*words, "-q").code == 0
+    folder = tmp_path / "outputs" / "mine"
+    (folder / "notes.txt").write_text("mine")
+    before = tree(tmp_path)
+    done = seqattn(*words)
+    assert done.code == 2
+    assert "holds a run already. Go on with it (--resume), replace it (--overwrite)" in done.err
+    assert tree(tmp_path) == before
+    done = seqattn(*words, "--resume")
+    assert done.code == 0
+    assert "is trained to epoch 3 already" in done.err
+    assert tree(tmp_path) == before
+    done = seqattn(*words, "--resume", "--set", "seed=5", "--set", "training.epochs=9")
+    assert done.code == 2
+    assert "cannot be resumed with another config" in done.err
+    assert "seed: 23 -> 5" in done.err
+    assert "epochs" not in done.err
+    assert tree(tmp_path) == before
+    done = seqattn(*words, "--resume", "--set", "training.epochs=5")
+    assert done.code == 0
+    assert "Going on after epoch 3" in done.err
+    assert len(rows((folder / "metrics.csv").read_text())) == 5
+    whole = ["train", small_config(tmp_path), *SETS, "--set", "training.epochs=5"]
+    assert seqattn(*whole, "--output-dir", "whole", "-q").code == 0
+    assert (folder / "checkpoints/best.safetensors").read_bytes() == (
+        tmp_path / "whole/mine/checkpoints/best.safetensors"
+    ).read_bytes()
+    assert seqattn(*words, "--overwrite", "-q", "--set", "seed=5").code == 0
+    assert resolve(folder / "config.yaml").config.seed == 5
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_schedule_over_all_epochs_cannot_be_stretched(seqattn: Command, tmp_path: Path) -> None:
+    words = ["train", small_config(tmp_path), *SETS, "-q", "--set",
+             "training.learning_rate_schedule.kind=cosine"]  # fmt: skip
+    assert seqattn(*words).code == 0
+    done = seqattn(*words, "--resume", "--set", "training.epochs=9")
+    assert done.code == 2
+    assert "training.epochs: 3 -> 9, and training.learning_rate_schedule spans all" in done.err
+
+
+def test_resume_without_a_checkpoint_starts_and_says_so(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", small_config(tmp_path), *SETS, "--resume")
+    assert done.code == 0
+    assert "There is no checkpoint to resume from yet: starting from the beginning" in done.err
+
+
+def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "outputs" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "thesis.txt").write_text("years of work")
+    small_config(tmp_path)
+    before = tree(tmp_path)
+    for flag in ([], ["--overwrite"], ["--resume"]):
+        done = seqattn("train", "my.yaml", *SETS, *flag)
+        assert done.code == 2
+        assert "is not the folder of a run" in done.err
+        assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["train", "none.yaml"], 2, "none.yaml: no such file"),
+        (["train", "."], 2, ".: is a directory"),
+        (["train", "my.yaml", "--set", "model.hidden=3"], 2, "Did you mean model.hidden_dim?"),
+        (["train", "my.yaml", "--name", "../up"], 2, "--set name=../up: name: may hold"),
+        (["train", "my.yaml", "--name", "a/b"], 2, "name: may hold up to 100 letters"),
+        (["train", "my.yaml", "--seed", "-1"], 2, "seed: must be at least 0"),
+        (["train", "my.yaml", "--device", "cuda"], 2, "torch finds no GPU here"),
+        (["train", "my.yaml", "--device", "tpu"], 2, "tpu"),
+        (["train", "my.yaml", "--output-dir", "my.yaml"], 5, "my.yaml"),
+        (["train", "my.yaml", "--threads", "0"], 2, "--threads"),
+        (["train"], 2, "CONFIG"),
+        (["trian"], 2, "train"),
+        (["predict", "none"], 4, "none: no such run"),
+        (["predict", "my.yaml"], 4, "my.yaml: is no whole safetensors file"),
+        (["predict", "."], 4, "is a folder, but not of a run"),
+        (["evaluate", "none"], 4, "none: no such run"),
+        (["plot-attention", "none"], 4, "none: no such run"),
+        (["config", "check", "none.yaml"], 2, "none.yaml: no such file"),
+    ],
+    ids=range(18),
+)
+def test_what_cannot_be_done_says_why_and_changes_nothing(
+    seqattn: Command, tmp_path: Path, words: list[str], code: int, said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    small_config(tmp_path)
+    before = tree(tmp_path)
+    done = seqattn(*words)
+    assert done.code == code, done.err
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert tree(tmp_path) == before
+    assert len(done.err.splitlines()) <= 6
+
+
+def test_a_loss_that_is_not_finite_ends_with_7(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", small_config(tmp_path), *SETS, "--set", "training.optimizer=sgd",
+                   "--set", "training.learning_rate=100", "--set", "training.epochs=200")  # fmt: skip
+    assert done.code == 7
+    assert "loss is" in done.err
+    assert "in epoch" in done.err
+    assert "at learning rate 100" in done.err
+    from safetensors import safe_open
+
+    with safe_open(tmp_path / "outputs/mine/checkpoints/last.safetensors", "np") as file:
+        for key in file.keys():  # noqa: SIM118
+            assert np.isfinite(file.get_tensor(key)).all(), key
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_a_resume_ends_the_same(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    small_config(tmp_path)
+    words = ["train", "my.yaml", *SETS, "--set", "training.epochs=300", "--set",
+             "training.checkpoint_seconds=60"]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seqattn", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    log = tmp_path / "outputs" / "mine" / "train.log"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (log.exists() and "epoch 5:" in log.read_text()):
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == code, said
+    assert f"{number.name}: saved to outputs/mine in epoch" in said
+    assert "Traceback" not in said
+    resumed = fresh_process([*words, "--resume", "-q"], tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    whole = fresh_process([*words, "--output-dir", "whole", "-q"], tmp_path)
+    assert whole.returncode == 0
+    file = "mine/checkpoints/best.safetensors"
+    assert (tmp_path / "outputs" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    with (tmp_path / "outputs/mine/metrics.csv").open() as stream:
+        assert [row["epoch"] for row in csv.DictReader(stream)] == [str(k) for k in range(1, 301)]
+
+
+# --- predict ------------------------------------------------------------------------------------
+
+MY_CSV = "sequence,step,x,y\nfirst,1,-1,-1\nfirst,2,-1,1\nlonger,5,1,1\nlonger,6,1,-1\nlonger,7,-1,-1\nshort,0,1,1\n"
+
+
+def test_predict_continues_my_sequences(
+    seqattn: Command, attention_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "my.csv").write_text(MY_CSV)
+    before = tree(attention_run)
+    done = seqattn("predict", attention_run, "--input", "my.csv")
+    assert done.code == 0, done.err
+    found = rows(done.out)
+    assert list(found[0]) == ["sequence", "step", "x", "y"]
+    assert [(row["sequence"], row["step"]) for row in found] == [
+        ("first", "3"), ("first", "4"), ("longer", "8"), ("longer", "9"), ("short", "1"),
+        ("short", "2"),
+    ]  # fmt: skip
+    assert tree(attention_run) == before
+    alone = "".join(line + "\n" for line in MY_CSV.splitlines()[:3])
+    (tmp_path / "one.csv").write_text(alone)
+    one = rows(seqattn("predict", attention_run, "--input", "one.csv").out)
+    for ours, theirs in zip(one, found[:2], strict=True):  # batch mates change nothing
+        assert float(ours["x"]) == pytest.approx(float(theirs["x"]), abs=1e-6)
+
+
+def test_predict_reads_standard_input(attention_run: Path, tmp_path: Path) -> None:
+    done = fresh_process(["predict", attention_run, "--input", "-"], tmp_path, input=MY_CSV)
+    assert done.returncode == 0, done.stderr
+    assert len(rows(done.stdout)) == 6
+
+
+def test_predict_in_every_format(seqattn: Command, attention_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "my.csv").write_text(MY_CSV)
+    shown = rows(seqattn("predict", attention_run, "--input", "my.csv").out)
+    values = np.array([[float(row["x"]), float(row["y"])] for row in shown]).reshape(3, 2, 2)
+    for words in (("--output", "a.csv"), ("--format", "csv", "--output", "a")):
+        assert seqattn("predict", attention_run, "--input", "my.csv", *words).code == 0
+        assert rows((tmp_path / words[-1]).read_text()) == shown
+    done = seqattn("predict", attention_run, "--input", "my.csv", "--format", "jsonl")
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["id"] for line in lines] == ["first", "longer", "short"]
+    np.testing.assert_allclose([line["forecast"] for line in lines], values)
+    done = seqattn("predict", attention_run, "--input", "my.csv", "--output", "a.npz",
+                   "--attention", "w.npz", "--steps", "5")  # fmt: skip
+    assert done.code == 0
+    arrays, weights = read_arrays(tmp_path / "a.npz"), read_arrays(tmp_path / "w.npz")
+    np.testing.assert_allclose(arrays["forecast"][:, :2], values, atol=1e-6)
+    assert arrays["forecast"].shape == (3, 5, 2)
+    assert weights["weights"].shape == (3, 1, 1, 5, 3)
+    assert np.isnan(weights["weights"][0, ..., 2]).all()
+    assert np.isfinite(weights["weights"][1]).all()
+    assert weights["ids"].tolist() == ["first", "longer", "short"]
+
+
+def test_predict_an_example_is_the_saved_forecast(seqattn: Command, ragged_run: Path) -> None:
+    saved = read_arrays(ragged_run / "predictions.npz")
+    found = rows(seqattn("predict", ragged_run, "--example", "3").out)
+    real = np.isfinite(saved["forecast"][3]).all(-1)
+    values = np.array([[float(row["x"]), float(row["y"])] for row in found])
+    np.testing.assert_allclose(values[real], saved["forecast"][3][real], atol=1e-6)
+    assert found[0]["step"] == str(saved["source_lengths"][3] + 1)
+    everything = rows(seqattn("predict", ragged_run).out)
+    assert len(everything) == 24
+
+
+def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path) -> None:
+    last = attention_run / "checkpoints" / "last.safetensors"
+    assert seqattn("predict", last, "--example", "0").code == 0
+    assert seqattn("plot-attention", last, "--output", "last.svg").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--input", "none.csv"], 3, "none.csv: no such file"),
+        (["--input", "empty.csv"], 3, "empty.csv: is empty"),
+        (["--input", "nan.csv"], 3, "nan.csv:2: the column 'y' is nan; it must be finite"),
+        (["--input", "gap.csv"], 3, "gap.csv:3: sequence 'a' has step 3 after step 1"),
+        (["--input", "column.csv"], 3, "column.csv:1: no column 'y'"),
+        (["--input", "."], 3, ".: is a directory"),
+        (["--input", "my.csv", "--example", "1"], 2, "give one of them"),
+        (["--example", "12"], 2, "--example 12: the run has test sequences 0 to 11"),
+        (["--example", "-1"], 2, "the run has test sequences 0 to 11"),
+        (["--format", "npz"], 2, "is binary and needs --output FILE.npz"),
+        (["--format", "parquet"], 2, "parquet"),
+        (["--output", "a.xlsx"], 2, "ends in none of .csv, .jsonl, .npz"),
+        (["--attention", "w.csv"], 2, "weights are written as NPZ"),
+        (["--steps", "0"], 2, "--steps"),
+        (["--output", "my.csv/x.csv"], 5, "my.csv"),
+    ],
+    ids=range(15),
+)
+def test_what_cannot_be_predicted(
+    seqattn: Command, attention_run: Path, tmp_path: Path, words: list[str], code: int, said: str
+) -> None:
+    head = "sequence,step,x,y\n"
+    for name, text in {
+        "my": MY_CSV, "empty": "", "nan": head + "a,1,1,nan\n", "gap": head + "a,1,1,1\na,3,1,1\n",
+        "column": "sequence,step,x\na,1,1\n",
+    }.items():  # fmt: skip
+        (tmp_path / f"{name}.csv").write_text(text)
+    before = tree(tmp_path)
+    done = seqattn("predict", attention_run, *words)
+    assert done.code == code, done.err
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    assert tree(tmp_path) == before
+
+
+def test_notes_on_columns_go_to_stderr(
+    seqattn: Command, attention_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "my.csv").write_text("sequence,step,lon,lat\na,1,0,1\n")
+    done = seqattn("predict", attention_run, "--input", "my.csv")
+    assert done.out.startswith("sequence,step,lon,lat\n")
+    assert "my.csv: lon, lat are read as x, y, in this order." in done.err
+
+
+def test_a_reader_that_leaves_is_no_error(attention_run: Path, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m seqattn predict {attention_run} --steps 5000 | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path,
+                          check=False)  # fmt: skip
+    assert done.stdout == "sequence,step,x,y\n"
+    assert done.stderr == ""
+
+
+# --- checkpoints --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(attention_run: Path, tmp_path: Path) -> RunFolder:
+    shutil.copytree(attention_run, tmp_path / "run")
+    return RunFolder(tmp_path / "run")
+
+
+def test_broken_checkpoints_end_with_4(seqattn: Command, copied: RunFolder, tmp_path: Path) -> None:
+    import pickle
+
+    whole = copied.best.read_bytes()
+    for content, words in (
+        (whole[:-5], "is no whole safetensors file"),
+        (b"", "is no whole safetensors file"),
+        (pickle.dumps({"a": 1}), "pickles are never opened"),
+    ):
+        copied.best.write_bytes(content)
+        before = tree(tmp_path)
+        for command in ("predict", "evaluate"):
+            done = seqattn(command, "run")
+            assert done.code == 4
+            assert words in done.err
+            assert "Traceback" not in done.err
+        assert tree(tmp_path) == before
+
+
+def test_a_checkpoint_of_other_shapes_ends_with_4(
+    seqattn: Command, copied: RunFolder, tmp_path: Path
+) -> None:
+    text = copied.config.read_text()
+    copied.config.write_text(text.replace("hidden_dim: 5", "hidden_dim: 6"))
+    done = seqattn("predict", "run")
+    assert done.code == 4
+    assert "is a checkpoint of another model than its folder's" in done.err
+    assert "model.hidden_dim: config.yaml has 6, checkpoint has 5" in done.err
+    copied.config.write_text("name: [")
+    done = seqattn("predict", "run")
+    assert done.code == 4
+    assert "its config cannot be read back" in done.err
+
+
+def test_a_broken_last_checkpoint_is_not_resumed(
+    seqattn: Command, copied: RunFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "outputs").mkdir()
+    shutil.move(copied.path, tmp_path / "outputs" / "run")
+    folder = RunFolder(tmp_path / "outputs" / "run")
+    folder.last.write_bytes(folder.last.read_bytes()[:-1])
+    before = tree(tmp_path)
+    done = seqattn("train", folder.config, "--name", "run", "--resume")
+    assert done.code == 4
+    assert "last.safetensors: is no whole safetensors file" in done.err
+    assert tree(tmp_path) == before
+
+
+# --- evaluate -----------------------------------------------------------------------------------
+
+
+def test_evaluate_prints_one_table(seqattn: Command, attention_run: Path) -> None:
+    done = seqattn("evaluate", attention_run)
+    assert done.code == 0
+    for words in ("free running", "teacher-forced", "free running, target step 2", "noise floor",
+                  "last source point", "mean of the training targets", "above the floor"):  # fmt: skip
+        assert words in done.out
+
+
+def test_evaluate_for_machines_agrees_with_the_summary(
+    seqattn: Command, attention_run: Path
+) -> None:
+    found: dict[str, Any] = json.loads(seqattn("evaluate", attention_run, "--json").out)
+    summary = json.loads((attention_run / "summary.json").read_text())
+    assert found["loss"] == pytest.approx(summary["test_loss"], rel=1e-6)
+    assert found["baselines"] == pytest.approx(summary["baselines"])
+    assert found["above_floor"] == pytest.approx(found["loss"] - found["noise_floor"])
+
+
+def test_evaluate_on_my_own(seqattn: Command, attention_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "my.csv").write_text(MY_CSV.rsplit("short", 1)[0] + "first2,1,0,0\nfirst2,2,0,0\n")
+    found = json.loads(seqattn("evaluate", attention_run, "--input", "my.csv", "--json").out
+                       or "{}")  # fmt: skip
+    assert found["noise_floor"] is None
+    # "longer" gives 2 points and has 1 to say; the others give 1 and have 1.
+    assert found["baselines"]["last source point"] == pytest.approx((0 + 4 + 4 + 0 + 0 + 0) / 6)
+    (tmp_path / "one.csv").write_text(MY_CSV)
+    done = seqattn("evaluate", attention_run, "--input", "one.csv")
+    assert done.code == 3
+    assert "sequence 'short' has one point" in done.err
+
+
+# --- plot-attention -----------------------------------------------------------------------------
+
+
+def test_a_picture_is_drawn_again_without_torch(attention_run: Path, tmp_path: Path) -> None:
+    before = (attention_run / "attention.png").read_bytes()
+    (attention_run / "attention.png").unlink()
+    code = (
+        "import sys\nsys.argv = ['seqattn', 'plot-attention', sys.argv[1]]\n"
+        "from seqattn.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "assert 'matplotlib' in sys.modules and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(attention_run)], check=True, cwd=tmp_path)
+    assert (attention_run / "attention.png").read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_pictures_of_my_own_sequences(
+    seqattn: Command, attention_run: Path, tmp_path: Path, ending: str
+) -> None:
+    (tmp_path / "my.csv").write_text(MY_CSV)
+    done = seqattn("plot-attention", attention_run, "--input", "my.csv", "--examples", "2",
+                   "--steps", "4", "--output", f"where.{ending}")  # fmt: skip
+    assert done.code == 0, done.err
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    assert (tmp_path / f"where.{ending}").read_bytes().startswith(starts[ending])
+
+
+def test_pictures_that_cannot_be_drawn(
+    seqattn: Command, attention_run: Path, tmp_path: Path
+) -> None:
+    before = tree(attention_run)
+    for words, said in (
+        (["--output", "a.gif"], "End its name in .png, .svg, .pdf"),
+        (["--output", "a"], "cannot tell what kind of picture"),
+        (["--steps", "3"], "--steps goes with --input"),
+        (["--examples", "0"], "--examples"),
+    ):
+        done = seqattn("plot-attention", attention_run, *words)
+        assert done.code == 2
+        assert said in done.err
+    assert tree(attention_run) == before
+    assert not tree(tmp_path)
+
+
+# --- config -------------------------------------------------------------------------------------
+
+
+def test_config_check(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("config", "check", small_config(tmp_path, "seed: 3\nmodel: {hidden_dim: 4}\n"))
+    assert done.code == 0
+    assert "right. 2 of " in done.out
+    done = seqattn("config", "check", small_config(tmp_path, "sed: 3\nmodel: {hidden_dim: a}\n"))
+    assert done.code == 2
+    assert "2 mistakes" in done.err
+    assert "Did you mean seed?" in done.err
+
+
+def test_config_show_loads_again(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("config", "show", small_config(tmp_path, "seed: 3\n"), "--set", "name=other")
+    (tmp_path / "again.yaml").write_text(done.out)
+    assert resolve(tmp_path / "again.yaml").config.seed == 3
+    assert "my.yaml:1" in done.out
+    assert "# --set name=other" in done.out
+    assert "# default" in done.out
+    assert seqattn("config", "show").code == 0
+
+
+def test_config_schema(seqattn: Command, tmp_path: Path) -> None:
+    shown = seqattn("config", "schema").out
+    assert json.loads(shown)["properties"]["training"]
+    assert seqattn("config", "schema", "--output", "s.json").code == 0
+    assert (tmp_path / "s.json").read_text() == shown
+
+
+def test_nothing_of_a_file_steers_the_terminal(seqattn: Command, tmp_path: Path) -> None:
+    text = '"a\\e[31m": 1\nname: "x\\e]0;evil\\a [bold]"\n'
+    done = seqattn("config", "check", small_config(tmp_path, text))
+    assert done.code == 2
+    assert "\x1b" not in done.err
+    assert "\\x1b[31m" in done.err
+
+
+# --- the door -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["train"], ["predict"], ["plot-attention"], ["evaluate"], ["config", "check"],
+     ["config", "show"], ["config", "schema"]],
+)  # fmt: skip
+def test_every_verb_shows_an_example(seqattn: Command, words: list[str]) -> None:
+    done = seqattn(*words, "--help")
+    assert done.code == 0
+    assert f"Example: seqattn {' '.join(words)}" in done.out.replace("\n  ", " ")
+
+
+def test_version(seqattn: Command) -> None:
+    import seqattn as package
+
+    assert seqattn("--version").out == f"seqattn {package.__version__}\n"
+
+
+def test_works_without_a_home_and_in_any_locale(attention_run: Path, tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in ("HOME", "LANG", "LC_ALL")}
+    done = subprocess.run(
+        [sys.executable, "-m", "seqattn", "evaluate", str(attention_run)], cwd=tmp_path,
+        capture_output=True, env={**environment, "LC_ALL": "C"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,155 @@
+"""What a picture says, not only that there is one."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from seqattn.errors import UsageError
+from seqattn.figures import as_bytes, attention_figure, formats, loss_figure, paths_figure
+from seqattn.pictures import panel_titles, picture_ending
+
+WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
+
+
+def texts(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def ticks(axes: Axes) -> tuple[list[str], list[str]]:
+    return (
+        [label.get_text() for label in axes.get_xticklabels()],
+        [label.get_text() for label in axes.get_yticklabels()],
+    )
+
+
+def test_a_heatmap_prints_its_weights_and_leaves_padding_blank() -> None:
+    figure = attention_figure([WEIGHTS, WEIGHTS[:, :2]], titles=["one", "two"])
+    first, second, *_ = figure.axes
+    assert texts(first) == ["0.90", "0.10", "0.25", "0.75"]
+    assert first.get_title() == "one"
+    assert ticks(first) == (["Point 1", "Point 2", "Point 3"], ["Point 3", "Point 4"])
+    assert ticks(second) == (["Point 1", "Point 2"], ["Point 3", "Point 4"])
+    image = first.images[0]
+    assert image.get_clim() == (0, 1)
+    assert np.ma.getmaskarray(image.get_array())[:, 2].all()
+    assert first.patch.get_hatch()
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert "attention weight" in labels  # the colour bar
+
+
+def test_a_number_can_be_read_on_its_cell() -> None:
+    """WCAG contrast of text and cell, at least 4.5 for the normal text of every weight."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
+
+    def luminance(color: tuple[float, ...]) -> float:
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    levels = np.linspace(0, 1, 21)
+    figure = attention_figure([levels[None, :10], levels[None, 10:]], titles=["", ""])
+    seen = 0
+    for axes in figure.axes[:2]:
+        for text in axes.texts:
+            cell = luminance(colormaps["viridis"](float(text.get_text())))
+            ink = luminance(to_rgb(text.get_color()))
+            contrast = (max(cell, ink) + 0.05) / (min(cell, ink) + 0.05)
+            assert contrast > 4.5, text.get_text()
+            seen += 1
+    assert seen == 21
+
+
+@pytest.mark.parametrize(("T", "S"), [(1, 1), (2, 64), (64, 2), (64, 64), (13, 11)])
+def test_any_length_up_to_64_is_drawn_whole(T: int, S: int) -> None:
+    figure = attention_figure([np.full((T, S), 1 / S)] * 10, titles=["t"] * 10)
+    picture = imread(io.BytesIO(as_bytes(figure)))
+    height, width, _ = picture.shape
+    assert 100 < height < 3000
+    assert 200 < width < 2500
+    across, down = ticks(figure.axes[0])
+    assert len(across) <= 8
+    assert len(down) <= 8
+    assert across[0].split()[-1] == "1"
+    assert down[0].split()[-1] == str(S + 1)
+
+
+def loss() -> Figure:
+    return loss_figure(
+        [1, 2, 3], [1.0, 0.5, 0.2], [1.1, 0.3, 0.4], [0.9, 0.3, 0.3],
+        best_epoch=2, noise_floor=0.01, baseline=("a $rule", 0.02), title="name $x, seed 1",
+    )  # fmt: skip
+
+
+def test_the_loss_curve_shows_what_a_loss_is_read_against() -> None:
+    (axes,) = loss().axes
+    labels = [line.get_label() for line in axes.lines]
+    assert labels[:4] == [
+        "training", "validation, teacher-forced", "validation, free running",
+        "best epoch: 2 (0.3)",
+    ]  # fmt: skip
+    best = axes.lines[3]
+    assert (list(best.get_xdata()), list(best.get_ydata())) == ([2], [0.3])  # type: ignore[arg-type]
+    assert texts(axes) == ["noise floor\n0.01", "a $rule\n0.02"]
+    assert axes.get_yscale() == "log"
+    levels = [line.get_ydata()[0] for line in axes.lines[4:]]  # type: ignore[index]
+    assert levels == [0.01, 0.02]
+
+
+def test_the_lines_of_a_loss_curve_differ_without_colour() -> None:
+    (axes,) = loss().axes
+    looks = {(line.get_linestyle(), line.get_linewidth(), line.get_marker()) for line in axes.lines}
+    assert len(looks) == len(axes.lines)
+
+
+def test_paths_show_given_true_and_forecast() -> None:
+    given, truth = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 1.0]])
+    figure = paths_figure(
+        [given], [truth], [truth + 0.5], titles=["test 0\nMSE 0.2500"], features=["x", "y"]
+    )
+    axes = figure.axes[0]
+    assert axes.get_title() == "test 0\nMSE 0.2500"
+    assert texts(axes) == ["1", "2", "3"]
+    lines = [np.column_stack(line.get_data()).tolist() for line in axes.lines]  # type: ignore[arg-type]
+    assert [[0.0, 0.0], [1.0, 0.0]] in lines
+    assert [[1.0, 0.0], [1.0, 1.0]] in lines  # the truth goes on from the last point given
+    assert [[1.0, 0.0], [1.5, 1.5]] in lines
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "given", "true continuation", "forecast",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("features", [["a"], ["a", "b", "c"]])
+def test_paths_of_other_widths_go_over_the_steps(features: list[str]) -> None:
+    F = len(features)
+    figure = paths_figure(
+        [np.zeros((5, F))], [np.zeros((0, F))], [np.ones((3, F))], titles=["t"], features=features
+    )
+    assert len(figure.axes[0].lines) >= 3 * F
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["given", "forecast"]
+
+
+@pytest.mark.parametrize("ending", formats())
+def test_the_same_figure_is_the_same_bytes(ending: str) -> None:
+    assert as_bytes(loss(), ending) == as_bytes(loss(), ending)
+
+
+def test_titles_from_files_are_drawn_as_they_are() -> None:
+    arrays = {"ids": np.array(["a$\\frac", "x" * 99, "e\x1b[31m"]), "labels": np.array([], str)}
+    titles = panel_titles(arrays, "sequence")
+    assert titles == ["sequence a$\\frac", f"sequence {'x' * 17}...", "sequence e?[31m"]
+    as_bytes(attention_figure([WEIGHTS], titles=titles[:1]))
+
+
+def test_an_ending_that_is_no_pictures_is_refused() -> None:
+    assert picture_ending(Path("a.PDF")) == "pdf"
+    with pytest.raises(UsageError, match=r"End its name in .png, .svg, .pdf"):
+        picture_ending(Path("a.gif"))

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqattn.errors import CheckpointError, UsageError
+from seqattn.runs import (
+    EpochRecord,
+    RunFolder,
+    attention_arrays,
+    find_run,
+    read_arrays,
+    refuse_taken,
+    write_arrays,
+    write_whole,
+)
+
+
+def test_a_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "deep" / "file.txt"
+    write_whole(file, b"old")
+    assert file.read_bytes() == b"old"
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("seqattn.runs.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, b"new")
+    assert file.read_bytes() == b"old"
+    assert [path.name for path in file.parent.iterdir()] == ["file.txt"]
+
+
+def test_a_written_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:
+    import os
+
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "a", b"")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_metrics_come_back(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    history = [EpochRecord(1, 0.1, 1 / 3, 0.2, 1e-4, 0.5, 3.0), EpochRecord(2, 1, 2, 3, 4, 0, 6)]
+    folder.write_metrics(history)
+    assert folder.read_metrics() == history
+    header = folder.metrics.read_text().splitlines()[0]
+    assert header == (
+        "epoch,train_loss,validation_loss,validation_loss_teacher_forced,learning_rate,"
+        "teacher_forcing,seconds"
+    )
+    folder.metrics.write_text("epoch\n1\n")
+    with pytest.raises(CheckpointError, match="its header is another"):
+        folder.read_metrics()
+
+
+def test_weights_at_padding_are_nan_and_never_0(tmp_path: Path) -> None:
+    weights = np.full((2, 1, 1, 3, 5), 0.25)
+    arrays = attention_arrays(
+        weights, ids=["a", "b"], source_lengths=np.array([4, 5]), target_lengths=np.array([3, 2]),
+        kind="cross", meaning="distribution",
+    )  # fmt: skip
+    file = tmp_path / "attention.npz"
+    write_arrays(file, arrays)
+    read = read_arrays(file)
+    assert np.isnan(read["weights"][0, 0, 0, :, 4]).all()
+    assert np.isnan(read["weights"][1, 0, 0, 2]).all()
+    assert np.isfinite(read["weights"]).sum() == 3 * 4 + 2 * 5
+    assert read["axes"].tolist() == ["sequence", "layer", "head", "target_step", "source_step"]
+    assert (str(read["kind"]), str(read["meaning"])) == ("cross", "distribution")
+    assert read["ids"].tolist() == ["a", "b"]
+
+
+def test_the_same_arrays_are_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_arrays(tmp_path / name, {"x": np.arange(5), "y": np.array(["text"])})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a zip at all", b"\x80\x04K\x01."])
+def test_arrays_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(CheckpointError, match="cannot be read back as arrays"):
+        read_arrays(tmp_path / "x.npz")
+    with pytest.raises(CheckpointError, match="no such file"):
+        read_arrays(tmp_path / "none.npz")
+
+
+def test_object_arrays_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.array([{}], dtype=object))
+    with pytest.raises(CheckpointError, match="cannot be read back as arrays"):
+        read_arrays(tmp_path / "x.npz")
+
+
+def test_a_run_is_found_by_folder_or_checkpoint(attention_run: Path) -> None:
+    folder, checkpoint = find_run(attention_run)
+    assert checkpoint == folder.best
+    same, last = find_run(attention_run / "checkpoints" / "last.safetensors")
+    assert same.path == attention_run.resolve()
+    assert last.name == "last.safetensors"
+
+
+def test_what_is_no_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such run. Give a run folder"):
+        find_run(tmp_path / "none")
+    with pytest.raises(CheckpointError, match="is a folder, but not of a run"):
+        find_run(tmp_path)
+    (tmp_path / "seed-1").mkdir()
+    with pytest.raises(CheckpointError, match="Did you mean .*seed-1"):
+        find_run(tmp_path)
+
+
+def test_whose_folder_it_is(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "name")
+    refuse_taken(folder, resume=False, overwrite=False)
+    folder.path.mkdir()
+    refuse_taken(folder, resume=False, overwrite=False)
+    with pytest.raises(UsageError, match="--resume and --overwrite cannot both be meant"):
+        refuse_taken(folder, resume=True, overwrite=True)
+    folder.config.write_text("mine")
+    for resume, overwrite in ((False, False), (True, False), (False, True)):
+        with pytest.raises(UsageError, match="not the folder of a run"):
+            refuse_taken(folder, resume=resume, overwrite=overwrite)
+    folder.environment.write_text("{}")
+    with pytest.raises(UsageError, match="holds a run already"):
+        refuse_taken(folder, resume=False, overwrite=False)
+    refuse_taken(folder, resume=True, overwrite=False)
+    refuse_taken(folder, resume=False, overwrite=True)
+    file = RunFolder(tmp_path / "file")
+    file.path.write_text("")
+    with pytest.raises(UsageError, match="is there already, and is no folder"):
+        refuse_taken(file, resume=False, overwrite=True)
+
+
+def test_clearing_a_run_leaves_what_it_did_not_write(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for file in folder.files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("")
+    (tmp_path / "notes.txt").write_text("mine")
+    folder.clear()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["notes.txt"]

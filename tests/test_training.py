@@ -1,0 +1,464 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from seqattn.config import Config, Training
+from seqattn.data import load
+from seqattn.errors import CheckpointError, NotFiniteError
+from seqattn.models import SequenceModel, build_model
+from seqattn.runs import EpochRecord
+from seqattn.training import (
+    Batch,
+    Layout,
+    TrainingState,
+    learning_rates,
+    load_model,
+    load_state,
+    mean_squared_error,
+    save_best,
+    save_state,
+    teacher_forcing_probability,
+    to_tensors,
+    toss,
+    train,
+)
+from seqattn.training.batches import shuffled, slices
+from seqattn.training.loop import build_optimizer, validate
+from seqattn.training.schedules import Patience
+from tests.conftest import F, N, T
+
+SECTION: dict[str, Any] = {
+    "data": {"n_train": 43, "n_validation": 19, "n_test": 7, "variable_length": True},
+    "model": {"hidden_dim": 5},
+    "training": {"epochs": 4, "batch_size": 11, "checkpoint_seconds": 0},
+}
+
+
+def config(**training: Any) -> Config:
+    return Config.model_validate({**SECTION, "training": {**SECTION["training"], **training}})
+
+
+def started(config: Config) -> tuple[SequenceModel, Batch, Batch, Layout]:
+    data = load(config.data)
+    model = build_model(config.model, 2, config.seed)
+    return model, to_tensors(data.train), to_tensors(data.validation), Layout.of(data.train)
+
+
+def trained(config: Config, **options: Any) -> TrainingState:
+    model, data, validation, _ = started(config)
+    state, _ = train(model, data, validation, config.training, seed=config.seed, **options)
+    return state
+
+
+def weights(state: TrainingState) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in state.model.state_dict().items()}
+
+
+def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+
+
+# --- schedules ----------------------------------------------------------------------------------
+
+
+def forcing(**section: Any) -> list[float]:
+    knobs = Training.model_validate({"teacher_forcing": section}).teacher_forcing
+    return [teacher_forcing_probability(knobs, epoch, 5) for epoch in range(7)]
+
+
+def test_teacher_forcing_schedules_by_hand() -> None:
+    assert forcing(schedule="constant", probability=0.3) == [0.3] * 7
+    assert forcing(schedule="linear") == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0, 0.0]
+    assert forcing(schedule="linear", start=0.2, end=0.6, over_epochs=3) == pytest.approx(
+        [0.2, 0.4, 0.6, 0.6, 0.6, 0.6, 0.6]
+    )
+    assert forcing(schedule="linear", over_epochs=1) == [0.0] * 7
+    assert forcing(schedule="exponential", decay=0.5) == [
+        1,
+        0.5,
+        0.25,
+        0.125,
+        1 / 16,
+        1 / 32,
+        1 / 64,
+    ]
+    k = 4.0
+    expected = [k / (k + math.exp(epoch / k)) for epoch in range(7)]
+    assert forcing(schedule="inverse_sigmoid", k=k) == pytest.approx(expected)
+
+
+def test_inverse_sigmoid_does_not_overflow() -> None:
+    knobs = Training.model_validate({"teacher_forcing": {"schedule": "inverse_sigmoid", "k": 1.0}})
+    assert teacher_forcing_probability(knobs.teacher_forcing, 10**6, 10**6) == pytest.approx(0)
+
+
+def rates(losses: list[float], **section: Any) -> list[float]:
+    knobs = Training.model_validate({"epochs": 5, "learning_rate": 0.8, **section})
+    rate = learning_rates(knobs, [])
+    return [rate(None if epoch == 0 else losses[epoch - 1]) for epoch in range(len(losses))]
+
+
+def test_learning_rate_schedules_by_hand() -> None:
+    flat = [1.0] * 6
+    assert rates(flat) == [0.8] * 6
+    steps = rates(flat, learning_rate_schedule={"kind": "step", "every": 2, "factor": 0.5})
+    assert steps == pytest.approx([0.8, 0.8, 0.4, 0.4, 0.2, 0.2])
+    cosine = rates(flat, learning_rate_schedule={"kind": "cosine", "minimum": 0.2})
+    half = [0.2 + 0.3 * (1 + math.cos(math.pi * share)) for share in (0, 0.25, 0.5, 0.75, 1, 1)]
+    assert cosine == pytest.approx(half)
+    # Losses 3, 2, then two that are no better: after them the rate is halved, and waits anew.
+    plateau = {"kind": "plateau", "patience": 2, "factor": 0.5}
+    found = rates([3.0, 2.0, 2.0, 2.5, 2.0, 2.0, 1.0], learning_rate_schedule=plateau)
+    assert found == pytest.approx([0.8, 0.8, 0.8, 0.8, 0.4, 0.4, 0.2])
+
+
+def test_a_schedule_that_goes_on_is_the_one_that_never_stopped() -> None:
+    plateau = {"kind": "plateau", "patience": 1, "factor": 0.5}
+    knobs = Training.model_validate({"learning_rate_schedule": plateau})
+    losses = [3.0, 3.0, 2.0, 2.0, 2.0, 1.0]
+    whole = learning_rates(knobs, [])
+    expected = [whole(None), *(whole(loss) for loss in losses)]
+    for done in range(1, len(losses)):
+        rest = learning_rates(knobs, losses[:done])
+        assert [rest(None), *(rest(loss) for loss in losses[done:])] == expected[done:]
+
+
+def test_patience() -> None:
+    patient = Patience(2, min_delta=0.5)
+    assert [patient.lost_after(loss) for loss in (3.0, 2.6, 2.4, 2.2, 2.0)] == [
+        False, False, False, False, True,
+    ]  # fmt: skip
+
+
+# --- coins --------------------------------------------------------------------------------------
+
+
+def tossed(coin: str, probability: float, seed: int = 1, epoch: int = 0) -> np.ndarray:
+    knobs = Training.model_validate({"teacher_forcing": {"coin": coin}}).teacher_forcing
+    return toss(knobs, probability, seed=seed, epoch=epoch, sequences=2003, batches=1009, steps=7)
+
+
+@pytest.mark.parametrize(
+    ("coin", "shape"),
+    [("step", (1009, 1, 7)), ("sequence", (2003, 1)), ("element", (2003, 7))],
+)
+def test_coins(coin: str, shape: tuple[int, ...]) -> None:
+    heads = tossed(coin, 0.3)
+    assert heads.shape == shape
+    assert heads.mean() == pytest.approx(0.3, abs=0.04)
+    assert not tossed(coin, 0.0).any()  # rand() < 0 never
+    assert tossed(coin, 1.0).all()  # rand() < 1 always
+    assert (tossed(coin, 0.3) == heads).all()
+    assert (tossed(coin, 0.3, epoch=1) != heads).any()
+    assert (tossed(coin, 0.3, seed=2) != heads).any()
+
+
+def test_validation_tosses_no_coin() -> None:
+    """A run that validates and one that does not see the same coins: they are a function."""
+    state, again = trained(config(epochs=2)), trained(config(epochs=2))
+    model, data, validation, _ = started(config(epochs=2))
+    validate(model, validation)
+    third, _ = train(model, data, validation, config(epochs=2).training, seed=23)
+    assert same(weights(state), weights(again))
+    assert same(weights(state), weights(third))
+
+
+@pytest.mark.parametrize("coin", ["step", "sequence", "element"])
+def test_each_coin_trains(coin: str) -> None:
+    state = trained(config(teacher_forcing={"coin": coin}))
+    assert state.history[-1].train_loss < state.history[0].train_loss
+
+
+# --- batches and loss ---------------------------------------------------------------------------
+
+
+def test_order_is_a_function_of_seed_and_epoch() -> None:
+    _, data, _, _ = started(config())
+    first = shuffled(data, 3, 0)
+    assert torch.equal(shuffled(data, 3, 0).source, first.source)
+    assert not torch.equal(shuffled(data, 3, 1).source, first.source)
+    assert not torch.equal(shuffled(data, 4, 0).source, first.source)
+    ordered = sorted(map(tuple, first.source.flatten(1).tolist()))
+    assert ordered == sorted(map(tuple, data.source.flatten(1).tolist()))
+
+
+def test_slices_cover_everything_once() -> None:
+    assert list(slices(10, 4)) == [slice(0, 4), slice(4, 8), slice(8, 10)]
+    assert list(slices(10, 4, first=2)) == [slice(8, 10)]
+    assert list(slices(8, 4, first=2)) == []
+
+
+def test_loss_is_the_mean_over_real_points() -> None:
+    values, target = torch.randn(N, T, F), torch.randn(N, T, F)
+    assert mean_squared_error(values, target, None) == pytest.approx(
+        float(((values - target) ** 2).mean()), rel=1e-6
+    )
+    lengths = torch.tensor([1, 13, 2, 3, 5, 7, 11])
+    keep = torch.arange(T) < lengths[:, None]
+    expected = ((values - target) ** 2)[keep].mean()
+    found = mean_squared_error(values.masked_fill(~keep[..., None], 1e9), target, keep)
+    assert found == pytest.approx(float(expected), rel=1e-5)
+    both = torch.stack([values, values * 2])
+    each = mean_squared_error(both, torch.stack([target] * 2), torch.stack([keep] * 2))
+    assert each.shape == (2,)
+    assert each[0] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_padding_trains_nothing() -> None:
+    """More padding, and rubbish in it, ends with the same weights."""
+    model, data, validation, _ = started(config())
+    rubbish = torch.full((43, 3, 2), 7.0)
+    assert data.target_keep is not None
+    assert data.source_lengths is not None
+    wide = Batch(
+        torch.cat([data.source.masked_fill((data.source == 0), 5.0), rubbish], dim=1),
+        torch.cat([data.target, rubbish], dim=1),
+        data.source_lengths,
+        torch.cat([data.target_keep, torch.zeros(43, 3, dtype=torch.bool)], dim=1),
+    )
+    # SGD, since Adam blows the rounding of the key bias, whose gradient is exactly 0, up to a step.
+    always = config(teacher_forcing={"probability": 1.0}, optimizer="sgd").training
+    narrow_state, _ = train(model, data, validation, always, seed=1)
+    other = build_model(config().model, 2, config().seed)
+    wide_state, _ = train(other, wide, validation, always, seed=1)
+    for left, right in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=0)
+    assert narrow_state.history[-1].train_loss == pytest.approx(
+        wide_state.history[-1].train_loss, rel=1e-4
+    )
+
+
+# --- the loop -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_one_step_is_the_optimizers_own(optimizer: str) -> None:
+    """An epoch of one batch, against torch's optimizer and a loss written out."""
+    section = config(epochs=1, batch_size=43, optimizer=optimizer, weight_decay=0.1,
+                     momentum=0.5 if optimizer == "sgd" else 0.0, clip_norm=0.01,
+                     teacher_forcing={"probability": 1.0})  # fmt: skip
+    state = trained(section)
+    model, data, _, _ = started(section)
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+    extra = {"momentum": 0.5} if optimizer == "sgd" else {}
+    plain = kinds[optimizer](model.parameters(), lr=0.01, weight_decay=0.1, **extra)
+    in_order = shuffled(data, section.seed, 0)
+    said = model(in_order.source, in_order.target, source_lengths=in_order.source_lengths,
+                 teacher_forcing=torch.ones(2, dtype=torch.bool)).values  # fmt: skip
+    loss = ((said - in_order.target) ** 2)[in_order.target_keep].mean()
+    loss.backward()
+    norm = math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))  # type: ignore[union-attr]
+    assert norm > 0.01  # so the clip does something
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad *= 0.01 / norm
+    plain.step()
+    for ours, theirs in zip(state.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0)
+    assert state.history[0].train_loss == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_training_learns_and_the_best_epoch_is_kept() -> None:
+    state = trained(config(epochs=12))
+    losses = [record.validation_loss for record in state.history]
+    assert losses[-1] < 0.7 * losses[0]
+    assert state.best_epoch == losses.index(min(losses)) + 1
+    state.model.load_state_dict(state.best_weights)
+    _, _, validation, _ = started(config())
+    assert validate(state.model, validation)[0] == pytest.approx(min(losses), rel=1e-6)
+
+
+def test_both_validation_losses_are_what_they_say() -> None:
+    model, _, data, _ = started(config())
+    free, forced = validate(model, data)
+    alone = model.forecast(data.source, 2, source_lengths=data.source_lengths).values
+    told = model(data.source, data.target, source_lengths=data.source_lengths,
+                 teacher_forcing=torch.ones(2, dtype=torch.bool)).values  # fmt: skip
+    assert free == pytest.approx(((alone - data.target) ** 2)[data.target_keep].mean().item())
+    assert forced == pytest.approx(((told - data.target) ** 2)[data.target_keep].mean().item())
+    assert free != forced
+
+
+def test_early_stopping_stops_and_says_so() -> None:
+    section = config(
+        epochs=50, learning_rate=1e-9, early_stopping={"patience": 3, "min_delta": 0.1}
+    )
+    model, data, validation, _ = started(section)
+    state, outcome = train(model, data, validation, section.training, seed=1)
+    assert (state.epoch, outcome.early, outcome.finished) == (4, True, True)
+    again, outcome = train(model, data, validation, section.training, seed=1, state=state)
+    assert (again.epoch, outcome.early) == (4, True)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_no_step_on_a_loss_that_is_not_finite(poison: float) -> None:
+    section = config()
+    model, data, validation, _ = started(section)
+    data.target[17] = poison
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    steps: list[TrainingState] = []
+    place = int((torch.isfinite(shuffled(data, 23, 0).target).all(-1).all(-1) == 0).nonzero()[0])
+    with pytest.raises(NotFiniteError) as caught:
+        train(model, data, validation, section.training, seed=23, save=steps.append)
+    step = place // 11
+    assert f"in epoch 1, step {step + 1}, at learning rate 0.01" in str(caught.value)
+    assert "No update was made" in str(caught.value)
+    assert "training.clip_norm" in str(caught.value)
+    assert steps[-1].step == step
+    assert all(torch.isfinite(tensor).all() for tensor in model.state_dict().values())
+    if step == 0:
+        assert same(before, model.state_dict())
+
+
+# --- checkpoints --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_stopped_at_any_step_and_resumed_ends_the_same(tmp_path: Path, optimizer: str) -> None:
+    section = config(
+        optimizer=optimizer, momentum=0.9 if optimizer == "sgd" else 0.0,
+        learning_rate_schedule={"kind": "plateau", "patience": 1},
+        teacher_forcing={"coin": "element"},
+    )  # fmt: skip
+    whole = trained(section)
+    for stop_after in range(1, 16):
+        model, data, validation, layout = started(section)
+        calls = iter(range(1, 1000))
+        file = tmp_path / "last.safetensors"
+        train(
+            model, data, validation, section.training, seed=section.seed,
+            stop=lambda calls=calls, stop_after=stop_after: next(calls) >= stop_after,
+            save=lambda state, layout=layout, file=file: save_state(file, state, section, layout),
+        )  # fmt: skip
+        model, data, validation, _ = started(section.model_copy(update={"seed": 99}))
+        optimizer_state = build_optimizer(model, section.training)
+        state, read = load_state(file, model, optimizer_state)
+        assert read == section
+        assert state.epoch * 4 + state.step == stop_after
+        state, outcome = train(
+            model, data, validation, section.training, seed=section.seed, state=state
+        )
+        assert outcome.finished
+        assert same(weights(state), weights(whole))
+        assert same(state.best_weights, whole.best_weights)
+        losses = [[record.train_loss, record.validation_loss] for record in state.history]
+        assert losses == [[r.train_loss, r.validation_loss] for r in whole.history]
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    section = config(epochs=1)
+    state = trained(section)
+    file = tmp_path / "best.safetensors"
+    save_best(file, state, section, Layout(("x", "y"), 2, 2))
+    return file
+
+
+def test_a_model_comes_back_as_it_was(checkpoint: Path) -> None:
+    state = trained(config(epochs=1))
+    read = load_model(checkpoint)
+    assert same(read.model.state_dict(), state.best_weights)
+    assert read.layout == Layout(("x", "y"), 2, 2)
+    assert read.epoch == 1
+    assert read.config == config(epochs=1)
+
+
+def test_a_checkpoint_names_no_path_import_or_class(checkpoint: Path) -> None:
+    header = checkpoint.read_bytes()[:6000].decode("latin1")
+    for word in ("/", "seqattn.", "torch.", "class", "import", "object"):
+        assert word not in header.split('"encoder')[0].replace("\\/", "")
+
+
+def refuse(file: Path, words: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        load_model(file)
+    assert words in str(caught.value)
+
+
+def test_a_cut_checkpoint_is_refused(checkpoint: Path) -> None:
+    content = checkpoint.read_bytes()
+    for length in (0, 4, 8, 100, len(content) // 2, len(content) - 1):
+        checkpoint.write_bytes(content[:length])
+        refuse(checkpoint, "is no whole safetensors file")
+
+
+def test_a_pickle_is_refused_and_not_opened(checkpoint: Path, tmp_path: Path) -> None:
+    import pickle
+
+    class Payload:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "opened",))
+
+    checkpoint.write_bytes(pickle.dumps(Payload()))
+    refuse(checkpoint, "pickles are never opened")
+    torch.save({"weight": torch.zeros(2)}, checkpoint)
+    refuse(checkpoint, "pickles are never opened")
+    assert not (tmp_path / "opened").exists()
+
+
+def test_a_strangers_safetensors_is_refused(checkpoint: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"weight": torch.zeros(2)}, checkpoint)
+    refuse(checkpoint, "not one that seqattn wrote")
+    save_file({"weight": torch.zeros(2)}, checkpoint, {"seqattn": '{"version": 99}'})
+    refuse(checkpoint, "has format version 99; this seqattn reads version 1")
+    save_file({"weight": torch.zeros(2)}, checkpoint, {"seqattn": "{"})
+    refuse(checkpoint, "not one that seqattn wrote")
+
+
+def rewritten(file: Path, change: dict[str, Tensor | None], **metadata: Any) -> None:
+    import json
+
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    with safe_open(file, "pt") as opened:
+        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        described = json.loads(opened.metadata()["seqattn"]) | metadata
+    tensors |= {key: tensor for key, tensor in change.items() if tensor is not None}
+    kept = {key: tensor for key, tensor in tensors.items() if change.get(key, tensor) is not None}
+    save_file(kept, file, {"seqattn": json.dumps(described)})
+
+
+def test_other_shapes_are_refused_by_name(checkpoint: Path) -> None:
+    rewritten(checkpoint, {"output.bias": torch.zeros(3)})
+    refuse(checkpoint, "output.bias is (3,) float32, but the config makes it (2,) float32")
+
+
+def test_other_types_names_and_configs_are_refused(checkpoint: Path) -> None:
+    content = checkpoint.read_bytes()
+    rewritten(checkpoint, {"output.bias": torch.zeros(2, dtype=torch.float64)})
+    refuse(checkpoint, "output.bias is (2,) float64")
+    checkpoint.write_bytes(content)
+    rewritten(checkpoint, {"output.bias": None, "other": torch.zeros(1)})
+    refuse(checkpoint, "it lacks output.bias and has other, which the model has not")
+    checkpoint.write_bytes(content)
+    rewritten(checkpoint, {}, config={"model": {"hidden_dim": -3}})
+    refuse(checkpoint, "model.hidden_dim: must be at least 1, got -3")
+    checkpoint.write_bytes(content)
+    rewritten(checkpoint, {}, layout={"features": 3})
+    refuse(checkpoint, "does not say what it was trained on")
+
+
+def test_a_model_cannot_be_resumed(checkpoint: Path) -> None:
+    model, *_ = started(config())
+    with pytest.raises(CheckpointError, match="holds a model, not a training"):
+        load_state(checkpoint, model, build_optimizer(model, config().training))
+
+
+def test_the_history_survives_exactly(tmp_path: Path) -> None:
+    state = trained(config(epochs=2))
+    state.history[0] = EpochRecord(1, 0.1, 1 / 3, math.pi, 1e-300, 0.5, 2.0)
+    file = tmp_path / "last.safetensors"
+    save_state(file, state, config(epochs=2), Layout(("x", "y"), 2, 2))
+    model, *_ = started(config())
+    read, _ = load_state(file, model, build_optimizer(model, config().training))
+    assert read.history == state.history
