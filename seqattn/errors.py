@@ -61,7 +61,7 @@ class NotFiniteError(SeqattnError):
     exit_code = 7
 
 
-class Stopped(SeqattnError):
+class Stopped(SeqattnError):  # noqa: N818  (being told to stop is no error)
     """SIGINT or SIGTERM (exit 130 or 143)."""
 
     def __init__(self, number: int, message: str = "stopped") -> None:

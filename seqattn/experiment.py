@@ -321,11 +321,15 @@ def _refuse_another_run(folder: RunFolder, before: Config, config: Config) -> No
 def _git_revision(config_path: Path | None) -> str | None:
     """Revision of the repository that the config lies in, "-dirty" where files differ from it."""
     place = (config_path or Path()).resolve().parent
+    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         found = subprocess.run(
-            ["git", "-C", str(place), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True, text=True, timeout=5, check=True,
-        )  # fmt: skip
+            ["git", "-C", str(place), *describe],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip() or None

@@ -29,10 +29,10 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
     rows = x.flatten(1, -2)  # (R, everything between, in)
     if bias is None:
-        product = rows @ weight.mT
+        mapped = rows @ weight.mT
     else:
-        product = torch.baddbmm(bias.unsqueeze(-2), rows, weight.mT)
-    return product.unflatten(1, x.shape[1:-1])
+        mapped = torch.baddbmm(bias.unsqueeze(-2), rows, weight.mT)
+    return mapped.reshape(*x.shape[:-1], weight.shape[-2])
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class GRU(nn.Module):
         in one piece, and what comes backward is put together without being rearranged.
         """
         *_, N, _, _ = inputs.shape
-        return self.project(inputs.transpose(-3, -2).flatten(-3, -2)).split(N, dim=-2)
+        return torch.split(self.project(inputs.transpose(-3, -2).flatten(-3, -2)), N, dim=-2)
 
     def step(self, projected: Tensor, hidden: Tensor | None) -> Tensor:
         """One step: projected input (..., N, 3H) and state (..., N, H) -> state (..., N, H)."""

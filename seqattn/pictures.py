@@ -117,4 +117,5 @@ def _short(name: str) -> str:
 
 def _real(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     """The rows that are no padding."""
-    return rows[np.isfinite(rows).all(axis=-1)]
+    real: NDArray[np.floating] = rows[np.isfinite(rows).all(axis=-1)]
+    return real

@@ -234,7 +234,7 @@ def test_masked_keys_get_no_gradient(states: tuple[Tensor, Tensor]) -> None:
 
 
 def test_project_values_averages_projected_values(states: tuple[Tensor, Tensor]) -> None:
-    queries, encoded = states
+    _, encoded = states
     value = Affine(H, H)
     initialise(value, 1)
     value = value.double()

@@ -146,7 +146,8 @@ def _refuse_what_no_config_needs(text: str, origin: str) -> None:
     """Walk the events, which needs no recursion, before anything is built from them."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
@@ -154,15 +155,15 @@ def _refuse_what_no_config_needs(text: str, origin: str) -> None:
                     f"{origin}:{line}: a second document starts here. One file holds one config;"
                     " remove the '---'."
                 )
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+        if anchor is not None:
             sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
             raise ConfigError(
-                f"{origin}:{line}: anchors and aliases ('{sign}{event.anchor}') are not allowed."
+                f"{origin}:{line}: anchors and aliases ('{sign}{anchor}') are not allowed."
                 " Write the value out."
             )
-        if getattr(event, "tag", None) is not None:
+        if tag is not None:
             raise ConfigError(
-                f"{origin}:{line}: tags ({shortened(repr(event.tag))}) are not allowed."
+                f"{origin}:{line}: tags ({shortened(repr(tag))}) are not allowed."
                 " Write a plain value."
             )
         if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):

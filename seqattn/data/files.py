@@ -191,8 +191,8 @@ def _rows(file: Path | BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
                     yield reader.line_num, row
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{name}: after line {reader.line_num}, byte {error.object[error.start]:#04x} is not"
-                " UTF-8. Save the file as UTF-8."
+                f"{name}: after line {reader.line_num}, byte {error.object[error.start]:#04x} is"
+                " not UTF-8. Save the file as UTF-8."
             ) from None
         except csv.Error as error:
             raise DataError(f"{name}:{reader.line_num + 1}: is not valid CSV: {error}.") from None

@@ -46,10 +46,10 @@ def loss_figure(
             [best_epoch], [best], "D", color=BLUE, mfc="white", ms=7, mew=1.6, zorder=5,
             label=f"best epoch: {best_epoch} ({best:.4g})",
         )  # fmt: skip
-    lines = [("noise floor", noise_floor, GREEN, "-.")]
+    lines: list[tuple[str, float | None, str, str]] = [("noise floor", noise_floor, GREEN, "-.")]
     if baseline is not None:
         lines.append((baseline[0], baseline[1], VERMILION, ":"))
-    shown = [(name, level, *look) for name, level, *look in lines if level]
+    shown = [(name, level, color, dashes) for name, level, color, dashes in lines if level]
     for name, level, color, dashes in shown:
         axes.axhline(level, color=color, lw=1.2, ls=dashes, zorder=1)
         lowest = level == min(line[1] for line in shown)

@@ -90,7 +90,7 @@ def _draw_steps(axes: Axes, given: Floats, truth: Floats, said: Floats) -> None:
     S, F = given.shape
     size = 4.0 if S + len(said) <= NUMBERED_UP_TO else 2.0
     for feature in range(F):
-        faded = {"alpha": 1.0 if F == 1 else 0.35 + 0.65 * feature / max(1, F - 1)}
+        faded: dict[str, Any] = {"alpha": 1.0 if F == 1 else 0.35 + 0.65 * feature / max(1, F - 1)}
         axes.plot(np.arange(1, S + 1), given[:, feature], **GIVEN, ms=size, **faded)
         for points, look in ((truth, TRUTH), (said, SAID)):
             steps = np.arange(S, S + len(points) + 1)

@@ -10,7 +10,7 @@ import functools
 import io
 import math
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -22,7 +22,7 @@ BLACK, GREY = "#222222", "#7a7a7a"
 BLUE, SKY, GREEN = "#0072b2", "#56b4e9", "#009e73"
 ORANGE, VERMILION, PURPLE = "#e69f00", "#d55e00", "#cc79a7"
 
-STYLE = {
+STYLE: Any = {
     "font.size": 9.0,
     "axes.titlesize": 9.0,
     "axes.spines.top": False,

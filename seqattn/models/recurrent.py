@@ -158,7 +158,7 @@ class RecurrentModel(SequenceModel):
     def _decode(
         self, projected: list[Tensor], hidden: Tensor, memory: Memory | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """A stretch of L known inputs (..., N, 3H) -> values (..., N, L, F), weights, last state."""
+        """A stretch of L known inputs (..., N, 3H): values (..., N, L, F), weights, last state."""
         if not self.context_is_input:
             states, last = self.decoder.run(projected, hidden)
             values, weights = self._say(states, memory)

@@ -79,7 +79,7 @@ def train(
     patience = None
     if config.early_stopping is not None:
         patience = Patience(config.early_stopping.patience, config.early_stopping.min_delta)
-        if any([patience.lost_after(loss) for loss in losses_so_far]):  # a list: take in all
+        if any([patience.lost_after(loss) for loss in losses_so_far]):  # noqa: C419  (take in all)
             return state, Outcome(finished=True, early=True)
     early, loss_before = False, None
     saved_at = time.monotonic()
@@ -114,7 +114,7 @@ def train(
                 raise _not_finite(loss_value, "training loss", epoch, state.step, rate)
             for parameter in parameters:
                 parameter.grad = None
-            loss.backward()
+            torch.autograd.backward(loss)
             if config.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm)
             optimizer.step()
