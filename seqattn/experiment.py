@@ -49,7 +49,7 @@ from seqattn.training import (
     to_tensors,
     train,
 )
-from seqattn.training.loop import build_optimizer
+from seqattn.training.optimizers import build_optimizer
 
 HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds")
 """Keys that may change between a stop and a resume: what was learned stays the same."""

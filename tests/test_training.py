@@ -30,7 +30,8 @@ from seqattn.training import (
     train,
 )
 from seqattn.training.batches import shuffled, slices
-from seqattn.training.loop import build_optimizer, validate
+from seqattn.training.loop import validate
+from seqattn.training.optimizers import build_optimizer, stepper
 from seqattn.training.schedules import Patience
 from tests.conftest import F, N, T
 
@@ -263,6 +264,31 @@ def test_one_step_is_the_optimizers_own(optimizer: str) -> None:
     for ours, theirs in zip(state.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0)
     assert state.history[0].train_loss == pytest.approx(loss.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_short_way_is_the_optimizers_step(optimizer: str, momentum: float) -> None:
+    """Bit for bit, over changing gradients and learning rates, and after a reload."""
+    knobs = config(optimizer=optimizer, weight_decay=0.1,
+                   momentum=momentum if optimizer == "sgd" else 0.0).training  # fmt: skip
+    models = [build_model(config().model, 2, 1) for _ in range(2)]
+    long, short = (build_optimizer(model, knobs) for model in models)
+    quick = stepper(short)
+    for k in range(6):
+        if k == 3:  # as after a resume: another optimizer with the state read back
+            again = build_optimizer(models[1], knobs)
+            again.load_state_dict(short.state_dict())
+            short, quick = again, stepper(again)
+        numbers = torch.Generator().manual_seed(k)
+        for left, right in zip(*(model.parameters() for model in models), strict=True):
+            left.grad = torch.randn(left.shape, generator=numbers)
+            right.grad = left.grad.clone()
+        for chosen in (long, short):
+            chosen.param_groups[0]["lr"] = 0.01 * (k + 1)
+        long.step()
+        quick()
+        assert same(models[0].state_dict(), models[1].state_dict())
 
 
 def test_training_learns_and_the_best_epoch_is_kept() -> None:

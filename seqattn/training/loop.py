@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +17,7 @@ from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord
 from seqattn.training.batches import Batch, shuffled, slices
 from seqattn.training.checkpoints import TrainingState
+from seqattn.training.optimizers import build_optimizer, stepper
 from seqattn.training.schedules import (
     Patience,
     learning_rates,
@@ -74,6 +74,7 @@ def train(
     if state is None:
         state = TrainingState(model=model, optimizer=build_optimizer(model, config))
     optimizer, parameters = state.optimizer, list(model.parameters())
+    step = stepper(optimizer)
     losses_so_far = [record.validation_loss for record in state.history]
     learning_rate = learning_rates(config, losses_so_far)
     patience = None
@@ -117,7 +118,7 @@ def train(
             torch.autograd.backward(loss)
             if config.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm)
-            optimizer.step()
+            step()
 
             state.step += 1
             state.loss_sum += loss_value * batch.points
@@ -149,23 +150,6 @@ def train(
         early = patience is not None and patience.lost_after(free)
     save(state)
     return state, Outcome(finished=True, early=early)
-
-
-def build_optimizer(model: SequenceModel, config: Training) -> torch.optim.Optimizer:
-    """The optimizer that a config names, in its fused form."""
-    parameters = list(model.parameters())
-    rate, decay = config.learning_rate, config.weight_decay
-    match config.optimizer:
-        case "adam":
-            return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=True)
-        case "adamw":
-            return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
-        case "sgd":
-            return torch.optim.SGD(
-                parameters, lr=rate, weight_decay=decay, momentum=config.momentum, fused=True
-            )
-        case _:
-            assert_never(config.optimizer)
 
 
 def mean_squared_error(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
