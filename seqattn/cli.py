@@ -391,6 +391,8 @@ def _progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
         if bars:
             bars[0].set_postfix_str(losses, refresh=False)
             bars[0].update()
+            if record.epoch == epochs:  # what follows is not training
+                bars[0].close()
         elif not quiet and (record.epoch == epochs or record.epoch % max(1, epochs // 10) == 0):
             _note(f"epoch {record.epoch}/{epochs}: {losses}")
 
