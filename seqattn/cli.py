@@ -8,7 +8,6 @@ and its exit code ends the process.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -114,9 +113,11 @@ def train(
 ) -> None:
     """Train what CONFIG describes and leave a run folder: checkpoints, losses, predictions,
     attention and pictures."""
+    import json
+
     from seqattn.config import resolve
 
-    shortcuts = [f"name={name}"] if name is not None else []
+    shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     shortcuts += [f"seed={seed}"] if seed is not None else []
     resolved = resolve(config, [*(overrides or []), *shortcuts]).config
     with _told_to_stop() as told, _progress(resolved.name, quiet, told) as watchers:
@@ -167,6 +168,7 @@ def predict(
     all of these."""
     from seqattn.runs import write_arrays
 
+    _leave_with_the_reader()
     if input_file is not None and example is not None:
         raise UsageError("--input and --example both name sequences; give one of them.")
     to_stdout = output is None or str(output) == "-"
@@ -238,7 +240,7 @@ def plot_attention(
     if steps is not None and input_file is None:
         raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if folder.predictions.exists() and not folder.attention.exists():
+        if not folder.attention.exists() and not folder.read_summary()["model"]["attention"]:
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
         weights = read_arrays(folder.attention)
         titles = pictures.panel_titles(read_arrays(folder.predictions))
@@ -261,7 +263,8 @@ def plot_attention(
         weights = result.attention_arrays(part, steps_real=not own)
         described = files.forecast_arrays(part, result.values, with_target=False)
         titles = pictures.panel_titles(described, "sequence" if own else "test")
-        target = output or folder.path / f"attention-{'input' if own else checkpoint.stem}.png"
+        home = folder.path if folder.is_run else checkpoint.parent
+        target = output or home / f"attention-{'input' if own else checkpoint.stem}.png"
     pictures.save(pictures.attention_picture(weights, titles, examples), target)
     _note(f"Drew {target}")
 
@@ -283,6 +286,7 @@ def evaluate(
     from seqattn.evaluation import evaluate as score
     from seqattn.experiment import open_run
 
+    _leave_with_the_reader()
     _, trained = open_run(run)
     data = load(trained.config.data)
     part = data.test
@@ -325,6 +329,7 @@ def config_show(
     """Print the whole config as YAML, with where each value came from."""
     from seqattn.config import resolve, to_yaml
 
+    _leave_with_the_reader()
     resolved = resolve(config, overrides or [])
     print(to_yaml(resolved.config, resolved.origins), end="")
 
@@ -344,6 +349,7 @@ def config_schema(
 
     from seqattn.config import json_schema
 
+    _leave_with_the_reader()
     with _text_output(output) as file:
         file.write(json.dumps(json_schema(), indent=2) + "\n")
 
@@ -358,7 +364,8 @@ def _told_to_stop() -> Iterator[list[int]]:
 
     def note(number: int, frame: Any) -> None:
         told.append(number)
-        signal.signal(number, signal.SIG_DFL)
+        for known in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(known, signal.SIG_DFL)
         _note(f"{signal.Signals(number).name}: finishing the step and saving.")
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -528,6 +535,15 @@ def _printable(text: str) -> str:
     )
 
 
+def _leave_with_the_reader() -> None:
+    """End like any filter when whoever reads our output leaves (`| head`): by SIGPIPE, status 141.
+
+    Not for a training, which no closed pipe may end.
+    """
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def _obey(number: int, frame: Any) -> None:
     raise Stopped(number)
 
@@ -538,9 +554,6 @@ def main() -> None:
         signal.signal(number, _obey)
     try:
         app(prog_name="seqattn")
-    except BrokenPipeError:  # the reader of our output left; so do we, without a word
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
     except SeqattnError as error:
         _fail(error)
     except OSError as error:

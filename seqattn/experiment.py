@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
@@ -26,7 +27,14 @@ from seqattn.config import (
 from seqattn.data import Splits, load
 from seqattn.data.baselines import losses, noise_floor
 from seqattn.data.files import forecast_arrays
-from seqattn.errors import CheckpointError, ConfigError, SeqattnError, Stopped, UsageError
+from seqattn.errors import (
+    CheckpointError,
+    ConfigError,
+    NotFiniteError,
+    SeqattnError,
+    Stopped,
+    UsageError,
+)
 from seqattn.evaluation import evaluate
 from seqattn.models import build_model
 from seqattn.runs import (
@@ -112,13 +120,15 @@ def run(
     if resume and folder.last.exists():
         optimizer = build_optimizer(model, config.training)
         state, before = load_state(folder.last, model, optimizer)
-        _refuse_another_run(folder, before, config)
-        if state.epoch >= config.training.epochs and folder.summary.exists():
+        _refuse_another_run(folder, before, config, state.epoch)
+        if state.epoch == config.training.epochs and folder.summary.exists():
             watchers.say(f"{folder.path}: is trained to epoch {state.epoch} already.")
+            _draw_what_is_missing(folder)
             return folder, folder.read_summary()
 
     if overwrite:
         folder.clear()
+    folder.clear_results()
     folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.config, to_yaml(config).encode())
     write_json(folder.environment, environment(chosen, threads, config_path))
@@ -148,9 +158,7 @@ def run(
     summary = _conclude(config, data, state, folder, parameters)
     folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")
     _leave_if_told(watchers, folder, "after training; --resume draws the pictures")
-    from seqattn import pictures  # matplotlib is slow to import and not needed before
-
-    pictures.draw_all(folder)
+    _draw_what_is_missing(folder)
     return folder, summary
 
 
@@ -259,6 +267,10 @@ def _conclude(
     """Score the best epoch's weights on the test part and write the data files."""
     state.model.load_state_dict(state.best_weights)
     evaluation, free = evaluate(state.model, data.test, data.train, data.rule)
+    if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
+        raise NotFiniteError(
+            f"The test loss is {evaluation.loss}. The run's checkpoints are kept; no summary is."
+        )
     scored = evaluation.as_plain()
     loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
     summary = {
@@ -284,13 +296,22 @@ def _conclude(
     return summary
 
 
+def _draw_what_is_missing(folder: RunFolder) -> None:
+    drawn = [folder.loss_picture, folder.predictions_picture]
+    drawn += [folder.attention_picture] if folder.attention.exists() else []
+    if not all(picture.exists() for picture in drawn):
+        from seqattn import pictures  # matplotlib is slow to import and not needed before
+
+        pictures.draw_all(folder)
+
+
 def _leave_if_told(watchers: Watchers, folder: RunFolder, where: str) -> None:
     number = watchers.stop()
     if number:
         raise Stopped(number, f"saved to {folder.path} {where}.")
 
 
-def _refuse_another_run(folder: RunFolder, before: Config, config: Config) -> None:
+def _refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
     """A resumed run must be the same run: refuse any change that would make it another."""
     changed = differences(before, config)
     lines = [f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in HARMLESS]
@@ -310,6 +331,10 @@ def _refuse_another_run(folder: RunFolder, before: Config, config: Config) -> No
                     f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
                     " behind would have been others (over_epochs fixes its span from the start)"
                 )
+    if config.training.epochs < epoch:
+        lines.append(
+            f"training.epochs: {epoch} are done already, {config.training.epochs} are asked"
+        )
     if lines:
         raise ConfigError(
             f"{folder.path}: cannot be resumed with another config. Give it the old values, or"
@@ -320,7 +345,7 @@ def _refuse_another_run(folder: RunFolder, before: Config, config: Config) -> No
 
 def _git_revision(config_path: Path | None) -> str | None:
     """Revision of the repository that the config lies in, "-dirty" where files differ from it."""
-    place = (config_path or Path()).resolve().parent
+    place = config_path.resolve().parent if config_path else Path.cwd()
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         found = subprocess.run(

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -153,6 +154,12 @@ class RunFolder:
             self.path.is_dir() and not any(self.path.iterdir())
         )
 
+    def clear_results(self) -> None:
+        """Remove what is made after training, before training goes on: none of it holds then."""
+        for file in self.files[self.files.index(self.predictions) :]:
+            file.unlink(missing_ok=True)
+        self.summary.unlink(missing_ok=True)
+
     def clear(self) -> None:
         """Remove what a run wrote, and nothing else."""
         for file in self.files:
@@ -225,6 +232,8 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: the disk refused; the old file is as it was.
     """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)

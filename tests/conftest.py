@@ -50,7 +50,10 @@ def seqattn(
     from seqattn.cli import main
 
     monkeypatch.chdir(tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+    }
 
     def run(*words: str | Path) -> Ended:
         monkeypatch.setattr(sys, "argv", ["seqattn", *map(str, words)])

@@ -157,6 +157,34 @@ def test_an_existing_run_is_refused_resumed_or_replaced(seqattn: Command, tmp_pa
     assert (folder / "notes.txt").read_text() == "mine"
 
 
+def test_a_resume_leaves_nothing_of_before(seqattn: Command, tmp_path: Path) -> None:
+    words = ["train", small_config(tmp_path), *SETS, "-q"]
+    assert seqattn(*words).code == 0
+    folder = RunFolder(tmp_path / "outputs" / "mine")
+    whole = tree(folder.path)
+    for picture in (folder.loss_picture, folder.attention_picture):
+        picture.unlink()
+    assert seqattn(*words, "--resume").code == 0  # finished: only what is missing is drawn
+    assert tree(folder.path) == whole
+    folder.summary.unlink()  # as if killed before the end
+    assert seqattn(*words, "--resume").code == 0
+    assert tree(folder.path).keys() == whole.keys()
+    before = tree(folder.path)
+    done = seqattn(*words, "--resume", "--set", "training.epochs=2")
+    assert done.code == 2
+    assert "training.epochs: 3 are done already, 2 are asked" in done.err
+    assert tree(folder.path) == before
+    done = seqattn(*words, "--resume", "--set", "training.epochs=4", "--set", "seed=23")
+    assert done.code == 0
+    assert folder.read_summary()["epochs"] == 4
+    assert tree(folder.path)["predictions.npz"] != before["predictions.npz"]
+
+
+def test_a_name_of_digits_is_a_name(seqattn: Command, tmp_path: Path) -> None:
+    assert seqattn("train", small_config(tmp_path), *SETS, "--name", "2024", "-q").code == 0
+    assert resolve(tmp_path / "outputs/2024/config.yaml").config.name == "2024"
+
+
 def test_a_schedule_over_all_epochs_cannot_be_stretched(seqattn: Command, tmp_path: Path) -> None:
     words = ["train", small_config(tmp_path), *SETS, "-q", "--set",
              "training.learning_rate_schedule.kind=cosine"]  # fmt: skip
@@ -191,7 +219,7 @@ def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Pa
         (["train", "none.yaml"], 2, "none.yaml: no such file"),
         (["train", "."], 2, ".: is a directory"),
         (["train", "my.yaml", "--set", "model.hidden=3"], 2, "Did you mean model.hidden_dim?"),
-        (["train", "my.yaml", "--name", "../up"], 2, "--set name=../up: name: may hold"),
+        (["train", "my.yaml", "--name", "../up"], 2, '--set name="../up": name: may hold'),
         (["train", "my.yaml", "--name", "a/b"], 2, "name: may hold up to 100 letters"),
         (["train", "my.yaml", "--seed", "-1"], 2, "seed: must be at least 0"),
         (["train", "my.yaml", "--device", "cuda"], 2, "torch finds no GPU here"),
@@ -357,8 +385,10 @@ def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path)
         (["--attention", "w.csv"], 2, "weights are written as NPZ"),
         (["--steps", "0"], 2, "--steps"),
         (["--output", "my.csv/x.csv"], 5, "my.csv"),
+        (["--output", "."], 5, "Is a directory"),
+        (["--input", "large.csv"], 3, "large.csv:2: the column 'x' is 1e39; values up to 1e+15"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_what_cannot_be_predicted(
     seqattn: Command, attention_run: Path, tmp_path: Path, words: list[str], code: int, said: str
@@ -366,7 +396,7 @@ def test_what_cannot_be_predicted(
     head = "sequence,step,x,y\n"
     for name, text in {
         "my": MY_CSV, "empty": "", "nan": head + "a,1,1,nan\n", "gap": head + "a,1,1,1\na,3,1,1\n",
-        "column": "sequence,step,x\na,1,1\n",
+        "column": "sequence,step,x\na,1,1\n", "large": head + "a,1,1e39,1\n",
     }.items():  # fmt: skip
         (tmp_path / f"{name}.csv").write_text(text)
     before = tree(tmp_path)
@@ -388,11 +418,12 @@ def test_notes_on_columns_go_to_stderr(
 
 
 def test_a_reader_that_leaves_is_no_error(attention_run: Path, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m seqattn predict {attention_run} --steps 5000 | head -1"
+    command = f"set -o pipefail; {sys.executable} -m seqattn predict {attention_run} --steps 5000 | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path,
                           check=False)  # fmt: skip
     assert done.stdout == "sequence,step,x,y\n"
     assert done.stderr == ""
+    assert done.returncode == 141  # by SIGPIPE, as any filter
 
 
 # --- checkpoints --------------------------------------------------------------------------------
@@ -484,6 +515,19 @@ def test_evaluate_on_my_own(seqattn: Command, attention_run: Path, tmp_path: Pat
     done = seqattn("evaluate", attention_run, "--input", "one.csv")
     assert done.code == 3
     assert "sequence 'short' has one point" in done.err
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 9])
+def test_evaluate_on_sequences_of_any_length(
+    seqattn: Command, attention_run: Path, tmp_path: Path, length: int
+) -> None:
+    rows_of = [f"a,{step},{step % 2},{step // 2}" for step in range(length)]
+    (tmp_path / "my.csv").write_text("sequence,step,x,y\n" + "\n".join(rows_of) + "\n")
+    done = seqattn("evaluate", attention_run, "--input", "my.csv", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert len(found["loss_by_step"]) == max(1, length - 2)
+    assert bool(found["fitted"]) == (length == 4)  # the map fits the trained lengths only
 
 
 # --- plot-attention -----------------------------------------------------------------------------

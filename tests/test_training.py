@@ -80,7 +80,7 @@ def test_teacher_forcing_schedules_by_hand() -> None:
     assert forcing(schedule="linear", start=0.2, end=0.6, over_epochs=3) == pytest.approx(
         [0.2, 0.4, 0.6, 0.6, 0.6, 0.6, 0.6]
     )
-    assert forcing(schedule="linear", over_epochs=1) == [0.0] * 7
+    assert forcing(schedule="linear", over_epochs=1) == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert forcing(schedule="exponential", decay=0.5) == [
         1,
         0.5,
@@ -472,6 +472,34 @@ def test_other_types_names_and_configs_are_refused(checkpoint: Path) -> None:
     checkpoint.write_bytes(content)
     rewritten(checkpoint, {}, layout={"features": 3})
     refuse(checkpoint, "does not say what it was trained on")
+
+
+@pytest.mark.parametrize("key", ["kind", "config", "epoch", "layout", "version"])
+def test_metadata_with_a_key_missing_is_refused(checkpoint: Path, key: str) -> None:
+    rewritten(checkpoint, {}, **{key: None})
+    with pytest.raises(CheckpointError):
+        load_model(checkpoint)
+
+
+@pytest.mark.parametrize(
+    "change", [{"best_epoch": 9}, {"epoch": 7}, {"step": "x"}, {"loss_sum": None}, {"step": -1}]
+)
+def test_a_state_that_is_not_whole_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    file = tmp_path / "last.safetensors"
+    save_state(file, trained(config(epochs=2)), config(epochs=2), Layout(("x", "y"), 2, 2))
+    rewritten(file, {}, **change)
+    model, *_ = started(config())
+    with pytest.raises(CheckpointError, match="its state of the training is not whole"):
+        load_state(file, model, build_optimizer(model, config().training))
+
+
+def test_a_state_without_the_optimizers_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "last.safetensors"
+    save_state(file, trained(config(epochs=2)), config(epochs=2), Layout(("x", "y"), 2, 2))
+    rewritten(file, {"optimizer.output.bias.exp_avg": None})
+    model, *_ = started(config())
+    with pytest.raises(CheckpointError, match="of output.bias it has exp_avg_sq, step, but adam"):
+        load_state(file, model, build_optimizer(model, config().training))
 
 
 def test_a_model_cannot_be_resumed(checkpoint: Path) -> None:

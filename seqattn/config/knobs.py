@@ -354,6 +354,16 @@ class Training(Section):
     a stop by signal, always save."""
 
     @model_validator(mode="after")
+    def _cosine_goes_down(self) -> Self:
+        schedule = self.learning_rate_schedule
+        if isinstance(schedule, CosineRate) and schedule.minimum > self.learning_rate:
+            raise contradiction(
+                "learning_rate_schedule",
+                f"has minimum {schedule.minimum:g}, above learning_rate {self.learning_rate:g}",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _momentum_is_for_sgd(self) -> Self:
         if self.momentum > 0 and self.optimizer != "sgd":
             raise contradiction(

@@ -44,12 +44,15 @@ def least_squares(train: Sequences, test: Sequences) -> Floats | None:
     It has parameters, so it is no parameter-free baseline; it says how much of a task is linear.
 
     Returns:
-        (N, T, F), or None where lengths vary, since an affine map has one shape.
+        (N, T, F), or None where lengths vary or differ from the training's, since an affine map
+        has one shape.
     """
     for part in (train, test):
         if not (part.source_keep.all() and part.target_keep.all()):
             return None
-    if train.source.shape[1:] != test.source.shape[1:] or not len(train):
+    if train.source.shape[1:] != test.source.shape[1:]:
+        return None
+    if train.target.shape[1:] != test.target.shape[1:]:
         return None
 
     def design(part: Sequences) -> Floats:

@@ -27,6 +27,8 @@ from seqattn.data.sequences import Floats, Sequences, padded
 from seqattn.errors import DataError
 
 SEQUENCE, STEP = "sequence", "step"
+LARGEST = 1e15
+"""Models work in float32, where the square of a value must still be finite."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,7 @@ def _collect(
         if not sequence:
             raise DataError(f"{name}:{line}: the column {SEQUENCE!r} is empty.")
         try:
-            step = int(step_text)
+            step = int(step_text if "_" not in step_text else "")
         except ValueError:
             raise DataError(
                 f"{name}:{line}: the column {STEP!r} holds {step_text[:40]!r}, not a whole number."
@@ -280,10 +282,15 @@ def _collect(
 
 def _value(cell: str, name: str, line: int, column: str) -> float:
     try:
-        value = float(cell)
+        value = float(cell if "_" not in cell else "")
     except ValueError:
         what = "is empty" if not cell else f"holds {cell[:40]!r}, not a number"
         raise DataError(f"{name}:{line}: the column {column!r} {what}.") from None
     if not math.isfinite(value):
         raise DataError(f"{name}:{line}: the column {column!r} is {cell}; it must be finite.")
+    if abs(value) > LARGEST:
+        raise DataError(
+            f"{name}:{line}: the column {column!r} is {cell[:40]}; values up to {LARGEST:g} can be"
+            " worked with. Give it in larger units."
+        )
     return value

@@ -29,6 +29,12 @@ from seqattn.runs import EpochRecord, write_whole
 
 VERSION = 1
 METADATA_KEY = "seqattn"
+BUFFERS = {
+    "adam": {"step", "exp_avg", "exp_avg_sq"},
+    "adamw": {"step", "exp_avg", "exp_avg_sq"},
+    "sgd": {"momentum_buffer"},
+}
+"""What each optimizer keeps of a parameter."""
 
 
 @dataclass
@@ -182,23 +188,37 @@ def load_state(
         for key, tensor in found.items():
             if tensor.dim() and tensor.shape != parameter.shape:
                 raise _other_shape(path, f"optimizer.{name}.{key}", tensor, parameter)
+        if found and found.keys() != BUFFERS[config.training.optimizer]:
+            kept = ", ".join(sorted(BUFFERS[config.training.optimizer]))
+            raise CheckpointError(
+                f"{path}: of {name} it has {', '.join(sorted(found))}, but"
+                f" {config.training.optimizer} keeps {kept}."
+            )
         if found:
             buffers[place] = found
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": buffers, "param_groups": groups})
     history = tensors.get("history")
-    state = TrainingState(
-        model=model,
-        optimizer=optimizer,
-        epoch=int(metadata["epoch"]),
-        step=int(metadata["step"]),
-        loss_sum=float(metadata["loss_sum"]),
-        points=int(metadata["points"]),
-        seconds=float(metadata["seconds"]),
-        history=[] if history is None else [EpochRecord.from_row(r) for r in history.tolist()],
-        best_epoch=int(metadata["best_epoch"]),
-        best_weights={k: v.clone() for k, v in best.items()},
-    )
+    try:
+        state = TrainingState(
+            model=model,
+            optimizer=optimizer,
+            epoch=int(metadata["epoch"]),
+            step=int(metadata["step"]),
+            loss_sum=float(metadata["loss_sum"]),
+            points=int(metadata["points"]),
+            seconds=float(metadata["seconds"]),
+            history=[] if history is None else [EpochRecord.from_row(r) for r in history.tolist()],
+            best_epoch=int(metadata["best_epoch"]),
+            best_weights={k: v.clone() for k, v in best.items()},
+        )
+        if not (len(state.history) == state.epoch >= state.best_epoch >= 0 <= state.step):
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(
+            f"{path}: its state of the training is not whole. Take another checkpoint, or train"
+            " again with --overwrite."
+        ) from None
     return state, config
 
 
@@ -241,6 +261,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         metadata = json.loads(texts[METADATA_KEY])
         version = metadata["version"]
+        if version == VERSION and not (
+            metadata["kind"] in ("model", "training")
+            and isinstance(metadata["config"], dict)
+            and isinstance(metadata["epoch"], int)
+        ):
+            raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(
             f"{path}: is a safetensors file, but not one that seqattn wrote (no readable"

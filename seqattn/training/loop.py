@@ -62,7 +62,8 @@ def train(
         seed: of batch order and coins.
         state: where to go on; None starts.
         on_epoch: told of each finished epoch.
-        save: given the state every `checkpoint_seconds`, at the end, and on a stop.
+        save: given the state every `checkpoint_seconds`, at the end, on a stop, and before a loss
+            that is not finite is refused.
         stop: asked after every step; True saves and returns.
 
     Returns:
@@ -117,7 +118,10 @@ def train(
                 parameter.grad = None
             torch.autograd.backward(loss)
             if config.clip_norm is not None:
-                torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm)
+                norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm).item()
+                if not math.isfinite(norm):
+                    save(state)
+                    raise _not_finite(norm, "gradient's norm", epoch, state.step, rate)
             step()
 
             state.step += 1
@@ -133,8 +137,8 @@ def train(
                 saved_at = time.monotonic()
 
         free, forced = validate(model, validation)
-        if not math.isfinite(free):
-            raise _not_finite(free, "validation loss", epoch, batches - 1, rate)
+        if not math.isfinite(free + forced):
+            raise _not_finite(free + forced, "validation loss", epoch, batches - 1, rate)
         record = EpochRecord(
             epoch=epoch + 1,
             train_loss=state.loss_sum / state.points,

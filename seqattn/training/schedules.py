@@ -40,7 +40,7 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
             return config.probability
         case LinearForcing():
             way = (config.over_epochs or epochs) - 1
-            share = min(epoch / way, 1.0) if way > 0 else 1.0
+            share = min(epoch / way, 1.0) if way > 0 else min(epoch, 1.0)
             return config.start + share * (config.end - config.start)
         case ExponentialForcing():
             return float(config.decay**epoch)
