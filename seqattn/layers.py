@@ -49,7 +49,8 @@ class Affine(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
         self.bound = 1 / math.sqrt(inputs)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., in) -> (..., out). Without torch's hooks, which nobody sets and every call pays."""
         return affine(x, self.weight, self.bias)
 
 
@@ -83,8 +84,9 @@ class GRU(nn.Module):
         points here and add `project_context`.
         """
         *_, columns = inputs.shape
-        whole = columns == self.weight_ih.shape[-1]  # a slice costs time, here and backward
-        weight = self.weight_ih if whole else self.weight_ih[..., :columns]
+        weight: Tensor = self.weight_ih
+        if columns != weight.shape[-1]:  # a slice costs time, here and backward
+            weight = weight[..., :columns]
         return affine(inputs, weight, self.bias_ih)
 
     def project_context(self, context: Tensor) -> Tensor:
@@ -98,7 +100,7 @@ class GRU(nn.Module):
         in one piece, and what comes backward is put together without being rearranged.
         """
         *_, N, _, _ = inputs.shape
-        return torch.split(self.project(inputs.transpose(-3, -2).flatten(-3, -2)), N, dim=-2)
+        return torch.unsafe_split(self.project(inputs.transpose(-3, -2).flatten(-3, -2)), N, dim=-2)
 
     def step(self, projected: Tensor, hidden: Tensor | None) -> Tensor:
         """One step: projected input (..., N, 3H) and state (..., N, H) -> state (..., N, H)."""

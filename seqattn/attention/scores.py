@@ -72,7 +72,7 @@ class ScaledDotScore(Score):
         self.key = Affine(hidden, width) if width is not None else None
 
     def keys(self, encoded: Tensor) -> Tensor:
-        keys: Tensor = encoded if self.key is None else self.key(encoded)
+        keys = encoded if self.key is None else self.key(encoded)
         *_, K = keys.shape
         return keys / math.sqrt(K)  # here it is done once for each source, not for each query
 
@@ -89,8 +89,7 @@ class GeneralScore(Score):
         self.key = Affine(hidden, hidden, bias=False)
 
     def keys(self, encoded: Tensor) -> Tensor:
-        keys: Tensor = self.key(encoded)
-        return keys
+        return self.key(encoded)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         return product(queries, keys.mT)
@@ -110,13 +109,11 @@ class AdditiveScore(Score):
         self.combine = Affine(width, 1, bias=False)
 
     def keys(self, encoded: Tensor) -> Tensor:
-        keys: Tensor = self.key(encoded)
-        return keys
+        return self.key(encoded)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         met = self.query(queries).unsqueeze(-2) + keys.unsqueeze(-3)  # (..., N, T, S, K)
-        scores: Tensor = self.combine(met.tanh()).squeeze(-1)
-        return scores
+        return self.combine(met.tanh()).squeeze(-1)
 
 
 def build_score(config: Attention, hidden: int) -> Score:
