@@ -86,7 +86,7 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
         config = Config.model_validate(content)
     except ValidationError as error:
         for details in error.errors():
-            at, words = sentence(details, content)
+            at, words = sentence(details)
             mistakes.append(f"{_place(at, places, path)}: {'.'.join(at)}: {words}")
     if mistakes or config is None:
         subject = str(path) if path is not None else "the config"
@@ -105,7 +105,7 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
     try:
         return Config.model_validate(dict(content))
     except ValidationError as error:
-        found = [sentence(details, content) for details in error.errors()]
+        found = [sentence(details) for details in error.errors()]
         raise ConfigError(
             f"{origin}: {listed(len(found))} in the config.",
             [f"{'.'.join(at)}: {words}" for at, words in found],

@@ -14,12 +14,11 @@ from seqattn.config.reading import KeyPath, describe
 from seqattn.config.sections import SectionType, every_key, field_variants, sections_at
 
 
-def sentence(error: ErrorDetails, raw: Mapping[str, Any]) -> tuple[KeyPath, str]:
+def sentence(error: ErrorDetails) -> tuple[KeyPath, str]:
     """The path that an error is about, and what to say of it.
 
     Args:
         error: one of `ValidationError.errors()`.
-        raw: what was validated.
     """
     path, section, tag = _without_tags(error["loc"])
     given, context = error["input"], error.get("ctx", {})

@@ -7,22 +7,27 @@ and its exit code ends the process.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from seqattn.cli.terminal import (
+    leave_with_the_reader,
+    note,
+    print_evaluation,
+    print_summary,
+    progress,
+    text_output,
+    told_to_stop,
+)
 from seqattn.errors import SeqattnError, Stopped, StorageError, UsageError
 
 if TYPE_CHECKING:
     from seqattn.data.files import LongTable
-    from seqattn.evaluation import Evaluation
-    from seqattn.experiment import Watchers
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -120,7 +125,7 @@ def train(
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     shortcuts += [f"seed={seed}"] if seed is not None else []
     resolved = resolve(config, [*(overrides or []), *shortcuts]).config
-    with _told_to_stop() as told, _progress(resolved.name, quiet, told) as watchers:
+    with told_to_stop() as told, progress(resolved.name, quiet, told) as watchers:
         from seqattn import experiment
 
         folder, summary = experiment.run(
@@ -134,7 +139,7 @@ def train(
             watchers=watchers,
         )
     if not quiet:
-        _print_summary(summary, folder.path)
+        print_summary(summary, folder.path)
 
 
 @app.command(
@@ -168,7 +173,7 @@ def predict(
     all of these."""
     from seqattn.runs import write_arrays
 
-    _leave_with_the_reader()
+    leave_with_the_reader()
     if input_file is not None and example is not None:
         raise UsageError("--input and --example both name sequences; give one of them.")
     to_stdout = output is None or str(output) == "-"
@@ -198,7 +203,7 @@ def predict(
         assert output is not None
         write_arrays(output, files.forecast_arrays(part, result.values, with_target=False))
     else:
-        with _text_output(None if to_stdout else output) as file:
+        with text_output(None if to_stdout else output) as file:
             if chosen is Format.csv:
                 files.write_long_csv(file, part.ids, last_steps, result.values, part.features)
             else:
@@ -266,7 +271,7 @@ def plot_attention(
         home = folder.path if folder.is_run else checkpoint.parent
         target = output or home / f"attention-{'input' if own else checkpoint.stem}.png"
     pictures.save(pictures.attention_picture(weights, titles, examples), target)
-    _note(f"Drew {target}")
+    note(f"Drew {target}")
 
 
 @app.command(
@@ -286,7 +291,7 @@ def evaluate(
     from seqattn.evaluation import evaluate as score
     from seqattn.experiment import open_run
 
-    _leave_with_the_reader()
+    leave_with_the_reader()
     _, trained = open_run(run)
     data = load(trained.config.data)
     part = data.test
@@ -298,7 +303,7 @@ def evaluate(
         print(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:
         what = "test sequences" if input_file is None else f"sequences of {input_file}"
-        _print_evaluation(evaluation, f"{run}: {len(part)} {what}, epoch {trained.epoch}")
+        print_evaluation(evaluation, f"{run}: {len(part)} {what}, epoch {trained.epoch}")
 
 
 @config_app.command(
@@ -329,7 +334,7 @@ def config_show(
     """Print the whole config as YAML, with where each value came from."""
     from seqattn.config import resolve, to_yaml
 
-    _leave_with_the_reader()
+    leave_with_the_reader()
     resolved = resolve(config, overrides or [])
     print(to_yaml(resolved.config, resolved.origins), end="")
 
@@ -349,133 +354,12 @@ def config_schema(
 
     from seqattn.config import json_schema
 
-    _leave_with_the_reader()
-    with _text_output(output) as file:
+    leave_with_the_reader()
+    with text_output(output) as file:
         file.write(json.dumps(json_schema(), indent=2) + "\n")
 
 
-# --- between the commands and the terminal -------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[list[int]]:
-    """Within, SIGINT and SIGTERM are noted instead of obeyed; a second one is obeyed at once."""
-    told: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        told.append(number)
-        for known in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(known, signal.SIG_DFL)
-        _note(f"{signal.Signals(number).name}: finishing the step and saving.")
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
-    """A bar on a terminal; elsewhere a line now and then; nothing when quiet. All on stderr."""
-    from tqdm import tqdm
-
-    from seqattn.experiment import Watchers
-
-    bars: list[tqdm[Any]] = []
-    terminal = sys.stderr.isatty()
-    epochs = 0
-
-    def begin(done: int, total: int) -> None:
-        nonlocal epochs
-        epochs = total
-        if terminal and not quiet:
-            bars.append(tqdm(total=total, initial=done, desc=name, unit="epoch", leave=True))
-
-    def epoch(record: Any) -> None:
-        losses = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
-        if bars:
-            bars[0].set_postfix_str(losses, refresh=False)
-            bars[0].update()
-            if record.epoch == epochs:  # what follows is not training
-                bars[0].close()
-        elif not quiet and (record.epoch == epochs or record.epoch % max(1, epochs // 10) == 0):
-            _note(f"epoch {record.epoch}/{epochs}: {losses}")
-
-    def say(line: str) -> None:
-        if not quiet:
-            _note(line)
-
-    try:
-        yield Watchers(begin, epoch, say, stop=lambda: told[0] if told else 0)
-    finally:
-        for bar in bars:
-            bar.close()
-
-
-def _print_summary(summary: dict[str, Any], folder: Path) -> None:
-    """The table at the end of a training, where everything lies, and what to type next."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    table = Table(title=Text(f"{summary['name']}, seed {summary['seed']}"), title_justify="left")
-    table.add_column("on the test sequences")
-    table.add_column("mean squared error", justify="right")
-    rows = [("this model, free running", summary["test_loss"], "bold")]
-    rows += [(name, loss, "") for name, loss in summary["baselines"].items()]
-    rows += [(name, loss, "") for name, loss in summary["fitted"].items()]
-    if summary["noise_floor"] is not None:
-        rows.append(("noise floor: knowing all but the noise", summary["noise_floor"], ""))
-    for label, loss, style in sorted(rows, key=lambda row: row[1]):
-        table.add_row(label, f"{loss:.4f}", style=style)
-    console.print(table)
-    best = summary["best_baseline"]
-    verdict = "beats" if summary["beats_best_baseline"] else "does not beat"
-    lines = [
-        f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
-        f" the best parameter-free baseline ({best}).",
-        f"Everything lies in {folder}: loss_curve.png, predictions.png"
-        + (", attention.png" if summary["model"]["attention"] else "")
-        + ", and the data they are drawn from.",
-        "Next:",
-        f"  seqattn evaluate {folder}",
-        f"  seqattn plot-attention {folder}" if summary["model"]["attention"]
-        else f"  seqattn predict {folder} --example 0",
-    ]  # fmt: skip
-    for line in lines:
-        console.print(_printable(line), markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_evaluation(evaluation: Evaluation, title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(_printable(title)), title_justify="left")
-    table.add_column("")
-    table.add_column("mean squared error", justify="right")
-    table.add_row("free running", f"{evaluation.loss:.4f}", style="bold")
-    table.add_row("teacher-forced", f"{evaluation.loss_teacher_forced:.4f}")
-    table.add_section()
-    by_step = list(enumerate(evaluation.loss_by_step, start=1))
-    every = max(1, -(-len(by_step) // 16))
-    for step, loss in by_step[::every]:
-        table.add_row(f"free running, target step {step}", f"{loss:.4f}")
-    table.add_section()
-    for name, loss in sorted(evaluation.baselines.items(), key=lambda pair: pair[1]):
-        table.add_row(name, f"{loss:.4f}")
-    for name, loss in evaluation.fitted.items():
-        table.add_row(name, f"{loss:.4f}")
-    if evaluation.noise_floor is not None:
-        table.add_section()
-        table.add_row("noise floor", f"{evaluation.noise_floor:.4f}")
-        table.add_row("this run above the floor", f"{evaluation.above_floor:.4f}")
-    Console().print(table)
-    if every > 1:
-        print(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
+# --- arguments ----------------------------------------------------------------------------------
 
 
 def _read(file: Path, features: tuple[str, ...]) -> LongTable:
@@ -484,8 +368,8 @@ def _read(file: Path, features: tuple[str, ...]) -> LongTable:
 
     source: Path | BinaryIO = sys.stdin.buffer if str(file) == "-" else file
     table = read_long_csv(source, features)
-    for note in table.notes:
-        _note(f"{file}: {note}.")
+    for line in table.notes:
+        note(f"{file}: {line}.")
     return table
 
 
@@ -506,46 +390,7 @@ def _format_of(output: Path | None) -> Format:
     )
 
 
-@contextlib.contextmanager
-def _text_output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is written whole or not at all."""
-    if path is None:
-        yield sys.stdout
-        return
-    import io
-
-    from seqattn.runs import write_whole
-
-    text = io.StringIO()
-    yield text
-    write_whole(path, text.getvalue().encode())
-
-
-def _note(text: str) -> None:
-    """A line on stderr. A closed terminal stops nothing."""
-    with contextlib.suppress(OSError, ValueError):
-        print(_printable(text), file=sys.stderr, flush=True)
-
-
-def _printable(text: str) -> str:
-    """Text from a file or a path must not steer the terminal: control signs are spelt out."""
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
-        for sign in text
-    )
-
-
-def _leave_with_the_reader() -> None:
-    """End like any filter when whoever reads our output leaves (`| head`): by SIGPIPE, status 141.
-
-    Not for a training, which no closed pipe may end.
-    """
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
-
-def _obey(number: int, frame: Any) -> None:
-    raise Stopped(number)
+# --- the door -----------------------------------------------------------------------------------
 
 
 def main() -> None:
@@ -561,6 +406,10 @@ def main() -> None:
         _fail(StorageError(f"{place}{error.strerror or error}."))
 
 
+def _obey(number: int, frame: Any) -> None:
+    raise Stopped(number)
+
+
 def _fail(error: SeqattnError) -> None:
-    _note(f"seqattn: {error}")
+    note(f"seqattn: {error}")
     sys.exit(error.exit_code)

@@ -1,0 +1,173 @@
+"""What stands between the commands and the terminal: signals, progress, tables, plain text."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from seqattn.evaluation import Evaluation
+    from seqattn.experiment import Watchers
+
+
+@contextlib.contextmanager
+def told_to_stop() -> Iterator[list[int]]:
+    """Within, SIGINT and SIGTERM are noted instead of obeyed; a second one is obeyed at once."""
+    told: list[int] = []
+
+    def heed(number: int, frame: Any) -> None:
+        told.append(number)
+        for known in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(known, signal.SIG_DFL)
+        note(f"{signal.Signals(number).name}: finishing the step and saving.")
+
+    before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
+    """A bar on a terminal; elsewhere a line now and then; nothing when quiet. All on stderr."""
+    from tqdm import tqdm
+
+    from seqattn.experiment import Watchers
+
+    bars: list[tqdm[Any]] = []
+    terminal = sys.stderr.isatty()
+    epochs = 0
+
+    def begin(done: int, total: int) -> None:
+        nonlocal epochs
+        epochs = total
+        if terminal and not quiet:
+            bars.append(tqdm(total=total, initial=done, desc=name, unit="epoch", leave=True))
+
+    def epoch(record: Any) -> None:
+        losses = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+        if bars:
+            bars[0].set_postfix_str(losses, refresh=False)
+            bars[0].update()
+            if record.epoch == epochs:  # what follows is not training
+                bars[0].close()
+        elif not quiet and (record.epoch == epochs or record.epoch % max(1, epochs // 10) == 0):
+            note(f"epoch {record.epoch}/{epochs}: {losses}")
+
+    def say(line: str) -> None:
+        if not quiet:
+            note(line)
+
+    try:
+        yield Watchers(begin, epoch, say, stop=lambda: told[0] if told else 0)
+    finally:
+        for bar in bars:
+            bar.close()
+
+
+def print_summary(summary: dict[str, Any], folder: Path) -> None:
+    """The table at the end of a training, where everything lies, and what to type next."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(title=Text(f"{summary['name']}, seed {summary['seed']}"), title_justify="left")
+    table.add_column("on the test sequences")
+    table.add_column("mean squared error", justify="right")
+    rows = [("this model, free running", summary["test_loss"], "bold")]
+    rows += [(name, loss, "") for name, loss in summary["baselines"].items()]
+    rows += [(name, loss, "") for name, loss in summary["fitted"].items()]
+    if summary["noise_floor"] is not None:
+        rows.append(("noise floor: knowing all but the noise", summary["noise_floor"], ""))
+    for label, loss, style in sorted(rows, key=lambda row: row[1]):
+        table.add_row(label, f"{loss:.4f}", style=style)
+    console.print(table)
+    best = summary["best_baseline"]
+    verdict = "beats" if summary["beats_best_baseline"] else "does not beat"
+    lines = [
+        f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
+        f" the best parameter-free baseline ({best}).",
+        f"Everything lies in {folder}: loss_curve.png, predictions.png"
+        + (", attention.png" if summary["model"]["attention"] else "")
+        + ", and the data they are drawn from.",
+        "Next:",
+        f"  seqattn evaluate {folder}",
+        f"  seqattn plot-attention {folder}" if summary["model"]["attention"]
+        else f"  seqattn predict {folder} --example 0",
+    ]  # fmt: skip
+    for line in lines:
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_evaluation(evaluation: Evaluation, title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(printable(title)), title_justify="left")
+    table.add_column("")
+    table.add_column("mean squared error", justify="right")
+    table.add_row("free running", f"{evaluation.loss:.4f}", style="bold")
+    table.add_row("teacher-forced", f"{evaluation.loss_teacher_forced:.4f}")
+    table.add_section()
+    by_step = list(enumerate(evaluation.loss_by_step, start=1))
+    every = max(1, -(-len(by_step) // 16))
+    for step, loss in by_step[::every]:
+        table.add_row(f"free running, target step {step}", f"{loss:.4f}")
+    table.add_section()
+    for name, loss in sorted(evaluation.baselines.items(), key=lambda pair: pair[1]):
+        table.add_row(name, f"{loss:.4f}")
+    for name, loss in evaluation.fitted.items():
+        table.add_row(name, f"{loss:.4f}")
+    if evaluation.noise_floor is not None:
+        table.add_section()
+        table.add_row("noise floor", f"{evaluation.noise_floor:.4f}")
+        table.add_row("this run above the floor", f"{evaluation.above_floor:.4f}")
+    Console().print(table)
+    if every > 1:
+        print(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
+
+
+@contextlib.contextmanager
+def text_output(path: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that is written whole or not at all."""
+    if path is None:
+        yield sys.stdout
+        return
+    import io
+
+    from seqattn.runs import write_whole
+
+    text = io.StringIO()
+    yield text
+    write_whole(path, text.getvalue().encode())
+
+
+def note(text: str) -> None:
+    """A line on stderr. A closed terminal stops nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        print(printable(text), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """Text from a file or a path must not steer the terminal: control signs are spelt out."""
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
+
+
+def leave_with_the_reader() -> None:
+    """End like any filter when whoever reads our output leaves (`| head`): by SIGPIPE, status 141.
+
+    Not for a training, which no closed pipe may end.
+    """
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
