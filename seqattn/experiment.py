@@ -255,7 +255,12 @@ def _train(
         stop=lambda: watchers.stop() != 0,
     )
     if not outcome.finished:
-        _leave_if_told(watchers, folder, f"in epoch {state.epoch + 1}; --resume goes on from there")
+        _leave_if_told(
+            watchers,
+            folder,
+            f"in epoch {state.epoch + 1}; --resume, with the same config and"
+            " --set, goes on from there",
+        )
     if outcome.early:
         watchers.say(f"Stopped early after epoch {state.epoch}: no improvement any more.")
     return state

@@ -234,11 +234,16 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():  # a device or a pipe is not ours to replace
+        raise OSError(errno.EINVAL, "Is there already, and is no regular file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     temporary.unlink(missing_ok=True)  # of a process that had our number and was killed
-    descriptor = os.open(temporary, flags, 0o666)
+    try:
+        descriptor = os.open(temporary, flags, 0o666)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -35,6 +35,18 @@ def test_a_file_is_written_whole_or_not_at_all(
     assert [path.name for path in file.parent.iterdir()] == ["file.txt"]
 
 
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="Is there already, and is no regular file"):
+        write_whole(tmp_path / "pipe", b"new")
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="no regular file"):
+        write_whole(tmp_path / "folder", b"new")
+
+
 def test_a_written_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:
     import os
 
