@@ -33,7 +33,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from seqattn.config import Recurrent, Squares, Training
 from seqattn.data import load
 from seqattn.models import build_model
-from seqattn.training import Batch, to_tensors, train
+from seqattn.training import Batch, Run, to_tensors, train
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,13 @@ def notebook_loop(work: Work) -> float:
 # --- the same with seqattn -----------------------------------------------------------------------
 
 
-def seqattn_loop(work: Work) -> float:
+def seqattn_loop(work: Work, by_hand: bool = True) -> float:
     """Train with seqattn; the last validation loss."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
     model = build_model(Recurrent(hidden_dim=work.hidden), 2, seed=1)
-    state, _ = train(model, work.data, work.validation, config, seed=1)
-    return state.history[-1].validation_loss
+    run = Run(model, work.data, work.validation, config, seed=1)
+    train([run], by_hand=by_hand)
+    return run.history[-1].validation_loss
 
 
 def seconds(loop: Callable[[Work], float], work: Work) -> tuple[float, float]:

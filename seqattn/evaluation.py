@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from seqattn.data import Rule, Sequences
 from seqattn.data.baselines import (
@@ -25,8 +26,9 @@ from seqattn.data.baselines import (
 from seqattn.models import SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training import to_tensors
-from seqattn.training.batches import slices
+from seqattn.training.batches import slices, together
 from seqattn.training.loop import validate
+from seqattn.training.objective import Autograd
 
 CHUNK = 2048
 
@@ -105,43 +107,99 @@ class Evaluation:
         }
 
 
+@dataclass(frozen=True)
+class References:
+    """What a part's losses are held against; the same for every model.
+
+    Attributes:
+        noise_floor: the error of knowing everything but the noise; None where unknown.
+        baselines: parameter-free forecast -> loss.
+        fitted: forecasts with fitted parameters -> loss.
+    """
+
+    noise_floor: float | None
+    baselines: dict[str, float]
+    fitted: dict[str, float]
+
+    @classmethod
+    def of(cls, part: Sequences, train: Sequences, rule: tuple[str, Rule] | None) -> References:
+        """
+        Args:
+            train: what the mean baseline and the fitted ones are taken from.
+            rule: the task's own parameter-free rule, if it has one.
+        """
+        linear = least_squares(train, part)
+        fitted = {} if linear is None else {LEAST_SQUARES: mean_squared_error(linear, part)}
+        return cls(noise_floor(part), dict(losses(train, part, rule)), fitted)
+
+
 def free_run(model: SequenceModel, part: Sequences, steps: int) -> FreeRun:
     """Forecast `steps` points of every sequence, in chunks, on the model's device."""
-    device = next(model.parameters()).device
-    batch = to_tensors(part, device)
-    values, weights = list[NDArray[np.float64]](), list[NDArray[np.float32]]()
+    (run,) = free_runs(model, 1, part, steps)
+    return run
+
+
+def free_runs(model: SequenceModel, runs: int, part: Sequences, steps: int) -> list[FreeRun]:
+    """The same for `runs` models side by side, whose parameters have a leading axis."""
+    batch = to_tensors(part, *_device_and_type(model))
+    values, weights = list[Tensor](), list[Tensor]()
     kind, meaning = "cross", "distribution"
     with torch.inference_mode():
-        for places in slices(len(batch), CHUNK):
-            chunk = batch.take(places)
+        for places in slices(len(batch), max(CHUNK // runs, 1)):
+            chunk = together([batch.take(places)] * runs)
             forecast = model.forecast(chunk.source, steps, source_lengths=chunk.source_lengths)
-            values.append(forecast.values.double().cpu().numpy())
+            values.append(forecast.values.double().cpu())
             if forecast.attention:
                 kind, meaning = forecast.attention[0].kind, forecast.attention[0].meaning
-                layers = torch.stack([layer.weights for layer in forecast.attention], dim=1)
-                weights.append(layers.float().cpu().numpy())
-    joined = np.concatenate(weights) if weights else None
-    return FreeRun(np.concatenate(values), joined, kind, meaning)
+                layers = [layer.weights for layer in forecast.attention]
+                weights.append(torch.stack(layers, dim=-4).float().cpu())
+
+    def each(pieces: list[Tensor], axes: int) -> list[NDArray[Any]]:
+        joined = torch.cat(pieces, dim=-axes)
+        return [run.numpy() for run in (joined if runs > 1 else joined.unsqueeze(0))]
+
+    maps = each(weights, 5) if weights else [None] * runs
+    return [
+        FreeRun(said, looked, kind, meaning)
+        for said, looked in zip(each(values, 3), maps, strict=True)
+    ]
+
+
+def teacher_forced(model: SequenceModel, runs: int, part: Sequences) -> list[float]:
+    """The loss of each of `runs` models with every step fed the truth."""
+    batch = to_tensors(part, *_device_and_type(model))
+    _, forced = validate(Autograd(model), together([batch] * runs))
+    return forced
 
 
 def evaluate(
-    model: SequenceModel, part: Sequences, train: Sequences, rule: tuple[str, Rule] | None
+    model: SequenceModel, part: Sequences, against: References
 ) -> tuple[Evaluation, FreeRun]:
-    """Score a model on a part with known targets.
+    """Score a model on a part with known targets."""
+    (scored,) = evaluate_runs(model, 1, part, against)
+    return scored
 
-    Args:
-        train: what the mean baseline and the fitted ones are taken from.
-        rule: the task's own parameter-free rule, if it has one.
-    """
-    run = free_run(model, part, part.target.shape[1])
-    _, forced = validate(model, to_tensors(part, next(model.parameters()).device))
-    linear = least_squares(train, part)
-    evaluation = Evaluation(
-        loss=mean_squared_error(run.values, part),
-        loss_teacher_forced=forced,
-        loss_by_step=errors_by_step(run.values, part),
-        noise_floor=noise_floor(part),
-        baselines=dict(losses(train, part, rule)),
-        fitted={} if linear is None else {LEAST_SQUARES: mean_squared_error(linear, part)},
-    )
-    return evaluation, run
+
+def evaluate_runs(
+    model: SequenceModel, runs: int, part: Sequences, against: References
+) -> list[tuple[Evaluation, FreeRun]]:
+    """The same for `runs` models side by side."""
+    free = free_runs(model, runs, part, part.target.shape[1])
+    forced = teacher_forced(model, runs, part)
+    return [
+        (
+            Evaluation(
+                loss=mean_squared_error(run.values, part),
+                loss_teacher_forced=loss,
+                loss_by_step=errors_by_step(run.values, part),
+                **asdict(against),
+            ),
+            run,
+        )
+        for run, loss in zip(free, forced, strict=True)
+    ]
+
+
+def _device_and_type(model: SequenceModel) -> tuple[torch.device, torch.dtype]:
+    first = next(model.parameters())
+    return first.device, first.dtype

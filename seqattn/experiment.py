@@ -1,4 +1,4 @@
-"""One config becomes one finished run folder."""
+"""A config becomes a finished run folder; many become many, trained side by side."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from seqattn.config import (
+    AdditiveAttention,
     Config,
     CosineRate,
     LinearForcing,
@@ -24,8 +25,7 @@ from seqattn.config import (
     resolve,
     to_yaml,
 )
-from seqattn.data import Splits, load
-from seqattn.data.baselines import losses, noise_floor
+from seqattn.data import Sequences, Splits, load
 from seqattn.data.files import forecast_arrays
 from seqattn.errors import (
     CheckpointError,
@@ -35,8 +35,8 @@ from seqattn.errors import (
     Stopped,
     UsageError,
 )
-from seqattn.evaluation import evaluate
-from seqattn.models import build_model
+from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
+from seqattn.models import SequenceModel, build_model
 from seqattn.runs import (
     EpochRecord,
     RunFolder,
@@ -47,7 +47,9 @@ from seqattn.runs import (
     write_whole,
 )
 from seqattn.training import (
+    Batch,
     Layout,
+    Run,
     Trained,
     TrainingState,
     load_model,
@@ -57,7 +59,9 @@ from seqattn.training import (
     to_tensors,
     train,
 )
-from seqattn.training.optimizers import build_optimizer
+from seqattn.training.loop import VALIDATION_CHUNK
+from seqattn.training.stack import Stack
+from seqattn.training.threads import choose_threads
 
 HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds")
 """Keys that may change between a stop and a resume: what was learned stays the same."""
@@ -68,8 +72,8 @@ class Watchers:
     """Whom a training tells what happens, and whom it asks whether to stop.
 
     Attributes:
-        begin: epochs done already and epochs in all, once training starts.
-        epoch: each finished epoch.
+        begin: epochs done already and epochs in all, of all runs, once training starts.
+        epoch: each finished epoch of each run.
         say: a line for people.
         stop: the number of a signal that asks to stop, or 0.
     """
@@ -80,28 +84,53 @@ class Watchers:
     stop: Callable[[], int] = lambda: 0
 
 
+@dataclass
+class Job:
+    """A run folder to fill: what is known before its training, and what came of it.
+
+    Attributes:
+        config, folder: what to train, and where it goes.
+        data: its sequences.
+        model: initialised, or None where all is done already.
+        state: where to go on, where it ended; None before the start.
+        summary: the content of summary.json, at the end.
+        error: why there is none.
+    """
+
+    config: Config
+    folder: RunFolder
+    data: Splits
+    model: SequenceModel | None = None
+    state: TrainingState | None = None
+    threads: int | None = None
+    summary: dict[str, Any] | None = None
+    error: NotFiniteError | None = None
+    unsaid: list[str] = field(default_factory=list)
+
+    def note(self, line: str) -> None:
+        """A line for the log, kept until the log is next opened."""
+        self.unsaid.append(line)
+
+    def write_notes(self) -> None:
+        if self.unsaid:
+            self.folder.say("\n".join(self.unsaid))
+            self.unsaid.clear()
+
+
 def run(
     config: Config,
     output_dir: Path,
     *,
     device: str = "cpu",
-    threads: int = 1,
+    threads: int | None = 1,
     resume: bool = False,
     overwrite: bool = False,
     config_path: Path | None = None,
     watchers: Watchers | None = None,
 ) -> tuple[RunFolder, dict[str, Any]]:
-    """Train what a config describes and leave a complete run folder.
+    """Train what a config describes and leave a complete run folder, `output_dir / config.name`.
 
-    Nothing is written before config, data, device and folder were found to be usable.
-
-    Args:
-        output_dir: the run goes to `output_dir / config.name`.
-        device: "cpu", "cuda" or "auto".
-        threads: for torch's operations on the CPU; small models want 1.
-        resume: go on with the run that is there.
-        overwrite: replace the run that is there.
-        config_path: where the config came from, for its git revision.
+    The arguments are those of `run_all`, and nothing is written before all is found to be usable.
 
     Returns:
         the folder, and the content of its summary.json.
@@ -109,57 +138,84 @@ def run(
     Raises:
         SeqattnError: what a user can mend, with its exit code.
     """
+    (job,) = run_all(
+        [(config, RunFolder(output_dir / config.name))],
+        device=device, threads=threads, resume=resume, overwrite=overwrite, plots=True,
+        config_path=config_path, watchers=watchers,
+    )  # fmt: skip
+    if job.error is not None:
+        raise job.error
+    assert job.summary is not None
+    return job.folder, job.summary
+
+
+def run_all(
+    configs: Sequence[tuple[Config, RunFolder]],
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    plots: bool = False,
+    config_path: Path | None = None,
+    watchers: Watchers | None = None,
+) -> list[Job]:
+    """Train many configs, side by side where they share a shape; each leaves its own run folder.
+
+    Nothing is written before configs, data, device and folders were all found to be usable.
+
+    Args:
+        configs: what to train, and the folder it goes to.
+        device: "cpu", "cuda" or "auto".
+        threads: for torch's operations on the CPU; None measures a few steps.
+        resume: go on with the runs that are there.
+        overwrite: replace the runs that are there.
+        plots: draw each run's pictures.
+        config_path: where the configs came from, for their git revision.
+
+    Returns:
+        a job for each config, in their order, with its summary, or with the `NotFiniteError` of a
+        run that diverged, which ends none of the others.
+
+    Raises:
+        SeqattnError: what a user can mend, with its exit code.
+    """
     watchers = watchers or Watchers()
-    torch.set_num_threads(threads)
     chosen = choose_device(device)
-    folder = RunFolder(output_dir / config.name)
-    refuse_taken(folder, resume=resume, overwrite=overwrite)
-    data = load(config.data)
-    model = build_model(config.model, len(data.train.features), config.seed).to(chosen)
-    state: TrainingState | None = None
-    if resume and folder.last.exists():
-        optimizer = build_optimizer(model, config.training)
-        state, before = load_state(folder.last, model, optimizer)
-        _refuse_another_run(folder, before, config, state.epoch)
-        if state.epoch == config.training.epochs and folder.summary.exists():
-            watchers.say(f"{folder.path}: is trained to epoch {state.epoch} already.")
-            _draw_what_is_missing(folder)
-            return folder, folder.read_summary()
-
-    if overwrite:
-        folder.clear()
-    folder.clear_results()
-    folder.path.mkdir(parents=True, exist_ok=True)
-    write_whole(folder.config, to_yaml(config).encode())
-    write_json(folder.environment, environment(chosen, threads, config_path))
-
-    def say(line: str) -> None:
-        folder.say(line)
-        watchers.say(line)
-
-    if state is not None:
-        step = f", step {state.step}" if state.step else ""
-        say(f"Going on after epoch {state.epoch}{step}.")
-    elif resume:
-        say("There is no checkpoint to resume from yet: starting from the beginning.")
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    folder.say(
-        f"train {config.name}: seed {config.seed}, {parameters} parameters, {len(data.train)}"
-        f" training sequences, device {chosen}, threads {threads}, torch {torch.__version__}"
-    )
-    try:
-        state = _train(config, data, model, state, folder, chosen, watchers)
-    except SeqattnError as error:
-        folder.say(f"ended: {error}")
-        raise
-    except BaseException as error:
-        folder.say(f"ended: {type(error).__name__}")
-        raise
-    summary = _conclude(config, data, state, folder, parameters)
-    folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")
-    _leave_if_told(watchers, folder, "after training; --resume draws the pictures")
-    _draw_what_is_missing(folder)
-    return folder, summary
+    for _, folder in configs:
+        refuse_taken(folder, resume=resume, overwrite=overwrite)
+    parts: dict[str, Splits] = {}
+    jobs = []
+    for config, folder in configs:
+        key = repr(config.data)
+        if key not in parts:
+            parts[key] = load(config.data)
+        jobs.append(_prepare(config, folder, parts[key], resume=resume))
+    todo = [job for job in jobs if job.summary is None]
+    for job in jobs:
+        if job.summary is not None and len(jobs) == 1:
+            watchers.say(f"{job.folder.path}: is trained to epoch {job.summary['epochs']} already.")
+    if 0 < len(todo) < len(jobs):
+        watchers.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are trained already.")
+    if todo:
+        about = environment(chosen, config_path)
+        for job in todo:
+            if overwrite:
+                job.folder.clear()
+            job.folder.clear_results()
+            job.folder.path.mkdir(parents=True, exist_ok=True)
+            write_whole(job.folder.config, to_yaml(job.config).encode())
+            write_json(job.folder.environment, {**about, "threads": threads or 1})
+        done = sum(job.state.epoch for job in todo if job.state is not None)
+        watchers.begin(done, sum(job.config.training.epochs for job in todo))
+        for group in _groups(todo):
+            _train_group(group, chosen, threads, resume, watchers, about)
+            _leave_if_told(watchers, group, "after training; --resume goes on from there")
+    if plots:
+        for job in jobs:
+            if job.summary is not None:
+                _draw_what_is_missing(job.folder)
+    return jobs
 
 
 def choose_device(name: str) -> torch.device:
@@ -195,7 +251,7 @@ def open_run(path: Path) -> tuple[RunFolder, Trained]:
     return folder, load_model(checkpoint, expected=expected)
 
 
-def environment(device: torch.device, threads: int, config_path: Path | None) -> dict[str, Any]:
+def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
     """What the numbers of a run may depend on beside its config."""
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
@@ -208,74 +264,244 @@ def environment(device: torch.device, threads: int, config_path: Path | None) ->
         "cores": os.cpu_count(),
         "device": str(device),
         "gpu": gpu,
-        "threads": threads,
         "git_revision": _git_revision(config_path),
     }
 
 
-def _train(
-    config: Config,
-    data: Splits,
-    model: Any,
-    state: TrainingState | None,
-    folder: RunFolder,
+def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -> Job:
+    """Find out where a run stands."""
+    job = Job(config, folder, data)
+    model = build_model(config.model, len(data.train.features), config.seed)
+    if resume and folder.last.exists():
+        job.state, before = load_state(folder.last, model)
+        _refuse_another_run(folder, before, config, job.state.epoch)
+        if folder.summary.exists():
+            summary = folder.read_summary()
+            if job.state.epoch == config.training.epochs or summary["stopped_early"]:
+                job.summary = summary
+                return job
+        job.threads = folder.read_environment().get("threads")
+    job.model = model
+    return job
+
+
+def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Jobs that can share every step, no more at once than memory allows."""
+    alike: dict[str, list[Job]] = {}
+    for job in jobs:
+        alike.setdefault(_shape_of_step(job), []).append(job)
+    for group in alike.values():
+        most = max(1, group_bytes() // bytes_of_a_run(group[0]))
+        count = math.ceil(len(group) / most)
+        size = math.ceil(len(group) / count)  # all groups about as large
+        for first in range(0, len(group), size):
+            yield group[first : first + size]
+
+
+def _shape_of_step(job: Job) -> str:
+    """Equal where two jobs can be trained side by side, and stand at the same place."""
+    training, train, validation = job.config.training, job.data.train, job.data.validation
+    position = (job.state.epoch, job.state.step) if job.state is not None else (0, 0)
+    ragged = [bool(keep.all()) for part in (train, validation)
+              for keep in (part.source_keep, part.target_keep)]  # fmt: skip
+    return repr(
+        (
+            as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
+            training.weight_decay, training.teacher_forcing.coin, training.checkpoint_seconds,
+            train.source.shape, train.target.shape, validation.source.shape,
+            validation.target.shape, ragged, position,
+        )
+    )  # fmt: skip
+
+
+def group_bytes() -> int:
+    """What runs side by side may take together: a quarter of the memory, 1 GiB at most."""
+    try:
+        memory = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (ValueError, OSError, AttributeError):
+        memory = 4 * 2**30
+    return min(memory // 4, 2**30)
+
+
+def bytes_of_a_run(job: Job) -> int:
+    """An estimate, on the safe side, of what one run among many takes in memory.
+
+    Parameters eight times (gradient, moments, best epoch, a position to go back to), the sequences
+    in the epoch's order, and for each step of a batch some 40 numbers of the state's width and six
+    of the source's length; an additive score keeps K numbers for each pair of points more.
+    """
+    assert job.model is not None
+    N, S, F = job.data.train.source.shape
+    T = job.data.train.target.shape[1]
+    H, attention = job.config.model.hidden_dim, job.config.model.attention
+    P = sum(parameter.numel() for parameter in job.model.parameters())
+    additive = isinstance(attention, AdditiveAttention)
+    K = (attention.key_dim or H) if isinstance(attention, AdditiveAttention) else 0
+    of_pair = 6 + 4 * K if additive else 6
+    of_sequence = (S + T) * 40 * H + T * S * of_pair
+    sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
+    return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * of_sequence)
+
+
+def _train_group(
+    jobs: list[Job],
+    device: torch.device,
+    threads: int | None,
+    resume: bool,
+    watchers: Watchers,
+    about: dict[str, Any],
+) -> None:
+    """Train jobs side by side and conclude each."""
+    alone = len(jobs) == 1
+    tensors: dict[int, Batch] = {}
+
+    def part(sequences: Sequences) -> Batch:
+        if id(sequences) not in tensors:
+            tensors[id(sequences)] = to_tensors(sequences, device)
+        return tensors[id(sequences)]
+
+    runs = [_run_of(job, part, device, watchers, alone=alone) for job in jobs]
+    before = next((job.threads for job in jobs if job.threads), None)
+    count, why = (threads, "asked for") if threads else (before, "as before")
+    if count is None:
+        count, why = choose_threads(runs) if device.type == "cpu" else (1, "the device works")
+    torch.set_num_threads(count)
+    parameters = sum(p.numel() for p in runs[0].model.parameters())
+
+    def say(line: str) -> None:
+        for job in jobs:
+            job.note(line)
+            job.write_notes()
+        watchers.say(line)
+
+    def engine(name: str) -> None:
+        for job in jobs:
+            job.note(f"gradients: {name}")
+
+    for job in jobs:
+        if count != 1:
+            write_json(job.folder.environment, {**about, "threads": count})
+        job.note(
+            f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
+            f" {len(job.data.train)} training sequences, device {device}, threads {count} ({why}),"
+            f" torch {torch.__version__}"
+        )
+        if not alone:
+            job.note(
+                f"side by side with {len(jobs) - 1} more, about"
+                f" {bytes_of_a_run(job) / 2**20:.1f} MiB each"
+            )
+        job.write_notes()
+    first = jobs[0].state
+    if first is not None:
+        step = f", step {first.step}" if first.step else ""
+        say(f"Going on after epoch {first.epoch}{step}.")
+    elif resume and alone:
+        say("There is no checkpoint to resume from yet: starting from the beginning.")
+    try:
+        train(
+            runs,
+            stop=lambda: watchers.stop() != 0,
+            say=engine,
+        )
+    except BaseException as error:
+        name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
+        for job in jobs:
+            job.note(f"ended: {name}")
+            job.write_notes()
+        raise
+    finished = []
+    for job, run in zip(jobs, runs, strict=True):
+        job.state, job.error = run.state, run.error
+        if run.early:
+            watchers.say(
+                f"Stopped early after epoch {job.state.epoch if job.state else 0}: no improvement"
+                " any more."
+            )
+        if run.error is not None:
+            job.note(f"ended: {run.error}")
+        elif run.finished:
+            finished.append((job, run))
+        else:
+            job.note("stopped")
+        job.write_notes()
+    if finished:
+        _conclude(finished)
+    _leave_if_told(
+        watchers,
+        [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
+        f"in epoch {jobs[0].state.epoch + 1 if jobs[0].state else 1}; --resume, with the same"
+        " config and --set, goes on from there",
+    )
+
+
+def _run_of(
+    job: Job,
+    part: Callable[[Sequences], Batch],
     device: torch.device,
     watchers: Watchers,
-) -> TrainingState:
-    """The training itself, with its saves; raises Stopped where a signal ended it."""
-    layout = Layout.of(data.train)
+    *,
+    alone: bool,
+) -> Run:
+    """A job as the training loop sees it."""
+    assert job.model is not None
+    folder, layout = job.folder, Layout.of(job.data.train)
     written_best = 0
 
     def save(state: TrainingState) -> None:
         nonlocal written_best
         if state.best_epoch != written_best:
-            save_best(folder.best, state, config, layout)
+            save_best(folder.best, state, job.config, layout)
             written_best = state.best_epoch
-        save_state(folder.last, state, config, layout)
+        save_state(folder.last, state, job.config, layout)
         folder.write_metrics(state.history)
+        job.write_notes()
 
     def tell(record: EpochRecord) -> None:
-        folder.say(
+        job.note(
             f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
             f" {record.validation_loss:.6g} free running,"
             f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
         )
+        if alone:
+            job.write_notes()  # somebody may be following the log
         watchers.epoch(record)
 
-    watchers.begin(state.epoch if state else 0, config.training.epochs)
-    state, outcome = train(
-        model,
-        to_tensors(data.train, device),
-        to_tensors(data.validation, device),
-        config.training,
-        seed=config.seed,
-        state=state,
-        on_epoch=tell,
-        save=save,
-        stop=lambda: watchers.stop() != 0,
-    )
-    if not outcome.finished:
-        _leave_if_told(
-            watchers,
-            folder,
-            f"in epoch {state.epoch + 1}; --resume, with the same config and"
-            " --set, goes on from there",
-        )
-    if outcome.early:
-        watchers.say(f"Stopped early after epoch {state.epoch}: no improvement any more.")
-    return state
+    return Run(
+        job.model.to(device), part(job.data.train), part(job.data.validation),
+        job.config.training, job.config.seed, job.state, tell, save,
+    )  # fmt: skip
 
 
-def _conclude(
-    config: Config, data: Splits, state: TrainingState, folder: RunFolder, parameters: int
-) -> dict[str, Any]:
-    """Score the best epoch's weights on the test part and write the data files."""
-    state.model.load_state_dict(state.best_weights)
-    evaluation, free = evaluate(state.model, data.test, data.train, data.rule)
+def _conclude(finished: Sequence[tuple[Job, Run]]) -> None:
+    """Score the best epochs' weights on the test part and write the data files."""
+    of_part: dict[int, list[tuple[Job, Run]]] = {}
+    for job, run in finished:
+        assert job.state is not None
+        run.model.load_state_dict(job.state.best_weights)
+        of_part.setdefault(id(job.data), []).append((job, run))
+    for together in of_part.values():
+        data = together[0][0].data
+        tested = References.of(data.test, data.train, data.rule)
+        validated = References.of(data.validation, data.train, data.rule)
+        stack = Stack([run.model for _, run in together])
+        scored = evaluate_runs(stack.model, len(together), data.test, tested)
+        for (job, run), (evaluation, free) in zip(together, scored, strict=True):
+            _write_results(job, run, evaluation, free, validated)
+
+
+def _write_results(
+    job: Job, run: Run, evaluation: Evaluation, free: FreeRun, validated: References
+) -> None:
+    """A run's forecasts, weights and summary."""
+    folder, state, config, data = job.folder, job.state, job.config, job.data
+    assert state is not None
     if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
-        raise NotFiniteError(
+        job.error = NotFiniteError(
             f"The test loss is {evaluation.loss}. The run's checkpoints are kept; no summary is."
         )
+        folder.say(f"ended: {job.error}")
+        return
     scored = evaluation.as_plain()
     loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
     summary = {
@@ -285,12 +511,12 @@ def _conclude(
         "test_loss_teacher_forced": forced,
         **scored,
         "validation_loss": state.best_loss,
-        "validation_noise_floor": noise_floor(data.validation),
-        "validation_baselines": dict(losses(data.train, data.validation, data.rule)),
+        "validation_noise_floor": validated.noise_floor,
+        "validation_baselines": validated.baselines,
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
         "stopped_early": state.epoch < config.training.epochs,
-        "parameters": parameters,
+        "parameters": sum(weight.numel() for weight in state.weights.values()),
         "model": as_plain(config.model),
         "seconds": sum(record.seconds for record in state.history),
     }
@@ -298,7 +524,8 @@ def _conclude(
     if free.weights is not None:
         write_arrays(folder.attention, free.attention_arrays(data.test, steps_real=True))
     write_json(folder.summary, summary)
-    return summary
+    job.summary = summary
+    folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")
 
 
 def _draw_what_is_missing(folder: RunFolder) -> None:
@@ -310,10 +537,11 @@ def _draw_what_is_missing(folder: RunFolder) -> None:
         pictures.draw_all(folder)
 
 
-def _leave_if_told(watchers: Watchers, folder: RunFolder, where: str) -> None:
+def _leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
     number = watchers.stop()
-    if number:
-        raise Stopped(number, f"saved to {folder.path} {where}.")
+    if number and jobs:
+        place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
+        raise Stopped(number, f"saved to {place} {where}.")
 
 
 def _refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.streams import stream
+from seqattn.streams import streams
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -154,10 +154,15 @@ def initialise(model: nn.Module, seed: int) -> None:
         seed: the run's seed.
     """
     with torch.no_grad():
+        drawn = dict[str, tuple[nn.Parameter, float]]()
         for module_name, module in model.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
                 if not isinstance(module, Affine | GRU):
                     raise TypeError(f"{module_name}.{name} has no rule of initialisation")
-                numbers = stream(seed, "init", f"{module_name}.{name}")
-                draw = numbers.uniform(-module.bound, module.bound, size=tuple(parameter.shape))
-                parameter.copy_(torch.from_numpy(draw))
+                drawn[f"{module_name}.{name}"] = parameter, module.bound
+        places = ((seed, name) for name in drawn)
+        for (parameter, bound), numbers in zip(
+            drawn.values(), streams(places, "init"), strict=True
+        ):
+            draw = numbers.uniform(-bound, bound, size=tuple(parameter.shape))
+            parameter.copy_(torch.from_numpy(draw))

@@ -196,6 +196,14 @@ class RunFolder:
             ) from None
         return summary
 
+    def read_environment(self) -> dict[str, Any]:
+        """Versions, device and threads, or nothing where they cannot be read."""
+        try:
+            found = json.loads(self.environment.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def say(self, text: str) -> None:
         """Append a line, with the time, to the log."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -9,9 +9,11 @@ NumPy's policy (NEP 19); `Generator` methods may change between versions.
 from __future__ import annotations
 
 import zlib
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling"]
 
@@ -24,6 +26,37 @@ def stream(seed: int, name: StreamName, position: int | str) -> np.random.Random
         name: what the numbers are for.
         position: where in the run: an epoch, or the name of a parameter.
     """
+    return np.random.RandomState(np.random.Philox(_entropy(seed, name, position)))
+
+
+def streams(
+    places: Iterable[tuple[int, int | str]], name: StreamName
+) -> Iterator[np.random.RandomState]:
+    """The same streams one after the other, each good until the next: a third of the time.
+
+    Args:
+        places: a seed and a position for each.
+    """
+    bits = np.random.Philox(0)
+    numbers = np.random.RandomState(bits)
+    start: Any = bits.state
+    start["state"]["counter"] = np.zeros(4, dtype=np.uint64)
+    for seed, position in places:
+        start["state"]["key"] = _entropy(seed, name, position).generate_state(2, np.uint64)
+        bits.state = start
+        yield numbers
+
+
+def _entropy(seed: int, name: StreamName, position: int | str) -> np.random.SeedSequence:
     place = zlib.crc32(position.encode()) if isinstance(position, str) else position
-    entropy = np.random.SeedSequence([seed, zlib.crc32(name.encode()), place])
-    return np.random.RandomState(np.random.Philox(entropy))
+    return np.random.SeedSequence(_words(seed, zlib.crc32(name.encode()), place))
+
+
+def _words(*numbers: int) -> NDArray[np.uint32]:
+    """Numbers as 32-bit words, lowest first: what SeedSequence makes of them itself, slower."""
+    words = []
+    for number in numbers:
+        words.append(number & 0xFFFFFFFF)
+        while number := number >> 32:
+            words.append(number & 0xFFFFFFFF)
+    return np.array(words, dtype=np.uint32)

@@ -288,6 +288,7 @@ def evaluate(
     import json
 
     from seqattn.data import files, load
+    from seqattn.evaluation import References
     from seqattn.evaluation import evaluate as score
     from seqattn.experiment import open_run
 
@@ -298,7 +299,7 @@ def evaluate(
     if input_file is not None:
         table = _read(input_file, trained.layout.features)
         part = files.cut(table, trained.layout.source_length)
-    evaluation, _ = score(trained.model, part, data.train, data.rule)
+    evaluation, _ = score(trained.model, part, References.of(part, data.train, data.rule))
     if as_json:
         print(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:

@@ -112,7 +112,7 @@ class RecurrentModel(SequenceModel):
         start = self.encode(source, source_lengths)
         # What the decoder is fed when it is told the truth.
         truth = torch.cat([start.point.unsqueeze(-2), target.narrow(-2, 0, T - 1)], dim=-2)
-        everyone, anyone = _who_is_told(teacher_forcing, T)
+        everyone, anyone = who_is_told(teacher_forcing, T)
         own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
         told = [t for t in range(T) if t == 0 or everyone[t]]  # all others, projected at once
         known = truth if not own else truth[..., told, :]
@@ -204,13 +204,15 @@ def _joined(pieces: list[Tensor]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
 
 
-def _who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
+def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
     """For each step: whether all sequences (of all runs) are told the truth, and whether any is."""
     if teacher_forcing.dim() == 1:
-        told = teacher_forcing.expand(steps).tolist()
+        told = teacher_forcing.tolist()
+        told = told * steps if len(told) == 1 else told
         return told, told
-    flat = teacher_forcing.expand(*teacher_forcing.shape[:-1], steps).reshape(-1, steps)
-    return flat.all(dim=0).tolist(), flat.any(dim=0).tolist()
+    tosses = teacher_forcing.flatten(0, -2)
+    heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
+    return [count == len(tosses) for count in heads], [count > 0 for count in heads]
 
 
 def _last_real(points: Tensor, lengths: Tensor) -> Tensor:

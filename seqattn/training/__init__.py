@@ -10,12 +10,14 @@ from seqattn.training.checkpoints import (
     save_best,
     save_state,
 )
-from seqattn.training.loop import mean_squared_error, train
+from seqattn.training.loop import Run, train
+from seqattn.training.objective import mean_squared_error
 from seqattn.training.schedules import learning_rates, teacher_forcing_probability, toss
 
 __all__ = [
     "Batch",
     "Layout",
+    "Run",
     "Trained",
     "TrainingState",
     "learning_rates",

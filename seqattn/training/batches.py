@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Sequences
-from seqattn.streams import stream
+from seqattn.streams import streams
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,10 @@ class Batch:
     batch without padding costs no masking.
 
     Attributes:
-        source: (N, S, F) float32.
-        target: (N, T, F) float32.
-        source_lengths: (N,) int64, or None where every source has S points.
-        target_keep: (N, T) True at real target points, or None where all are.
+        source: (..., N, S, F); a leading axis is one of runs.
+        target: (..., N, T, F).
+        source_lengths: (..., N) int64, or None where every source has S points.
+        target_keep: (..., N, T) True at real target points, or None where all are.
     """
 
     source: Tensor
@@ -30,22 +33,44 @@ class Batch:
     target_keep: Tensor | None = None
 
     def __len__(self) -> int:
-        return self.source.shape[0]
+        return self.source.shape[-3]
+
+    def take(self, places: slice) -> Batch:
+        """The sequences at these places, of each run."""
+        at = places if self.source.dim() == 3 else (slice(None), places)
+        return self._each(lambda tensor: tensor[at])
 
     @property
-    def points(self) -> int:
-        """Real target points."""
+    def points(self) -> list[int]:
+        """Real target points, of each run."""
         if self.target_keep is None:
-            return self.target.shape[0] * self.target.shape[1]
-        return int(self.target_keep.sum())
+            runs = self.target.shape[0] if self.target.dim() == 4 else 1
+            return [len(self) * self.target.shape[-2]] * runs
+        counted: list[int] = self.target_keep.sum(dim=(-2, -1)).view(-1).tolist()
+        return counted
 
-    def take(self, order: Tensor | slice) -> Batch:
-        """The sequences at these places."""
+    def split(self, size: int) -> list[Batch]:
+        """Batches of `size` sequences, the last with what is left."""
+        axis = self.source.dim() - 3
+        columns = [
+            [None] * math.ceil(len(self) / size) if tensor is None else tensor.split(size, dim=axis)
+            for tensor in (self.source, self.target, self.source_lengths, self.target_keep)
+        ]
+        return [Batch(*row) for row in zip(*columns, strict=True)]
+
+    def at(self, places: Tensor) -> Batch:
+        """The sequences at (N,) places, or at those of each run, (R, N)."""
+        if places.dim() == 1:
+            return self._each(lambda tensor: tensor[places])
+        runs = torch.arange(len(places), device=places.device).unsqueeze(1)
+        return self._each(lambda tensor: tensor[runs, places])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return Batch(
-            self.source[order],
-            self.target[order],
-            None if self.source_lengths is None else self.source_lengths[order],
-            None if self.target_keep is None else self.target_keep[order],
+            change(self.source),
+            change(self.target),
+            None if self.source_lengths is None else change(self.source_lengths),
+            None if self.target_keep is None else change(self.target_keep),
         )
 
 
@@ -63,13 +88,45 @@ def to_tensors(
     )
 
 
-def slices(sequences: int, size: int, first: int = 0) -> Iterator[slice]:
-    """Places of batch `first`, `first` + 1, ...: `size` sequences each, the last what is left."""
-    for start in range(first * size, sequences, size):
+def slices(sequences: int, size: int) -> Iterator[slice]:
+    """Places of one batch after the other: `size` sequences each, the last what is left."""
+    for start in range(0, sequences, size):
         yield slice(start, min(start + size, sequences))
 
 
-def shuffled(batch: Batch, seed: int, epoch: int) -> Batch:
-    """All sequences in the order in which an epoch visits them: a function of seed and epoch."""
-    order = torch.from_numpy(stream(seed, "shuffle", epoch).permutation(len(batch)))
-    return batch.take(order.to(batch.source.device))
+def orders(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
+    """The order in which an epoch visits the sequences, for each seed: a function of both."""
+    places = ((seed, epoch) for seed in seeds)
+    return [numbers.permutation(sequences) for numbers in streams(places, "shuffle")]
+
+
+def in_orders(data: Batch, orders: Sequence[NDArray[np.int64]]) -> Batch:
+    """All sequences in an epoch's order; for several runs, each in its own, (R, N, ...).
+
+    Args:
+        data: the same for all runs, or with a leading axis of runs.
+        orders: one for each run.
+    """
+    if len(orders) == 1:
+        return data.at(torch.from_numpy(orders[0]).to(data.source.device))
+    places = torch.from_numpy(np.stack(orders)).to(data.source.device)
+    return data.at(places)
+
+
+def together(parts: Sequence[Batch]) -> Batch:
+    """The same part of several runs: (R, N, ...), without a copy where all have the same."""
+    first, *others = parts
+    if not others:
+        return first
+
+    def of(name: str) -> Tensor | None:
+        found: list[Tensor] = [t for part in parts if (t := getattr(part, name)) is not None]
+        if len(found) < len(parts):
+            return None
+        if all(tensor is found[0] for tensor in found):
+            return found[0].expand(len(parts), *found[0].shape)
+        return torch.stack(found)
+
+    source, target = of("source"), of("target")
+    assert source is not None and target is not None
+    return Batch(source, target, of("source_lengths"), of("target_keep"))

@@ -26,22 +26,20 @@ from seqattn.data import Sequences
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.models import SequenceModel, build_model
 from seqattn.runs import EpochRecord, write_whole
+from seqattn.training.optimizers import BUFFERS
 
 VERSION = 1
 METADATA_KEY = "seqattn"
-BUFFERS = {
-    "adam": {"step", "exp_avg", "exp_avg_sq"},
-    "adamw": {"step", "exp_avg", "exp_avg_sq"},
-    "sgd": {"momentum_buffer"},
-}
-"""What each optimizer keeps of a parameter."""
 
 
 @dataclass
 class TrainingState:
-    """Where a training stands: a position, its tensors, and its history.
+    """Where a training stands: a position, its numbers, and its history.
 
     Attributes:
+        weights: by parameter's name.
+        buffers: what the optimizer keeps, by parameter's name and its own; empty before the first
+            step.
         epoch: epochs finished.
         step: steps finished in the running epoch.
         loss_sum, points: the running epoch's squared error so far, and over how many points.
@@ -51,8 +49,8 @@ class TrainingState:
         best_weights: the weights after it, by name.
     """
 
-    model: SequenceModel
-    optimizer: torch.optim.Optimizer
+    weights: dict[str, Tensor]
+    buffers: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     epoch: int = 0
     step: int = 0
     loss_sum: float = 0.0
@@ -65,16 +63,6 @@ class TrainingState:
     @property
     def best_loss(self) -> float:
         return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
-
-    def finish_epoch(self, record: EpochRecord) -> None:
-        """Close the running epoch; keep its weights where it is the best so far."""
-        better = record.validation_loss < self.best_loss
-        self.history.append(record)
-        if better:
-            self.best_epoch = record.epoch
-            self.best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
-        self.epoch, self.step = self.epoch + 1, 0
-        self.loss_sum, self.points, self.seconds = 0.0, 0, 0.0
 
 
 @dataclass(frozen=True)
@@ -119,14 +107,10 @@ def save_best(path: Path, state: TrainingState, config: Config, layout: Layout) 
 
 def save_state(path: Path, state: TrainingState, config: Config, layout: Layout) -> None:
     """Write everything that training needs to go on."""
-    tensors = {f"model.{k}": v for k, v in state.model.state_dict().items()}
+    tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
-    names = [name for name, _ in state.model.named_parameters()]
-    for place, buffers in state.optimizer.state_dict()["state"].items():
-        tensors |= {
-            f"optimizer.{names[place]}.{k}": torch.as_tensor(v) for k, v in buffers.items()
-            if v is not None
-        }  # fmt: skip
+    for name, buffers in state.buffers.items():
+        tensors |= {f"optimizer.{name}.{k}": v for k, v in buffers.items()}
     if state.history:
         rows = [record.as_row() for record in state.history]
         tensors["history"] = torch.tensor(rows, dtype=torch.float64)
@@ -161,10 +145,11 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
     return Trained(model.eval(), config, layout, int(metadata["epoch"]))
 
 
-def load_state(
-    path: Path, model: SequenceModel, optimizer: torch.optim.Optimizer
-) -> tuple[TrainingState, Config]:
-    """Read a training's state into a model and an optimizer of the same config.
+def load_state(path: Path, model: SequenceModel) -> tuple[TrainingState, Config]:
+    """Read a training's state.
+
+    Args:
+        model: of the same config; it gets the weights.
 
     Raises:
         CheckpointError: missing, truncated, no checkpoint of ours, or other shapes.
@@ -173,36 +158,37 @@ def load_state(
     if metadata["kind"] != "training":
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
     config = _config_of(metadata, path)
-    best = _below("best.", tensors)
+    best, weights = _below("best.", tensors), _below("model.", tensors)
     if best:
         _fill(model, best, path)  # the same checks as for the weights; overwritten below
-    _fill(model, _below("model.", tensors), path)
-    parameters = dict(model.named_parameters())
-    buffers: dict[int, dict[str, Tensor]] = {}
-    for place, (name, parameter) in enumerate(parameters.items()):
+    _fill(model, weights, path)
+    kept = {"step", *BUFFERS[config.training.optimizer]}
+    if config.training.optimizer == "sgd" and config.training.momentum == 0:
+        kept = set()
+    elif config.training.optimizer == "sgd":
+        kept.remove("step")
+    buffers: dict[str, dict[str, Tensor]] = {}
+    for name, parameter in model.named_parameters():
         found = {
             key.rpartition(".")[2]: tensor
             for key, tensor in tensors.items()
             if key.startswith(f"optimizer.{name}.")
         }
         for key, tensor in found.items():
-            if tensor.dim() and tensor.shape != parameter.shape:
+            if key != "step" and tensor.shape != parameter.shape:
                 raise _other_shape(path, f"optimizer.{name}.{key}", tensor, parameter)
-        if found and found.keys() != BUFFERS[config.training.optimizer]:
-            kept = ", ".join(sorted(BUFFERS[config.training.optimizer]))
+        if found and found.keys() != kept:
             raise CheckpointError(
                 f"{path}: of {name} it has {', '.join(sorted(found))}, but"
-                f" {config.training.optimizer} keeps {kept}."
+                f" {config.training.optimizer} keeps {', '.join(sorted(kept)) or 'nothing'}."
             )
         if found:
-            buffers[place] = found
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": buffers, "param_groups": groups})
+            buffers[name] = found
     history = tensors.get("history")
     try:
         state = TrainingState(
-            model=model,
-            optimizer=optimizer,
+            weights={k: v.clone() for k, v in weights.items()},
+            buffers=buffers,
             epoch=int(metadata["epoch"]),
             step=int(metadata["step"]),
             loss_sum=float(metadata["loss_sum"]),

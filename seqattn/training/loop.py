@@ -1,23 +1,26 @@
-"""The training loop."""
+"""The training loop, for one run or for many side by side."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from seqattn.config import Training
 from seqattn.errors import NotFiniteError
 from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord
-from seqattn.training.batches import Batch, shuffled, slices
+from seqattn.streams import streams
+from seqattn.training.batches import Batch, in_orders, orders, slices, together
 from seqattn.training.checkpoints import TrainingState
-from seqattn.training.optimizers import build_optimizer, stepper
+from seqattn.training.objective import Objective, stacked
+from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import (
     Patience,
     learning_rates,
@@ -28,35 +31,12 @@ from seqattn.training.schedules import (
 VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a training ended.
+@dataclass
+class Run:
+    """One training among those that go side by side.
 
     Attributes:
-        finished: False where it was told to stop before its end.
-        early: True where early stopping ended it.
-    """
-
-    finished: bool
-    early: bool = False
-
-
-def train(
-    model: SequenceModel,
-    data: Batch,
-    validation: Batch,
-    config: Training,
-    *,
-    seed: int,
-    state: TrainingState | None = None,
-    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
-    save: Callable[[TrainingState], None] = lambda state: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> tuple[TrainingState, Outcome]:
-    """Train a model, from the beginning or from a state.
-
-    Args:
-        model: moved and initialised; trained in place.
+        model: initialised, on its device. Its weights are not touched where there are several runs.
         data: the training sequences.
         validation: what chooses the best epoch.
         seed: of batch order and coins.
@@ -64,146 +44,364 @@ def train(
         on_epoch: told of each finished epoch.
         save: given the state every `checkpoint_seconds`, at the end, on a stop, and before a loss
             that is not finite is refused.
-        stop: asked after every step; True saves and returns.
-
-    Returns:
-        the last state (`state.best_weights` are those of the best epoch) and how it ended.
-
-    Raises:
-        NotFiniteError: a loss is NaN or infinite. Nothing was updated by it.
+        finished: False where it was told to stop before its end.
+        early: True where early stopping ended it.
+        error: a loss that is not finite; nothing was updated by it, and the others go on.
     """
-    if state is None:
-        state = TrainingState(model=model, optimizer=build_optimizer(model, config))
-    optimizer, parameters = state.optimizer, list(model.parameters())
-    step = stepper(optimizer)
-    losses_so_far = [record.validation_loss for record in state.history]
-    learning_rate = learning_rates(config, losses_so_far)
-    patience = None
-    if config.early_stopping is not None:
-        patience = Patience(config.early_stopping.patience, config.early_stopping.min_delta)
-        if any([patience.lost_after(loss) for loss in losses_so_far]):  # noqa: C419  (take in all)
-            return state, Outcome(finished=True, early=True)
-    early, loss_before = False, None
-    saved_at = time.monotonic()
 
-    while state.epoch < config.epochs and not early:
-        epoch, epoch_began = state.epoch, time.perf_counter() - state.seconds
-        rate = learning_rate(loss_before)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        probability = teacher_forcing_probability(config.teacher_forcing, epoch, config.epochs)
-        batches = math.ceil(len(data) / config.batch_size)
-        coins = torch.from_numpy(
-            toss(config.teacher_forcing, probability, seed=seed, epoch=epoch,
-                 sequences=len(data), batches=batches, steps=data.target.shape[-2])
-        )  # fmt: skip
-        in_order = shuffled(data, seed, epoch)
+    model: SequenceModel
+    data: Batch
+    validation: Batch
+    config: Training
+    seed: int
+    state: TrainingState | None = None
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None
+    save: Callable[[TrainingState], None] = lambda state: None
+    finished: bool = False
+    early: bool = False
+    error: NotFiniteError | None = None
+    # What the loop keeps for it, and a state says.
+    history: list[EpochRecord] = field(default_factory=list)
+    best_epoch: int = 0
+    loss_sum: float = 0.0
+    points: int = 0
 
-        for places in slices(len(data), config.batch_size, first=state.step):
-            batch = in_order.take(places)
-            told = coins[state.step] if config.teacher_forcing.coin == "step" else coins[places]
-            forecast = model(
-                batch.source,
-                batch.target,
-                source_lengths=batch.source_lengths,
-                teacher_forcing=told,
-                with_attention=False,
-            )
-            loss = mean_squared_error(forecast.values, batch.target, batch.target_keep)
-            loss_value = loss.item()
-            if not math.isfinite(loss_value):
-                save(state)
-                raise _not_finite(loss_value, "training loss", epoch, state.step, rate)
-            for parameter in parameters:
-                parameter.grad = None
-            torch.autograd.backward(loss)
-            if config.clip_norm is not None:
-                norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm).item()
-                if not math.isfinite(norm):
-                    save(state)
-                    raise _not_finite(norm, "gradient's norm", epoch, state.step, rate)
-            step()
+    @property
+    def validation_losses(self) -> list[float]:
+        return [record.validation_loss for record in self.history]
 
-            state.step += 1
-            state.loss_sum += loss_value * batch.points
-            state.points += batch.points
-            if stop():
-                state.seconds = time.perf_counter() - epoch_began
-                save(state)
-                return state, Outcome(finished=False)
-            if time.monotonic() - saved_at >= config.checkpoint_seconds:
-                state.seconds = time.perf_counter() - epoch_began
-                save(state)
-                saved_at = time.monotonic()
-
-        free, forced = validate(model, validation)
-        if not math.isfinite(free + forced):
-            raise _not_finite(free + forced, "validation loss", epoch, batches - 1, rate)
-        record = EpochRecord(
-            epoch=epoch + 1,
-            train_loss=state.loss_sum / state.points,
-            validation_loss=free,
-            validation_loss_teacher_forced=forced,
-            learning_rate=rate,
-            teacher_forcing=probability,
-            seconds=time.perf_counter() - epoch_began,
-        )
-        state.finish_epoch(record)
-        on_epoch(record)
-        loss_before = free
-        early = patience is not None and patience.lost_after(free)
-    save(state)
-    return state, Outcome(finished=True, early=early)
+    @property
+    def best_loss(self) -> float:
+        return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
 
 
-def mean_squared_error(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
-    """Mean over real target points and features; leading axes of runs stay.
+def train(
+    runs: Sequence[Run],
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    by_hand: bool = True,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Train models of one shape side by side, from the beginning or all from one position.
+
+    Each run gets what it would get alone: its own weights, order of batches, coins, learning rate,
+    early stopping and best epoch. Its `state`, `finished`, `early` and `error` say how it ended.
 
     Args:
-        values, target: (..., N, T, F).
-        keep: (..., N, T), True at real target points; None: all.
-
-    Returns:
-        (...), a number for each run.
+        runs: of one `shape_of_step`, and at the same epoch and step.
+        stop: asked after every step; True saves and returns.
+        by_hand: False leaves all gradients to autograd.
+        say: told once who works out the gradients.
     """
-    if keep is None and values.dim() == 3:
-        return F.mse_loss(values, target)  # one operation instead of three
-    squared = (values - target).square()
-    if keep is None:
-        return squared.mean(dim=(-3, -2, -1))
-    real = keep.unsqueeze(-1)
-    total = squared.masked_fill(~real, 0).sum(dim=(-3, -2, -1))
-    return total / (keep.sum(dim=(-2, -1)) * target.shape[-1])
+    positions = {(run.state.epoch, run.state.step) if run.state else (0, 0) for run in runs}
+    if len(positions) > 1:
+        raise ValueError("runs that go side by side must be at the same epoch and step")
+    going = list(runs)
+    said = False
+    while going:
+        group = Group(going, by_hand=by_hand)
+        if not said:
+            say(group.objective.name)
+            said = True
+        going = group.train(stop)
 
 
-@torch.inference_mode()
-def validate(model: SequenceModel, data: Batch) -> tuple[float, float]:
+class Group:
+    """Runs that share every operation, until too few of them are left."""
+
+    def __init__(self, runs: Sequence[Run], *, by_hand: bool) -> None:
+        self.runs, self.R = list(runs), len(runs)
+        self.config = runs[0].config  # what runs may differ in is asked of each run instead
+        self.stack, self.objective = stacked([run.model for run in runs], by_hand=by_hand)
+        weights = self.stack.weights
+        self.optimizer = Optimizer(self.config, weights, self.stack.gradient)
+        self.best = weights.clone()
+        self.ones = torch.ones(
+            () if self.R == 1 else (self.R,), dtype=weights.dtype, device=weights.device
+        )
+        limits = [run.config.clip_norm or math.inf for run in runs]
+        self.clips = any(math.isfinite(limit) for limit in limits)
+        self.longest = torch.tensor(limits, dtype=weights.dtype, device=weights.device)
+        self.data = together([run.data for run in runs])
+        self.validation = together([run.validation for run in runs])
+        self.batches = list(slices(len(runs[0].data), self.config.batch_size))
+        self.going = [True] * self.R
+        self.epoch, self.step, self.seconds = 0, 0, 0.0
+        for k, run in enumerate(self.runs):
+            if run.state is not None:
+                self.take_in(k, run.state)
+
+    def train(self, stop: Callable[[], bool]) -> list[Run]:
+        """Until all have ended; or until half of many have: then those to go on with."""
+        patience = [_patience(run) for run in self.runs]
+        learning_rate = [learning_rates(run.config, run.validation_losses) for run in self.runs]
+        loss_before: list[float | None] = [None] * self.R
+        for k, run in enumerate(self.runs):
+            if patience[k].ran_out or self.epoch >= run.config.epochs:
+                self.end(k, early=patience[k].ran_out)
+        saved_at = time.monotonic()
+
+        while any(self.going):
+            if self.R > 1 and sum(self.going) <= self.R // 2:
+                return self.those_left()
+            epoch, began = self.epoch, time.perf_counter() - self.seconds
+            self.rates = [rate(loss) for rate, loss in zip(learning_rate, loss_before, strict=True)]
+            self.open_epoch()
+            mark, seen = self.mark(), list[Tensor]()
+
+            while self.step < len(self.batches):
+                seen.append(self.one_step())
+                last = self.step == len(self.batches)
+                told_to_stop = stop()
+                due = time.monotonic() - saved_at >= self.config.checkpoint_seconds
+                if not (last or told_to_stop or due):
+                    continue
+                bad = self.take_stock(mark, seen)
+                if bad is not None:
+                    # Back to where all was well, and forward to just before the step that was not.
+                    self.go_back(mark)
+                    self.take_stock(mark, [self.one_step() for _ in range(bad)])
+                    self.refuse(seen[bad])
+                    told_to_stop = due = False
+                    if not any(self.going):
+                        return []
+                mark, seen = self.mark(), []
+                self.seconds = time.perf_counter() - began
+                if told_to_stop or due:
+                    self.save_all()
+                    saved_at = time.monotonic()
+                if told_to_stop:
+                    return []
+
+            free, forced = validate(self.objective, self.validation)
+            share = (time.perf_counter() - began) / sum(self.going)
+            improved = []
+            for k, run in self.still_going():
+                if not math.isfinite(free[k] + forced[k]):
+                    self.fail(k, free[k] + forced[k], "validation loss", len(self.batches) - 1)
+                    continue
+                if free[k] < run.best_loss:
+                    improved.append(k)
+                    run.best_epoch = epoch + 1
+                run.history.append(
+                    EpochRecord(
+                        epoch=epoch + 1,
+                        train_loss=run.loss_sum / run.points,
+                        validation_loss=free[k],
+                        validation_loss_teacher_forced=forced[k],
+                        learning_rate=self.rates[k],
+                        teacher_forcing=self.chances[k],
+                        seconds=share,
+                    )
+                )
+                run.loss_sum, run.points = 0.0, 0
+                loss_before[k] = free[k]
+            if len(improved) == self.R:
+                self.best.copy_(self.stack.weights)
+            elif improved:
+                self.best[improved] = self.stack.weights[improved]
+            self.epoch, self.step, self.seconds = epoch + 1, 0, 0.0
+            for k, run in self.still_going():
+                run.on_epoch(run.history[-1])
+                early = patience[k].lost_after(free[k])
+                if early or self.epoch == run.config.epochs:
+                    self.end(k, early=early)
+        return []
+
+    # --- a step ---------------------------------------------------------------------------------
+
+    def open_epoch(self) -> None:
+        """Each run's chance of teacher forcing, coins and order, functions of seed and epoch."""
+        epoch, T = self.epoch, self.data.target.shape[-2]
+        self.chances = [
+            teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
+            for run in self.runs
+        ]
+        numbers = streams(((run.seed, epoch) for run in self.runs), "coins")
+        tosses = [
+            toss(run.config.teacher_forcing, chance, coins,
+                 sequences=len(run.data), batches=len(self.batches), steps=T)
+            for run, chance, coins in zip(self.runs, self.chances, numbers, strict=True)
+        ]  # fmt: skip
+        coins = torch.from_numpy(tosses[0] if self.R == 1 else np.stack(tosses))
+        if self.config.teacher_forcing.coin == "step":
+            # One toss for the batch: (T,), or for several runs (R, 1, T).
+            self.coins = list(coins.squeeze(-2).unbind(0) if self.R == 1 else coins.unbind(1))
+        else:
+            self.coins = [coins[..., places, :] for places in self.batches]
+        visits = orders([run.seed for run in self.runs], epoch, len(self.data))
+        self.in_order = in_orders(self.data, visits).split(self.config.batch_size)
+
+    def one_step(self) -> Tensor:
+        """Fetch, forward, loss, backward, clip, step. Nothing waits for a device.
+
+        Returns:
+            the losses, (R,) or (), or where gradients are clipped losses and norms, (2, R).
+        """
+        batch = self.in_order[self.step]
+        loss = self.objective.loss(batch, self.coins[self.step])
+        self.stack.clear_gradient()
+        torch.autograd.backward(loss, self.ones)
+        gradient, seen = self.stack.gather_gradient(), loss.detach()
+        if self.clips:
+            norms = torch.linalg.vector_norm(gradient, dim=1)
+            gradient.mul_((self.longest / (norms + 1e-6)).clamp(max=1).unsqueeze(1))
+            seen = torch.stack([seen.expand(self.R), norms])
+        self.optimizer.step(self.rates)
+        self.step += 1
+        return seen
+
+    def take_stock(self, mark: Mark, seen: Sequence[Tensor]) -> int | None:
+        """Add up the losses since a mark. If one is not finite: nothing but its place."""
+        if not seen:
+            return None
+        values = torch.stack(list(seen)).view(len(seen), -1, self.R).tolist()
+        for i, rows in enumerate(values):
+            for row in rows:
+                if not all(map(math.isfinite, itertools.compress(row, self.going))):
+                    return i
+        for i, (losses, *_) in enumerate(values):
+            points = self.in_order[mark.step + i].points
+            for run, loss, n in zip(self.runs, losses, points, strict=True):
+                run.loss_sum += loss * n
+                run.points += n
+        return None
+
+    # --- positions --------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        """All that a step changes, to go back to."""
+        kept = [self.stack.weights, self.optimizer.updates, *self.optimizer.buffers.values()]
+        return Mark(self.step, [tensor.clone() for tensor in kept])
+
+    def go_back(self, mark: Mark) -> None:
+        kept = [self.stack.weights, self.optimizer.updates, *self.optimizer.buffers.values()]
+        for tensor, before in zip(kept, mark.tensors, strict=True):
+            tensor.copy_(before)
+        self.step = mark.step
+
+    def take_in(self, k: int, state: TrainingState) -> None:
+        """Go on from a state."""
+        run, stack, optimizer = self.runs[k], self.stack, self.optimizer
+        stack.set_run(stack.weights, k, state.weights)
+        stack.set_run(self.best, k, state.best_weights or state.weights)
+        if state.buffers:
+            for name, rows in optimizer.buffers.items():
+                stack.set_run(rows, k, {key: kept[name] for key, kept in state.buffers.items()})
+            counted = next(iter(state.buffers.values())).get("step")
+            if counted is not None:
+                optimizer.updates.copy_(counted)
+            optimizer.started = True
+        self.epoch, self.step, self.seconds = state.epoch, state.step, state.seconds
+        run.history, run.best_epoch = list(state.history), state.best_epoch
+        run.loss_sum, run.points = state.loss_sum, state.points
+
+    def state_of(self, k: int) -> TrainingState:
+        """Where run k stands, as if it were alone."""
+        run, stack, optimizer = self.runs[k], self.stack, self.optimizer
+        kept = {name: stack.of_run(rows, k) for name, rows in optimizer.buffers.items()}
+        counts = self.config.optimizer != "sgd"
+        buffers = {
+            key: {name: of_run[key] for name, of_run in kept.items()}
+            | ({"step": optimizer.updates.cpu().clone()} if counts else {})
+            for key in (stack.shapes if kept and optimizer.started else ())
+        }
+        return TrainingState(
+            weights=stack.of_run(stack.weights, k),
+            buffers=buffers,
+            epoch=self.epoch,
+            step=self.step,
+            loss_sum=run.loss_sum,
+            points=run.points,
+            seconds=self.seconds,
+            history=run.history,
+            best_epoch=run.best_epoch,
+            best_weights=stack.of_run(self.best, k) if run.best_epoch else {},
+        )
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def still_going(self) -> list[tuple[int, Run]]:
+        return [(k, run) for k, run in enumerate(self.runs) if self.going[k]]
+
+    def save_all(self) -> None:
+        for k, run in self.still_going():
+            run.state = self.state_of(k)
+            run.save(run.state)
+
+    def end(self, k: int, *, early: bool) -> None:
+        run = self.runs[k]
+        ended_before = run.state is not None and run.state.epoch == self.epoch
+        run.finished, run.early, run.state = True, early, self.state_of(k)
+        if not (early and ended_before):
+            run.save(run.state)
+        self.going[k] = False
+
+    def refuse(self, seen: Tensor) -> None:
+        """End the runs whose loss or norm of this step is not finite, as they were before it."""
+        rows = seen.view(-1, self.R)
+        named = ("training loss", "gradient's norm")
+        for k, run in self.still_going():
+            for value, what in zip(rows[:, k].tolist(), named, strict=False):
+                if not math.isfinite(value):
+                    run.state = self.state_of(k)
+                    run.save(run.state)
+                    self.fail(k, value, what, self.step)
+                    break
+
+    def fail(self, k: int, value: float, what: str, step: int) -> None:
+        self.runs[k].error = NotFiniteError(
+            f"The {what} is {value} in epoch {self.epoch + 1}, step {step + 1}, at learning rate"
+            f" {self.rates[k]:g}. No update was made with it. Try a lower training.learning_rate,"
+            " or set training.clip_norm."
+        )
+        self.going[k] = False
+
+    def those_left(self) -> list[Run]:
+        left = self.still_going()
+        for k, run in left:
+            run.state = self.state_of(k)
+        return [run for _, run in left]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A position inside an epoch.
+
+    Attributes:
+        step: steps finished in the epoch.
+        tensors: weights, count of updates and buffers.
+    """
+
+    step: int
+    tensors: list[Tensor]
+
+
+def validate(objective: Objective, data: Batch) -> tuple[list[float], list[float]]:
     """Mean squared error over a part, free running and with every step teacher-forced.
 
     Their gap is the exposure bias: what it costs to build on one's own mistakes.
+
+    Returns:
+        both for each run, as numbers in double precision.
     """
-    free, forced, points = 0.0, 0.0, 0
-    steps = data.target.shape[-2]
-    truth = torch.ones(steps, dtype=torch.bool)
+    R = data.source.shape[0] if data.source.dim() == 4 else 1
+    totals, counted = ([0.0] * R, [0.0] * R), [0] * R
     for places in slices(len(data), VALIDATION_CHUNK):
         batch = data.take(places)
-        keep, n = batch.target_keep, batch.points
-        alone = model.forecast(
-            batch.source, steps, source_lengths=batch.source_lengths, with_attention=False
-        )
-        told = model(
-            batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=truth, with_attention=False,
-        )  # fmt: skip
-        free += mean_squared_error(alone.values, batch.target, keep).item() * n
-        forced += mean_squared_error(told.values, batch.target, keep).item() * n
-        points += n
-    return free / points, forced / points
+        points = batch.points
+        for total, losses in zip(totals, objective.free_and_forced(batch), strict=True):
+            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), points, strict=True)):
+                total[k] += loss * n
+        counted = [a + b for a, b in zip(counted, points, strict=True)]
+    free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
+    return free, forced
 
 
-def _not_finite(value: float, what: str, epoch: int, step: int, rate: float) -> NotFiniteError:
-    return NotFiniteError(
-        f"The {what} is {value} in epoch {epoch + 1}, step {step + 1}, at learning rate {rate:g}."
-        " No update was made with it. Try a lower training.learning_rate, or set"
-        " training.clip_norm."
-    )
+def _patience(run: Run) -> Patience:
+    """Of a run's early stopping, with its history taken in; without early stopping, endless."""
+    early = run.config.early_stopping
+    patience = Patience(math.inf) if early is None else Patience(early.patience, early.min_delta)
+    for loss in run.validation_losses:
+        patience.lost_after(loss)
+    return patience

@@ -1,78 +1,114 @@
-"""Optimizers: torch's own, stepped without the cost of gathering their state anew each time."""
+"""Optimizers: torch's fused kernels on the parameters of all runs in one piece."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import assert_never
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
 
 import torch
+from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from seqattn.config import Training
-from seqattn.models import SequenceModel
+
+BUFFERS = {
+    "adam": ("exp_avg", "exp_avg_sq"),
+    "adamw": ("exp_avg", "exp_avg_sq"),
+    "sgd": ("momentum_buffer",),
+}
+"""What each optimizer keeps of a parameter (SGD only with momentum)."""
+
+KERNELS = {
+    "adam": getattr(torch, "_fused_adam_", None),
+    "adamw": getattr(torch, "_fused_adamw_", None),
+}
 
 
-def build_optimizer(model: SequenceModel, config: Training) -> torch.optim.Optimizer:
-    """The optimizer that a config names, in its fused form."""
-    parameters = list(model.parameters())
-    rate, decay = config.learning_rate, config.weight_decay
-    match config.optimizer:
-        case "adam":
-            return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=True)
-        case "adamw":
-            return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
-        case "sgd":
-            return torch.optim.SGD(
-                parameters, lr=rate, weight_decay=decay, momentum=config.momentum, fused=True
-            )
-        case _:
-            assert_never(config.optimizer)
+class Optimizer:
+    """Adam, AdamW or SGD over (R, P) weights, with torch's defaults.
 
-
-def stepper(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    """`optimizer.step`, with the lists of its tensors made once.
-
-    For a model of a dozen small tensors `Optimizer.step` takes longer to gather parameters and
-    state than to update them. After its first step, which makes the state, torch's functional
-    form of the same optimizer gets the same tensors and settings directly. Every parameter must
-    have a gradient in every step or in none.
+    Attributes:
+        buffers: what the optimizer keeps, each (R, P).
+        updates: steps taken, as the kernels count them.
     """
-    (group,) = optimizer.param_groups
-    with_gradient: list[torch.Tensor] = []
-    state: dict[str, list[torch.Tensor]] = {}
 
-    def gather() -> None:
-        with_gradient[:] = [p for p in group["params"] if p.grad is not None]
-        for p in with_gradient:
-            for name, tensor in optimizer.state[p].items():
-                if tensor is not None:
-                    state.setdefault(name, []).append(tensor)
+    def __init__(self, config: Training, weights: Tensor, gradient: Tensor) -> None:
+        self.config = config
+        self.weights, self.gradient = weights, gradient
+        kept = BUFFERS[config.optimizer]
+        if config.optimizer == "sgd" and config.momentum == 0:
+            kept = ()
+        # A momentum that starts from zeros is after one step what torch's own starts from.
+        self.buffers = {name: torch.zeros_like(weights) for name in kept}
+        self.updates = torch.zeros((), dtype=torch.float32, device=weights.device)
+        self.before = torch.empty_like(weights)
+        self.started = False
+        self._update = self._kernel()
 
-    def momenta() -> list[torch.Tensor | None]:
-        return [*state.get("momentum_buffer", [None] * len(with_gradient))]
+    def step(self, rates: Sequence[float]) -> None:
+        """One update.
 
-    @torch.no_grad()
-    def step() -> None:
-        if not with_gradient:
-            optimizer.step()
-            gather()
+        Args:
+            rates: a learning rate for each run.
+        """
+        self.started = True
+        first = rates[0]
+        if rates.count(first) == len(rates):
+            self._update(first)
             return
-        gradients = [p.grad for p in with_gradient if p.grad is not None]
-        if isinstance(optimizer, torch.optim.SGD):
-            sgd(
-                with_gradient, gradients, momenta(),
-                fused=True, weight_decay=group["weight_decay"], momentum=group["momentum"],
-                lr=group["lr"], dampening=0.0, nesterov=False, maximize=False,
-            )  # fmt: skip
-            return
-        update = adamw if isinstance(optimizer, torch.optim.AdamW) else adam
-        beta1, beta2 = group["betas"]
-        update(
-            with_gradient, gradients, state["exp_avg"], state["exp_avg_sq"], [], state["step"],
-            fused=True, amsgrad=False, beta1=beta1, beta2=beta2, lr=group["lr"],
-            weight_decay=group["weight_decay"], eps=group["eps"], maximize=False,
-        )  # fmt: skip
+        # A step of every optimizer here is linear in its learning rate, so with rates of their
+        # own the runs go that share of the way that a rate of 1 would take them.
+        self.before.copy_(self.weights)
+        self._update(1.0)
+        shares = torch.tensor(rates, dtype=self.weights.dtype, device=self.weights.device)
+        self.weights.copy_(torch.lerp(self.before, self.weights, shares.unsqueeze(1)))
 
-    return step
+    def _kernel(self) -> Callable[[float], None]:
+        """The update as a function of the learning rate."""
+        dense = [  # kernels want memory in one piece, and do not care what its axes are
+            t if t.is_contiguous() else t.T
+            for t in (self.weights, self.gradient, *self.buffers.values())
+        ]
+        weights, gradient, *buffers = ([t] for t in dense)
+        config = self.config
+        match config.optimizer:
+            case "sgd":
+                momenta: list[Tensor | None] = [*buffers[0]] if buffers else [None]
+
+                def update(rate: float) -> None:
+                    self.updates.add_(1)
+                    sgd(
+                        weights, gradient, momenta, fused=True, weight_decay=config.weight_decay,
+                        momentum=config.momentum, lr=rate, dampening=0.0, nesterov=False,
+                        maximize=False,
+                    )  # fmt: skip
+
+                return update
+            case "adam" | "adamw":
+                options: dict[str, Any] = {
+                    "amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "maximize": False,
+                    "weight_decay": config.weight_decay,
+                }  # fmt: skip
+                # torch's functions around these kernels take longer than a small model's step; the
+                # kernels are no public interface, so where they are missing the functions serve.
+                kernel = KERNELS[config.optimizer]
+                if kernel is None:
+                    around: Callable[..., None] = adamw if config.optimizer == "adamw" else adam
+
+                    def update(rate: float) -> None:
+                        around(
+                            weights, gradient, *buffers, [], [self.updates],
+                            fused=True, lr=rate, **options,
+                        )  # fmt: skip
+
+                    return update
+
+                def update(rate: float) -> None:
+                    self.updates.add_(1)
+                    kernel(weights, gradient, *buffers, [], [self.updates], lr=rate, **options)
+
+                return update
+            case _:
+                assert_never(config.optimizer)

@@ -25,7 +25,6 @@ from seqattn.config import (
     TeacherForcing,
     Training,
 )
-from seqattn.streams import stream
 
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
@@ -53,9 +52,8 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
 def toss(
     config: TeacherForcing,
     probability: float,
+    coins: np.random.RandomState,
     *,
-    seed: int,
-    epoch: int,
     sequences: int,
     batches: int,
     steps: int,
@@ -63,11 +61,13 @@ def toss(
     """All coins of an epoch. Heads (True) wherever a number in [0, 1) is below `probability`,
     so 0 never and 1 always feeds the truth.
 
+    Args:
+        coins: the epoch's stream of random numbers.
+
     Returns:
         coin `step`: (batches, 1, T); `sequence`: (sequences, 1); `element`: (sequences, T), the
         latter two in the order in which the epoch visits the sequences.
     """
-    coins = stream(seed, "coins", epoch)
     match config.coin:
         case "step":
             draws = coins.random_sample((batches, 1, steps))
@@ -84,7 +84,7 @@ def toss(
 class Patience:
     """Counts the epochs without a new lowest loss."""
 
-    def __init__(self, epochs: int, min_delta: float = 0.0) -> None:
+    def __init__(self, epochs: float, min_delta: float = 0.0) -> None:
         self.epochs = epochs
         self.min_delta = min_delta
         self.lowest = math.inf
@@ -96,6 +96,10 @@ class Patience:
             self.lowest, self.waited = loss, 0
         else:
             self.waited += 1
+        return self.ran_out
+
+    @property
+    def ran_out(self) -> bool:
         return self.waited >= self.epochs
 
 

@@ -1,0 +1,133 @@
+"""What training makes small: the mean squared error of a model under teacher forcing.
+
+`objective` picks who works it out: passes derived by hand where there are any for the model, and
+autograd for all others. Both give each run its own loss, and both fill the same gradient.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqattn.models import SequenceModel
+from seqattn.training.batches import Batch
+from seqattn.training.stack import Stack
+
+
+class Objective(Protocol):
+    """A loss to differentiate, and the two that validation asks for.
+
+    Attributes:
+        name: who works it out, for the log.
+    """
+
+    name: str
+
+    def loss(self, batch: Batch, told: Tensor) -> Tensor:
+        """Mean squared error of each run, (R,), or () for one run without an axis."""
+
+    def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The same free running, and with every step teacher-forced; not for backward."""
+
+
+class Autograd:
+    """The loss of any model."""
+
+    name = "autograd"
+
+    def __init__(self, model: SequenceModel) -> None:
+        self.model = model
+
+    def loss(self, batch: Batch, told: Tensor) -> Tensor:
+        forecast = self.model(
+            batch.source, batch.target, source_lengths=batch.source_lengths,
+            teacher_forcing=told, with_attention=False,
+        )  # fmt: skip
+        return mean_squared_error(forecast.values, batch.target, batch.target_keep)
+
+    @torch.inference_mode()
+    def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        steps = batch.target.shape[-2]
+        alone = self.model.forecast(
+            batch.source, steps, source_lengths=batch.source_lengths, with_attention=False
+        )
+        truth = torch.ones(steps, dtype=torch.bool)
+        return (
+            mean_squared_error(alone.values, batch.target, batch.target_keep),
+            self.loss(batch, truth),
+        )
+
+
+class Derived:
+    """The loss of the default family; see `seqattn.models.derived`."""
+
+    name = "derived by hand"
+
+    def __init__(self, passes: Any) -> None:
+        self.passes = passes
+
+    def loss(self, batch: Batch, told: Tensor) -> Tensor:
+        loss: Tensor = self.passes(
+            batch.source, batch.target, source_lengths=batch.source_lengths,
+            target_keep=batch.target_keep, teacher_forcing=told,
+        )  # fmt: skip
+        return loss
+
+    def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        losses: tuple[Tensor, Tensor] = self.passes.free_and_forced(
+            batch.source, batch.target,
+            source_lengths=batch.source_lengths, target_keep=batch.target_keep,
+        )  # fmt: skip
+        return losses
+
+
+def stacked(models: Sequence[SequenceModel], *, by_hand: bool = True) -> tuple[Stack, Objective]:
+    """Models of one config side by side, and their objective.
+
+    Args:
+        by_hand: False leaves it to autograd, whatever the model.
+    """
+    derived = derived_passes() if by_hand else None
+    if derived is not None and derived.covers(models[0]):
+        inner = derived.wants_runs_inner(models[0], len(models))
+        stack = Stack(models, runs_inner=inner, in_one_piece=True)
+        return stack, Derived(derived.DerivedLoss(stack.model, stack.leaf))
+    stack = Stack(models)
+    return stack, Autograd(stack.model)
+
+
+def derived_passes() -> ModuleType | None:
+    """The module with passes derived by hand, or None where somebody has taken it out."""
+    name = "seqattn.models.derived"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        return None
+
+
+def mean_squared_error(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
+    """Mean over real target points and features; leading axes of runs stay.
+
+    Args:
+        values, target: (..., N, T, F).
+        keep: (..., N, T), True at real target points; None: all.
+
+    Returns:
+        (...), a number for each run.
+    """
+    if keep is None and values.dim() == 3:
+        return F.mse_loss(values, target)  # one operation instead of three
+    squared = (values - target).square()
+    if keep is None:
+        return squared.mean(dim=(-3, -2, -1))
+    real = keep.unsqueeze(-1)
+    total = squared.masked_fill(~real, 0).sum(dim=(-3, -2, -1))
+    return total / (keep.sum(dim=(-2, -1)) * target.shape[-1])

@@ -1,0 +1,97 @@
+"""R models of one shape as one: their parameters in one (R, P) tensor, the model's own as views.
+
+Everything that happens to parameters as numbers - the optimizer's step, the gradient's norm, the
+best epoch's copy - is then one operation for all runs and all parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from seqattn.models import SequenceModel
+
+
+class Stack:
+    """R models side by side.
+
+    Attributes:
+        model: one model whose parameters have a leading axis of runs, or none where R is 1.
+        weights: (R, P), every parameter of every run; the model's parameters are views of it.
+        gradient: (R, P), what backward passes add to.
+        leaf: `weights` as one parameter for autograd, with `gradient` as its gradient.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[SequenceModel],
+        *,
+        runs_inner: bool = False,
+        in_one_piece: bool = False,
+    ) -> None:
+        """
+        Args:
+            models: of one config; the first is changed to be the stack's model.
+            runs_inner: keep the runs innermost in memory.
+            in_one_piece: what is differentiated by is `leaf`, not the parameters one by one.
+        """
+        self.R = len(models)
+        self.model = models[0] if self.R == 1 else copy.deepcopy(models[0])
+        named = [dict(model.named_parameters()) for model in models]
+        self.shapes = {name: p.shape for name, p in named[0].items()}
+        self.sizes = [shape.numel() for shape in self.shapes.values()]
+        rows = torch.stack(
+            [torch.cat([p.detach().flatten() for p in one.values()]) for one in named]
+        )
+        self.runs_inner = runs_inner and self.R > 1
+        self.weights = rows.T.contiguous().T if self.runs_inner else rows
+        self.gradient = torch.zeros_like(self.weights)
+        self.leaf = nn.Parameter(self.weights)
+        self.leaf.grad = self.gradient
+        self.in_one_piece = in_one_piece
+        self.slopes: list[tuple[nn.Parameter, Tensor]] = []
+        gradients = self.pieces(self.gradient)
+        for name, weight in self.pieces(self.weights).items():
+            module, _, key = name.rpartition(".")
+            parameter = nn.Parameter(weight)
+            setattr(self.model.get_submodule(module), key, parameter)
+            if self.R == 1:
+                parameter.grad = gradients[name]
+            self.slopes.append((parameter, gradients[name]))
+
+    def pieces(self, rows: Tensor) -> dict[str, Tensor]:
+        """(R, P) as views by parameter's name: (R, *shape), or where R is 1 (*shape)."""
+        split = zip(self.shapes.items(), torch.split(rows, self.sizes, dim=1), strict=True)
+        if self.R == 1:
+            return {name: piece.view(shape) for (name, shape), piece in split}
+        return {name: piece.unflatten(1, shape) for (name, shape), piece in split}
+
+    def of_run(self, rows: Tensor, run: int) -> dict[str, Tensor]:
+        """One run's share of (R, P), by parameter's name; a copy."""
+        row = rows[run].contiguous()
+        split = zip(self.shapes.items(), torch.split(row, self.sizes), strict=True)
+        return {name: piece.clone().view(shape) for (name, shape), piece in split}
+
+    def set_run(self, rows: Tensor, run: int, named: Mapping[str, Tensor]) -> None:
+        """Write one run's share of (R, P)."""
+        rows[run] = torch.cat([named[name].detach().flatten().to(rows) for name in self.shapes])
+
+    def clear_gradient(self) -> None:
+        if self.R == 1 or self.in_one_piece:
+            self.gradient.zero_()
+        else:  # autograd keeps gradients of its own where runs lie apart in memory
+            for parameter, _ in self.slopes:
+                parameter.grad = None
+
+    def gather_gradient(self) -> Tensor:
+        """The gradient after a backward pass, (R, P)."""
+        if self.R > 1 and not self.in_one_piece:
+            for parameter, slope in self.slopes:
+                if parameter.grad is None:
+                    slope.zero_()
+                else:
+                    slope.copy_(parameter.grad)
+        return self.gradient

@@ -1,0 +1,367 @@
+"""The training engine: passes derived by hand against autograd, and many runs against each alone."""
+
+from __future__ import annotations
+
+import copy
+import math
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqattn.config import Config, Recurrent, every_key
+from seqattn.data import load
+from seqattn.models import RecurrentModel, build_model
+from seqattn.models.derived import DerivedLoss, covers, wants_runs_inner
+from seqattn.training import Run, mean_squared_error, to_tensors, train
+from seqattn.training.objective import Autograd, Derived, stacked
+from seqattn.training.stack import Stack
+from tests.conftest import ROOT, F, H, K, N, S, T
+
+RUNS = 3
+
+COVERED: dict[str, dict[str, Any]] = {
+    "dot": {"score": "dot"},
+    "dot, values": {"score": "dot", "project_values": True},
+    "scaled": {"score": "scaled_dot", "project_query_key": False},
+    "projected": {"score": "scaled_dot"},
+    "narrow": {"score": "scaled_dot", "key_dim": K, "project_values": True},
+    "general": {"score": "general"},
+}
+
+
+def every_model() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every score with every context, and no attention: from the config's own list of scores."""
+    scores = {tag for path, _, tag in every_key() if path == ("model", "attention", "score")}
+    assert len(scores) >= 5
+    for score in sorted(scores):
+        for context in ("output", "input"):
+            attention = {"score": score, "project_values": score == "general"}
+            yield f"{score}, {context}", {"attention": attention, "context": context}
+    yield "plain", {"attention": None}
+
+
+MODELS = dict(every_model())
+
+
+def side_by_side(config: dict[str, Any], runs: int, features: int = F) -> Stack:
+    models = [
+        build_model(Recurrent.model_validate(config), features, k).double()
+        for k in range(max(runs, 1))
+    ]
+    return Stack(models)
+
+
+def batch_of(lead: tuple[int, ...], ragged: bool, seed: int = 0) -> tuple[Tensor, Tensor, Any, Any]:
+    numbers = torch.Generator().manual_seed(seed)
+    source = torch.randn(*lead, N, S, F, generator=numbers, dtype=torch.float64)
+    target = torch.randn(*lead, N, T, F, generator=numbers, dtype=torch.float64)
+    if not ragged:
+        return source, target, None, None
+    lengths = torch.randint(1, S + 1, (*lead, N), generator=numbers)
+    targets = torch.randint(1, T + 1, (*lead, N, 1), generator=numbers)
+    keep = torch.arange(T) < targets
+    source[torch.arange(S) >= lengths.unsqueeze(-1)] = math.nan  # what nobody may read
+    return source, target.masked_fill(~keep.unsqueeze(-1), 1e6), lengths, keep
+
+
+def coins_of(coin: str, lead: tuple[int, ...]) -> Tensor:
+    numbers = torch.Generator().manual_seed(len(coin))
+    shape = {"step": (1, T), "sequence": (N, 1), "element": (N, T)}.get(coin)
+    if shape is None:
+        return torch.full((T,), coin == "always")
+    return torch.rand(*lead, *shape, generator=numbers) < 0.5
+
+
+@pytest.mark.parametrize("coin", ["step", "sequence", "element", "always", "never"])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("runs", [0, 1, RUNS])
+@pytest.mark.parametrize("attention", list(COVERED))
+def test_derived_gradients_are_autograds(
+    attention: str, runs: int, ragged: bool, coin: str
+) -> None:
+    """Losses and the gradient of every parameter, with a random weight for each run's loss, twice:
+    the second time from the list of operations that the first one left."""
+    lead = (runs,) if runs > 1 else ()
+    config = {"hidden_dim": H, "attention": COVERED[attention]}
+    model = side_by_side(config, runs).model
+    assert isinstance(model, RecurrentModel)
+    assert covers(model)
+    derived = DerivedLoss(model)
+    parameters = list(model.parameters())
+    upstream = torch.rand(lead, dtype=torch.float64) + 0.5
+    for repeat in range(2):
+        source, target, lengths, keep = batch_of(lead, ragged, repeat)
+        told = coins_of(coin, lead)
+        plain = model(source, target, source_lengths=lengths, teacher_forcing=told)
+        expected = mean_squared_error(plain.values, target, keep)
+        found = derived(
+            source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=told
+        )
+        torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-12)
+        wanted = torch.autograd.grad((expected * upstream).sum(), parameters, allow_unused=True)
+        slopes = torch.autograd.grad((found * upstream).sum(), parameters)
+        for name, slope, other in zip(dict(model.named_parameters()), slopes, wanted, strict=True):
+            scale = 1e-10 * max(1.0, float(expected.detach().max()))
+            torch.testing.assert_close(
+                slope, torch.zeros_like(slope) if other is None else other, atol=scale, rtol=0,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("coin", ["step", "element"])
+def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
+    config = Recurrent.model_validate({"hidden_dim": 2, "attention": {"score": "scaled_dot"}})
+    models = [build_model(config, F, k).double() for k in range(9)]
+    assert wants_runs_inner(models[0], 9)
+    stack, objective = stacked([copy.deepcopy(model) for model in models])
+    assert stack.runs_inner
+    assert isinstance(objective, Derived)
+    source, target, lengths, keep = batch_of((9,), ragged)
+    told = coins_of(coin, (9,))
+    objective.passes(
+        source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=told
+    ).sum().backward()
+    for k, model in enumerate(models):
+        of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, told)]
+        said = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
+        mean_squared_error(said.values, of_run[1], of_run[3]).backward()
+        found = stack.of_run(stack.gather_gradient(), k)
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(found[name], parameter.grad, atol=1e-10, rtol=1e-9)
+
+
+def test_validation_is_the_plain_models() -> None:
+    for lead, ragged in (((), False), ((), True), ((RUNS,), True)):
+        stack = side_by_side({"hidden_dim": H}, RUNS if lead else 1)
+        source, target, lengths, keep = batch_of(lead, ragged)
+        derived = DerivedLoss(stack.model)  # type: ignore[arg-type]
+        free, forced = derived.free_and_forced(
+            source, target, source_lengths=lengths, target_keep=keep
+        )
+        alone = stack.model.forecast(source, T, source_lengths=lengths).values
+        told = stack.model(
+            source, target, source_lengths=lengths, teacher_forcing=torch.ones(T, dtype=torch.bool)
+        ).values
+        torch.testing.assert_close(free, mean_squared_error(alone, target, keep))
+        torch.testing.assert_close(forced, mean_squared_error(told, target, keep))
+
+
+def test_what_is_not_covered_goes_to_autograd() -> None:
+    for name, section in MODELS.items():
+        model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1)
+        by_hand = name.split(",")[0] in ("dot", "scaled_dot", "general") and "output" in name
+        _, objective = stacked([model])
+        assert isinstance(objective, Derived if by_hand else Autograd), name
+
+
+def test_buffers_in_use_and_second_derivatives_are_refused() -> None:
+    model = side_by_side({"hidden_dim": H}, 1).model
+    derived = DerivedLoss(model)  # type: ignore[arg-type]
+    source, target, _, _ = batch_of((), False)
+
+    def loss() -> Tensor:
+        told = coins_of("step", ())
+        return derived(source, target, source_lengths=None, target_keep=None, teacher_forcing=told)
+
+    first = loss()
+    loss()
+    with pytest.raises(RuntimeError, match="go backward before it"):
+        first.backward()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(loss(), list(model.parameters()), create_graph=True)
+
+
+def test_without_the_file_all_works_slower(tmp_path: Path) -> None:
+    """A copy of the package in which the file is deleted trains to the same losses."""
+    shutil.copytree(ROOT / "seqattn", tmp_path / "home/seqattn")
+    (tmp_path / "home/seqattn/models/derived.py").unlink()
+    script = textwrap.dedent(
+        """
+        import torch
+        from seqattn import experiment, config
+        from pathlib import Path
+        from seqattn.training.objective import derived_passes
+        torch.set_num_threads(1)
+        sets = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.epochs=3"]
+        folder, summary = experiment.run(config.resolve(None, sets).config, Path("out"))
+        print(derived_passes() is None, summary["test_loss"])
+        """
+    )
+    said = []
+    for home in (ROOT, tmp_path / "home"):
+        ended = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
+            env={"PYTHONPATH": str(home), "PATH": "/usr/bin:/bin"}, check=True, timeout=120,
+        )  # fmt: skip
+        said.append(ended.stdout.split())
+        assert ("autograd" in (tmp_path / "out/squares/train.log").read_text()) == (home != ROOT)
+        shutil.rmtree(tmp_path / "out")
+    assert [missing for missing, _ in said] == ["False", "True"]
+    assert float(said[0][1]) == pytest.approx(float(said[1][1]), rel=1e-4)
+
+
+# --- many runs are each of them alone -----------------------------------------------------------
+
+
+def config_of(model: dict[str, Any], training: dict[str, Any], ragged: bool, seed: int) -> Config:
+    return Config.model_validate(
+        {
+            "seed": seed,
+            "data": {"n_train": 43, "n_validation": 19, "n_test": 7, "variable_length": ragged},
+            "model": {"hidden_dim": H, **model},
+            "training": {"epochs": 12, "batch_size": 11, **training},
+        }
+    )
+
+
+def run_of(config: Config, dtype: torch.dtype) -> Run:
+    data = load(config.data)
+    model = build_model(config.model, 2, config.seed).to(dtype)
+    return Run(
+        model, to_tensors(data.train, dtype=dtype), to_tensors(data.validation, dtype=dtype),
+        config.training, config.seed,
+    )  # fmt: skip
+
+
+def losses_of(run: Run) -> Tensor:
+    rows = [
+        [r.train_loss, r.validation_loss, r.validation_loss_teacher_forced] for r in run.history
+    ]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def check_alone(configs: list[Config], *, by_hand: bool = True, dtype: torch.dtype = torch.float64,
+                tolerance: float = 1e-9) -> list[Run]:  # fmt: skip
+    together = [run_of(config, dtype) for config in configs]
+    train(together, by_hand=by_hand)
+    for config, run in zip(configs, together, strict=True):
+        alone = run_of(config, dtype)
+        train([alone], by_hand=by_hand)
+        assert (run.finished, run.early, run.best_epoch) == (
+            alone.finished, alone.early, alone.best_epoch
+        )  # fmt: skip
+        torch.testing.assert_close(losses_of(run), losses_of(alone), atol=tolerance, rtol=0)
+        assert run.state is not None
+        assert alone.state is not None
+        for name, weight in alone.state.best_weights.items():
+            torch.testing.assert_close(run.state.best_weights[name], weight,
+                                       atol=100 * tolerance, rtol=0)  # fmt: skip
+    return together
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("model", list(MODELS))
+def test_run_k_of_many_is_the_run_alone(model: str, ragged: bool) -> None:
+    """In float64 to 1e-9 in every epoch's losses; the last batch has 10 of 11 sequences."""
+    runs = check_alone([config_of(MODELS[model], {}, ragged, seed) for seed in range(RUNS)])
+    assert not torch.equal(losses_of(runs[0]), losses_of(runs[1]))
+
+
+@pytest.mark.parametrize("coin", ["step", "sequence", "element"])
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_each_run_keeps_its_coins(coin: str, by_hand: bool) -> None:
+    forcing = {"teacher_forcing": {"coin": coin}}
+    check_alone([config_of({}, forcing, True, seed) for seed in range(RUNS)], by_hand=by_hand)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_each_run_keeps_its_clipping_rate_and_early_stop(optimizer: str) -> None:
+    """Runs that stop at different epochs, on rates of their own, and a group that shrinks."""
+    training = {
+        "epochs": 40, "optimizer": optimizer, "momentum": 0.9 if optimizer == "sgd" else 0.0,
+        "clip_norm": 0.05, "learning_rate_schedule": {"kind": "plateau", "patience": 1},
+        "early_stopping": {"patience": 3, "min_delta": 0.003},
+        "learning_rate": 0.3 if optimizer == "sgd" else 0.01,
+    }  # fmt: skip
+    runs = check_alone([config_of({}, training, False, seed) for seed in range(7)])
+    assert len({len(run.history) for run in runs}) > 2
+    assert any(run.early for run in runs)
+
+
+def test_runs_may_differ_in_what_is_not_their_shape() -> None:
+    configs = [
+        config_of({}, {"learning_rate": 0.003 * (1 + seed), "epochs": 5 + seed,
+                       "teacher_forcing": {"probability": seed / 3}}, True, seed)
+        for seed in range(RUNS)
+    ]  # fmt: skip
+    configs[1] = configs[1].model_copy(
+        update={"data": configs[1].data.model_copy(update={"noise": 0.3})}
+    )
+    runs = check_alone(configs)
+    assert [len(run.history) for run in runs] == [5, 6, 7]
+
+
+@pytest.mark.parametrize("hidden", [2, 5])
+def test_in_float32_ten_epochs_agree_to_1e_4(hidden: int) -> None:
+    configs = [config_of({"hidden_dim": hidden}, {"epochs": 10}, False, seed) for seed in range(9)]
+    check_alone(configs, dtype=torch.float32, tolerance=1e-4)
+
+
+def test_by_hand_and_autograd_train_to_the_same_losses() -> None:
+    for ragged in (False, True):
+        config = config_of({}, {}, ragged, 1)
+        runs = [run_of(config, torch.float64) for _ in range(2)]
+        for run, by_hand in zip(runs, (True, False), strict=True):
+            train([run], by_hand=by_hand)
+        torch.testing.assert_close(losses_of(runs[0]), losses_of(runs[1]), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("why", ["target", "rate"])
+def test_a_run_that_diverges_ends_alone(why: str) -> None:
+    """Its loss is named with epoch and step, no update was made with it, the others go on."""
+    configs = [config_of({}, {"epochs": 3}, False, seed) for seed in range(RUNS)]
+    runs = [run_of(config, torch.float64) for config in configs]
+    saved: list[Any] = []
+    broken = runs[1]
+    if why == "target":
+        target = broken.data.target.clone()
+        target[17] = math.inf
+        broken.data = type(broken.data)(broken.data.source, target)
+    else:
+        broken.config = broken.config.model_copy(
+            update={"learning_rate": 1e300, "optimizer": "adam"}
+        )
+    broken.save = saved.append
+    train(runs)
+    assert broken.error is not None
+    assert "in epoch 1, step" in str(broken.error)
+    assert all(tensor.isfinite().all() for tensor in saved[-1].weights.values())
+    for k in (0, 2):
+        alone = run_of(configs[k], torch.float64)
+        train([alone])
+        torch.testing.assert_close(losses_of(runs[k]), losses_of(alone), atol=1e-9, rtol=0)
+
+
+def test_together_only_from_one_position() -> None:
+    runs = [run_of(config_of({}, {"epochs": 2}, False, seed), torch.float64) for seed in range(2)]
+    train(runs[:1])
+    runs[0].state, runs[1].state = runs[0].state, None
+    with pytest.raises(ValueError, match="same epoch and step"):
+        train(runs)
+
+
+def test_a_group_resumes_where_it_stopped() -> None:
+    configs = [config_of({}, {"epochs": 3}, True, seed) for seed in range(RUNS)]
+    whole = [run_of(config, torch.float64) for config in configs]
+    train(whole)
+    for stop_after in (1, 4, 6):
+        calls = iter(range(1, 100))
+        halves = [run_of(config, torch.float64) for config in configs]
+        train(halves, stop=lambda calls=calls, last=stop_after: next(calls) >= last)  # type: ignore[misc]
+        assert not any(run.finished for run in halves)
+        rest = [run_of(config, torch.float64) for config in configs]
+        for run, half in zip(rest, halves, strict=True):
+            run.state = half.state
+        train(rest)
+        for run, other in zip(rest, whole, strict=True):
+            assert run.finished
+            torch.testing.assert_close(losses_of(run), losses_of(other), atol=1e-12, rtol=0)
