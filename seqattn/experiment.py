@@ -45,6 +45,7 @@ from seqattn.runs import (
     write_arrays,
     write_json,
     write_whole,
+    written_together,
 )
 from seqattn.training import (
     Batch,
@@ -107,6 +108,16 @@ class Job:
     error: NotFiniteError | None = None
     unsaid: list[str] = field(default_factory=list)
 
+    @property
+    def position(self) -> tuple[int, int]:
+        return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
+
+    def new_model(self) -> SequenceModel:
+        return build_model(self.config.model, len(self.data.train.features), self.config.seed)
+
+    def begin_again(self) -> None:
+        self.model, self.state = self.new_model(), None
+
     def note(self, line: str) -> None:
         """A line for the log, kept until the log is next opened."""
         self.unsaid.append(line)
@@ -159,6 +170,7 @@ def run_all(
     plots: bool = False,
     config_path: Path | None = None,
     watchers: Watchers | None = None,
+    before_writing: Callable[[], None] = lambda: None,
 ) -> list[Job]:
     """Train many configs, side by side where they share a shape; each leaves its own run folder.
 
@@ -172,6 +184,7 @@ def run_all(
         overwrite: replace the runs that are there.
         plots: draw each run's pictures.
         config_path: where the configs came from, for their git revision.
+        before_writing: called once everything is found usable.
 
     Returns:
         a job for each config, in their order, with its summary, or with the `NotFiniteError` of a
@@ -192,6 +205,7 @@ def run_all(
             parts[key] = load(config.data)
         jobs.append(_prepare(config, folder, parts[key], resume=resume))
     todo = [job for job in jobs if job.summary is None]
+    before_writing()
     for job in jobs:
         if job.summary is not None and len(jobs) == 1:
             watchers.say(f"{job.folder.path}: is trained to epoch {job.summary['epochs']} already.")
@@ -204,11 +218,13 @@ def run_all(
                 job.folder.clear()
             job.folder.clear_results()
             job.folder.path.mkdir(parents=True, exist_ok=True)
-            write_whole(job.folder.config, to_yaml(job.config).encode())
-            write_json(job.folder.environment, {**about, "threads": threads or 1})
+        with written_together():
+            for job in todo:
+                write_whole(job.folder.config, to_yaml(job.config).encode())
+                write_json(job.folder.environment, {**about, "threads": threads or 1})
         done = sum(job.state.epoch for job in todo if job.state is not None)
         watchers.begin(done, sum(job.config.training.epochs for job in todo))
-        for group in _groups(todo):
+        for group in _groups(jobs):
             _train_group(group, chosen, threads, resume, watchers, about)
             _leave_if_told(watchers, group, "after training; --resume goes on from there")
     if plots:
@@ -216,6 +232,35 @@ def run_all(
             if job.summary is not None:
                 _draw_what_is_missing(job.folder)
     return jobs
+
+
+def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
+    """A config with `seeds` seeds from its own on, each with its folder `home / seed-K`.
+
+    Raises:
+        UsageError: `home` is itself a run.
+    """
+    if RunFolder(home).is_run:
+        raise UsageError(
+            f"{home}: is the folder of a single run; many seeds need one of their own. Choose"
+            " another --name."
+        )
+    return [
+        (config.model_copy(update={"seed": seed}), RunFolder(home / f"seed-{seed}"))
+        for seed in range(config.seed, config.seed + seeds)
+    ]
+
+
+def all_errors(failed: Sequence[Job]) -> NotFiniteError:
+    """One error for runs that diverged."""
+    first = failed[0]
+    assert first.error is not None
+    if len(failed) == 1:
+        return NotFiniteError(f"seed {first.config.seed}: {first.error}")
+    seeds = ", ".join(str(job.config.seed) for job in failed)
+    return NotFiniteError(
+        f"seeds {seeds} diverged; the others are finished. The first: {first.error}"
+    )
 
 
 def choose_device(name: str) -> torch.device:
@@ -271,9 +316,9 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -> Job:
     """Find out where a run stands."""
     job = Job(config, folder, data)
-    model = build_model(config.model, len(data.train.features), config.seed)
+    job.model = job.new_model()
     if resume and folder.last.exists():
-        job.state, before = load_state(folder.last, model)
+        job.state, before = load_state(folder.last, job.model)
         _refuse_another_run(folder, before, config, job.state.epoch)
         if folder.summary.exists():
             summary = folder.read_summary()
@@ -281,27 +326,32 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
                 job.summary = summary
                 return job
         job.threads = folder.read_environment().get("threads")
-    job.model = model
     return job
 
 
 def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs that can share every step, no more at once than memory allows."""
+    """Jobs that can share every step, no more at once than memory allows.
+
+    They are cut from all jobs, done or not, so that who goes with whom does not depend on what was
+    finished before a stop: beside other runs the last bits of a number may be others.
+    """
     alike: dict[str, list[Job]] = {}
     for job in jobs:
         alike.setdefault(_shape_of_step(job), []).append(job)
-    for group in alike.values():
-        most = max(1, group_bytes() // bytes_of_a_run(group[0]))
-        count = math.ceil(len(group) / most)
-        size = math.ceil(len(group) / count)  # all groups about as large
-        for first in range(0, len(group), size):
-            yield group[first : first + size]
+    for shape in alike.values():
+        most = max(1, group_bytes() // bytes_of_a_run(shape[0]))
+        for first in range(0, len(shape), most):
+            group = [job for job in shape[first : first + most] if job.summary is None]
+            if len({job.position for job in group}) > 1:  # a stop while states were written
+                for job in group:
+                    job.begin_again()
+            if group:
+                yield group
 
 
 def _shape_of_step(job: Job) -> str:
-    """Equal where two jobs can be trained side by side, and stand at the same place."""
+    """Equal where two jobs can be trained side by side."""
     training, train, validation = job.config.training, job.data.train, job.data.validation
-    position = (job.state.epoch, job.state.step) if job.state is not None else (0, 0)
     ragged = [bool(keep.all()) for part in (train, validation)
               for keep in (part.source_keep, part.target_keep)]  # fmt: skip
     return repr(
@@ -309,7 +359,7 @@ def _shape_of_step(job: Job) -> str:
             as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
             training.weight_decay, training.teacher_forcing.coin, training.checkpoint_seconds,
             train.source.shape, train.target.shape, validation.source.shape,
-            validation.target.shape, ragged, position,
+            validation.target.shape, ragged,
         )
     )  # fmt: skip
 
@@ -330,11 +380,10 @@ def bytes_of_a_run(job: Job) -> int:
     in the epoch's order, and for each step of a batch some 40 numbers of the state's width and six
     of the source's length; an additive score keeps K numbers for each pair of points more.
     """
-    assert job.model is not None
     N, S, F = job.data.train.source.shape
     T = job.data.train.target.shape[1]
     H, attention = job.config.model.hidden_dim, job.config.model.attention
-    P = sum(parameter.numel() for parameter in job.model.parameters())
+    P = sum(parameter.numel() for parameter in job.new_model().parameters())
     additive = isinstance(attention, AdditiveAttention)
     K = (attention.key_dim or H) if isinstance(attention, AdditiveAttention) else 0
     of_pair = 6 + 4 * K if additive else 6
@@ -426,7 +475,8 @@ def _train_group(
             job.note("stopped")
         job.write_notes()
     if finished:
-        _conclude(finished)
+        with written_together():
+            _conclude(finished)
     _leave_if_told(
         watchers,
         [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
@@ -458,13 +508,12 @@ def _run_of(
         job.write_notes()
 
     def tell(record: EpochRecord) -> None:
-        job.note(
-            f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
-            f" {record.validation_loss:.6g} free running,"
-            f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
-        )
-        if alone:
-            job.write_notes()  # somebody may be following the log
+        if alone:  # then somebody may be following the log; metrics.csv has the same numbers
+            folder.say(
+                f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
+                f" {record.validation_loss:.6g} free running,"
+                f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
+            )
         watchers.epoch(record)
 
     return Run(

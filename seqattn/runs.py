@@ -26,7 +26,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class EpochRecord:
     seconds: float
 
     def as_row(self) -> list[float]:
-        return [float(value) for value in dataclasses.astuple(self)]
+        return [float(getattr(self, name)) for name in METRICS]
 
     @classmethod
     def from_row(cls, row: Sequence[float]) -> EpochRecord:
@@ -169,7 +169,7 @@ class RunFolder:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(METRICS)
-        rows.writerows(dataclasses.astuple(record) for record in history)
+        rows.writerows([getattr(record, name) for name in METRICS] for record in history)
         write_whole(self.metrics, text.getvalue().encode())
 
     def read_metrics(self) -> list[EpochRecord]:
@@ -234,6 +234,35 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
     )
 
 
+_waiting: list[tuple[Path, Path]] | None = None
+
+
+@contextlib.contextmanager
+def written_together() -> Iterator[None]:
+    """Files written inside show at the end, once all are safe on the disk: waiting for the disk
+    once is much shorter than once a file, where many runs end at the same time."""
+    global _waiting
+    if _waiting is not None or not hasattr(os, "sync"):
+        yield
+        return
+    waiting: list[tuple[Path, Path]] = []
+    _waiting = waiting
+    try:
+        yield
+    except BaseException:
+        for temporary, _ in waiting:
+            temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        _waiting = None
+    if not waiting:
+        return
+    os.sync()
+    for temporary, path in waiting:
+        temporary.replace(path)
+    os.sync()
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file by another in one step, safe on the disk before it shows.
 
@@ -256,6 +285,9 @@ def write_whole(path: Path, content: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
+            if _waiting is not None:
+                _waiting.append((temporary, path))
+                return
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
@@ -277,7 +309,9 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An NPZ file; texts are unicode arrays, so it opens without pickle."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    large = sum(array.nbytes for array in arrays.values()) > 2**20
+    save = np.savez_compressed if large else np.savez  # packing small files takes longer than disk
+    save(buffer, allow_pickle=False, **arrays)
     write_whole(path, buffer.getvalue())
 
 

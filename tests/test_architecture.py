@@ -26,6 +26,7 @@ FLOORS = [
     ["training"],
     ["evaluation"],
     ["experiment"],
+    ["comparison"],
     ["cli"],
     ["__main__"],
 ]
@@ -36,6 +37,7 @@ ADDRESSES = {
     "yaml": {"config"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},
+    "scipy": {"comparison"},
     "typer": {"cli"},
     "rich": {"cli"},
     "tqdm": {"cli"},
@@ -97,11 +99,11 @@ def test_no_room_refuses_nothing() -> None:
 @pytest.mark.parametrize(
     ("statement", "unloaded"),
     [
-        ("import seqattn.cli", ["torch", "matplotlib", "numpy", "pydantic", "yaml", "rich"]),
+        ("import seqattn.cli", ["torch", "matplotlib", "numpy", "scipy", "pydantic", "yaml", "rich"]),
         ("import seqattn.config", ["torch", "matplotlib", "numpy"]),
         ("import seqattn.data, seqattn.runs", ["torch", "matplotlib"]),
         ("import seqattn.pictures", ["torch"]),
-        ("import seqattn.experiment", ["matplotlib"]),
+        ("import seqattn.experiment", ["matplotlib", "scipy"]),
         ("import sys; sys.argv = ['seqattn', '--help']\ntry:\n    from seqattn.cli import main;"
          " main()\nexcept SystemExit: pass", ["torch", "matplotlib"]),
     ],

@@ -18,7 +18,9 @@ import typer
 from seqattn.cli.terminal import (
     leave_with_the_reader,
     note,
+    print_comparison,
     print_evaluation,
+    print_seeds,
     print_summary,
     progress,
     text_output,
@@ -65,10 +67,28 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Plots(StrEnum):
+    each = "each"
+    none = "none"
+
+
 class Format(StrEnum):
     csv = "csv"
     jsonl = "jsonl"
     npz = "npz"
+
+
+DeviceOption = Annotated[Device, typer.Option("--device", help="auto takes a GPU if there is one.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, max=1024, help="CPU threads; found by trying a few steps without."
+    ),
+]  # fmt: skip
+PlotsOption = Annotated[
+    Plots | None,
+    typer.Option("--plots", help="each run's pictures, or none; with many seeds none without."),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -104,12 +124,19 @@ def train(
     seed: Annotated[
         int | None, typer.Option("--seed", help="The run's seed, instead of the config's.")
     ] = None,
-    device: Annotated[
-        Device, typer.Option("--device", help="auto takes a GPU if there is one.")
-    ] = Device.auto,
-    threads: Annotated[
-        int, typer.Option("--threads", min=1, max=1024, help="CPU threads; small models want 1.")
-    ] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            min=1,
+            max=100_000,
+            metavar="N",
+            help="Train N seeds side by side, each into a folder of its own.",
+        ),
+    ] = None,
+    device: DeviceOption = Device.auto,
+    threads: Threads = None,
+    plots: PlotsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run there.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run that is there.")
@@ -127,19 +154,80 @@ def train(
     resolved = resolve(config, [*(overrides or []), *shortcuts]).config
     with told_to_stop() as told, progress(resolved.name, quiet, told) as watchers:
         from seqattn import experiment
+        from seqattn.runs import RunFolder
 
-        folder, summary = experiment.run(
-            resolved,
-            output_dir,
+        home = output_dir / resolved.name
+        jobs = experiment.run_all(
+            [(resolved, RunFolder(home))]
+            if seeds is None
+            else experiment.seeds_of(resolved, home, seeds),
             device=device.value,
             threads=threads,
             resume=resume,
             overwrite=overwrite,
+            plots=seeds is None if plots is None else plots is Plots.each,
             config_path=config,
             watchers=watchers,
         )
+    failed = [job for job in jobs if job.error is not None]
+    if not quiet and seeds is None and jobs[0].summary is not None:
+        print_summary(jobs[0].summary, home)
+    elif not quiet and len(failed) < len(jobs):
+        from seqattn.comparison import arm_of
+
+        print_seeds(arm_of(resolved.name, jobs), home)
+    if failed:
+        raise experiment.all_errors(failed)
+
+
+@app.command(
+    short_help="Compare variants of a config over many seeds.",
+    epilog="Example: seqattn compare configs/notebook.yaml --vary"
+    " model.attention.score=dot,additive --seeds 16",
+)
+def compare(
+    config: ConfigFile,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary",
+            metavar="PATH=A,B,...",
+            help="Values to compare; repeated, every combination. Instead of compare: in CONFIG.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", metavar="N", help="Seeds of each variant.")
+    ] = None,
+    overrides: Overrides = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The folder's name, instead of the config's.")
+    ] = None,
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", metavar="DIR", help="Where the folder goes.")
+    ] = Path("outputs"),
+    device: DeviceOption = Device.auto,
+    threads: Threads = None,
+    plots: PlotsOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train every variant of CONFIG with the same seeds, side by side where they share a shape, and
+    say which is better, by how much, and when nothing can be said. What is finished already is not
+    trained again."""
+    import json
+
+    from seqattn.config.comparing import plan
+
+    shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
+    planned = plan(config, [*(overrides or []), *shortcuts], vary or [], seeds=seeds)
+    with told_to_stop() as told, progress(planned.name, quiet, told) as watchers:
+        from seqattn import comparison
+
+        outcome = comparison.compare(
+            planned, output_dir, device=device.value, threads=threads,
+            plots=plots is Plots.each, config_path=config, watchers=watchers,
+        )  # fmt: skip
     if not quiet:
-        print_summary(summary, folder.path)
+        print_comparison(outcome)
 
 
 @app.command(
@@ -314,8 +402,15 @@ def evaluate(
 )
 def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
     """Say whether a config is right, and if not, everything that is wrong with it."""
-    from seqattn.config import DEFAULT, resolve
+    from seqattn.config import DEFAULT, Draft, resolve
 
+    if "compare" in Draft.read(config, overrides or []).content:
+        from seqattn.config.comparing import plan
+
+        planned = plan(config, overrides or [])
+        names = ", ".join(variant.name for variant in planned.variants)
+        print(f"{config}: right. It compares {names}, with {len(planned.seeds)} seeds each.")
+        return
     resolved = resolve(config, overrides or [])
     given = sum(origin != DEFAULT for origin in resolved.origins.values())
     print(f"{config}: right. {given} of {len(resolved.origins)} values given, the rest default.")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from seqattn.comparison import Arm, Outcome
     from seqattn.evaluation import Evaluation
     from seqattn.experiment import Watchers
 
@@ -42,23 +43,30 @@ def progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
 
     bars: list[tqdm[Any]] = []
     terminal = sys.stderr.isatty()
-    epochs = 0
+    epochs = past = 0
 
     def begin(done: int, total: int) -> None:
-        nonlocal epochs
-        epochs = total
+        nonlocal epochs, past
+        epochs, past = total, done
         if terminal and not quiet:
             bars.append(tqdm(total=total, initial=done, desc=name, unit="epoch", leave=True))
 
     def epoch(record: Any) -> None:
-        losses = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+        nonlocal past
+        past += 1
+        if quiet:
+            return
         if bars:
-            bars[0].set_postfix_str(losses, refresh=False)
+            if past == epochs or past % max(1, epochs // 1000) == 0:
+                bars[0].set_postfix_str(losses(record), refresh=False)
             bars[0].update()
-            if record.epoch == epochs:  # what follows is not training
+            if past == epochs:  # what follows is not training
                 bars[0].close()
-        elif not quiet and (record.epoch == epochs or record.epoch % max(1, epochs // 10) == 0):
-            note(f"epoch {record.epoch}/{epochs}: {losses}")
+        elif past == epochs or past % max(1, epochs // 10) == 0:
+            note(f"epoch {past}/{epochs}: {losses(record)}")
+
+    def losses(record: Any) -> str:
+        return f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
 
     def say(line: str) -> None:
         if not quiet:
@@ -104,6 +112,72 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     ]  # fmt: skip
     for line in lines:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_seeds(arm: Arm, folder: Path) -> None:
+    """The table at the end of a training of many seeds."""
+    from rich.console import Console
+
+    print_arms(f"{len(arm.summaries)} seeds of {arm.name}", [arm])
+    summary = arm.any_summary
+    read_by = dict(summary["baselines"])
+    if summary["noise_floor"] is not None:
+        read_by = {"noise floor": summary["noise_floor"], **read_by}
+    console = Console()
+    lines = [
+        "To read them by: " + ", ".join(f"{name} {loss:.4f}" for name, loss in read_by.items())
+        + ". Brackets: 95% bootstrap intervals.",
+        f"Each seed's run lies in {folder}; next, for one of them:",
+        f"  seqattn plot-attention {arm.folders[arm.spread.best_seed].path}"
+        if summary["model"]["attention"] and arm.spread is not None
+        else f"  seqattn evaluate {next(iter(arm.folders.values())).path}",
+    ]  # fmt: skip
+    for line in lines:
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_comparison(outcome: Outcome) -> None:
+    """Variants, and what can be said of every pair."""
+    from rich.console import Console
+
+    from seqattn.comparison import sentences
+    from seqattn.comparison.tables import references
+
+    console = Console()
+    seeds = max(len(arm.folders) for arm in outcome.arms)
+    print_arms(f"{outcome.name}: {seeds} seeds each", outcome.arms)
+    lines = []
+    if references(outcome):
+        said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
+        lines.append(f"To read them by: {said}.")
+    lines += ["", *sentences(outcome), ""]
+    lines.append(f"Tables and pictures lie in {outcome.path}: comparison.md, comparison.png, ...")
+    for line in lines:
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_arms(title: str, arms: Sequence[Arm]) -> None:
+    """A row a variant: all columns, or on a narrow terminal those that matter most."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from seqattn.comparison.tables import HEADINGS, NARROW, cells
+
+    console = Console()
+    rows = [cells(arm) for arm in arms]
+    columns = [place for place in range(len(HEADINGS)) if place > 0 or len(rows) > 1]
+    if (
+        sum(3 + max(len(row[place]) for row in [HEADINGS, *rows]) for place in columns)
+        > console.width
+    ):
+        columns = [place for place in columns if HEADINGS[place] in NARROW]
+    table = Table(title=Text(printable(title)), title_justify="left")
+    for place in columns:
+        table.add_column(Text(HEADINGS[place]), justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*(Text(printable(row[place])) for place in columns))
+    console.print(table)
 
 
 def print_evaluation(evaluation: Evaluation, title: str) -> None:

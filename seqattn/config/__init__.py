@@ -8,6 +8,7 @@ resolved.origins["training.epochs"]        # "--set training.epochs=10"
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from pydantic import ValidationError
 from seqattn.config.knobs import (
     AdditiveAttention,
     Attention,
+    Compare,
+    ComparisonFile,
     Config,
     ConstantForcing,
     ConstantRate,
@@ -72,15 +75,65 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
     Raises:
         ConfigError: with every mistake of the file and the overrides.
     """
-    content: dict[str, Any] = {}
-    places: dict[KeyPath, str] = {}
-    if path is not None:
-        document = read_file(path)
-        content = document.content
-        places = {key: f"{path}:{line}" for key, line in document.lines.items()}
-    mistakes: list[str] = []
-    for override in overrides:
-        mistakes += _apply(override, content, places)
+    draft = Draft.read(path, overrides)
+    if "compare" in draft.content:
+        raise ConfigError(
+            f"{path}: describes a comparison (compare:), not one training. Run: seqattn compare"
+            f" {path}"
+        )
+    return draft.resolve()
+
+
+@dataclass
+class Draft:
+    """A config that is not validated yet.
+
+    Attributes:
+        path: the file it is from, if any.
+        content: plain data.
+        places: where each path of keys was given.
+        mistakes: found so far.
+    """
+
+    path: Path | None
+    content: dict[str, Any]
+    places: dict[KeyPath, str]
+    mistakes: list[str]
+
+    @classmethod
+    def read(cls, path: Path | None, overrides: Sequence[str] = ()) -> Draft:
+        """A file with `--set PATH=VALUE` overrides."""
+        draft = cls(path, {}, {}, [])
+        if path is not None:
+            document = read_file(path)
+            draft.content = document.content
+            draft.places = {key: f"{path}:{line}" for key, line in document.lines.items()}
+        for override in overrides:
+            draft.mistakes += _override(override, draft)
+        return draft
+
+    def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
+        """A copy with dotted paths set to plain values; `origin` says who wants it."""
+        copied = Draft(
+            self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes)
+        )
+        for dotted, value in changes.items():
+            copied.mistakes += _put(tuple(dotted.split(".")), value, origin, copied)
+        return copied
+
+    def resolve(self) -> Resolved:
+        """Validate everything at once.
+
+        Raises:
+            ConfigError: with every mistake.
+        """
+        return _resolve(self.path, self.content, self.places, self.mistakes)
+
+
+def _resolve(
+    path: Path | None, content: dict[str, Any], places: dict[KeyPath, str], mistakes: list[str]
+) -> Resolved:
+    mistakes = list(mistakes)
     config: Config | None = None
     try:
         config = Config.model_validate(content)
@@ -162,16 +215,22 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a config file, for editors."""
-    schema = Config.model_json_schema()
+    schema = ComparisonFile.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _scalar(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)  # the shortest text that reads back as the same number
-    if isinstance(value, str) and read_text(value, "").content == value:
+    if isinstance(value, str) and _is_plain(value):
         return value
     return json.dumps(value)
+
+
+@functools.cache
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads a text without quotes back as that text."""
+    return bool(read_text(text, "").content == text)
 
 
 def _discriminator_first(content: dict[str, Any]) -> dict[str, Any]:
@@ -184,8 +243,8 @@ def _discriminator_first(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _apply(override: str, content: dict[str, Any], places: dict[KeyPath, str]) -> list[str]:
-    """Write one `--set PATH=VALUE` into the file's content; returns mistakes."""
+def _override(override: str, draft: Draft) -> list[str]:
+    """Write one `--set PATH=VALUE` into a draft; returns mistakes."""
     origin = f"--set {override}"
     dotted, equals, text = override.partition("=")
     path = tuple(dotted.strip().split("."))
@@ -195,7 +254,15 @@ def _apply(override: str, content: dict[str, Any], places: dict[KeyPath, str]) -
         document = read_text(text, origin)
     except ConfigError as error:
         return [str(error)]
-    section = content
+    mistakes = _put(path, document.content, origin, draft)
+    for inner in document.lines if not mistakes else ():
+        draft.places[(*path, *inner)] = origin
+    return mistakes
+
+
+def _put(path: KeyPath, value: Any, origin: str, draft: Draft) -> list[str]:
+    """Set one value; returns mistakes."""
+    section, places = draft.content, draft.places
     for depth, key in enumerate(path[:-1], start=1):
         below = section.get(key)
         if below is None:
@@ -205,10 +272,8 @@ def _apply(override: str, content: dict[str, Any], places: dict[KeyPath, str]) -
         section = below
     for known in [known for known in places if known[: len(path)] == path]:
         del places[known]
-    section[path[-1]] = copy.deepcopy(document.content)
+    section[path[-1]] = copy.deepcopy(value)
     places[path] = origin
-    for inner in document.lines:
-        places[(*path, *inner)] = origin
     return []
 
 
@@ -234,11 +299,14 @@ __all__ = [
     "DEFAULT",
     "AdditiveAttention",
     "Attention",
+    "Compare",
+    "ComparisonFile",
     "Config",
     "ConstantForcing",
     "ConstantRate",
     "CosineRate",
     "DotAttention",
+    "Draft",
     "EarlyStopping",
     "ExponentialForcing",
     "GeneralAttention",

@@ -50,6 +50,8 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Width = Annotated[int, Field(ge=1, le=8192)]
 Probability = Annotated[float, Field(ge=0, le=1)]
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+VariantName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)]
 
 
 # --- data -------------------------------------------------------------------------------------
@@ -374,8 +376,6 @@ class Training(Section):
 
 # --- everything -------------------------------------------------------------------------------
 
-NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
-
 
 class Config(Section):
     """One training, wholly described."""
@@ -390,3 +390,27 @@ class Config(Section):
     """What learns."""
     training: Training = Training()
     """How it learns."""
+
+
+class Compare(Section):
+    """Many seeds of each of several variants of the config, for `seqattn compare`."""
+
+    seeds: Annotated[int, Field(ge=2, le=100_000)] = 16
+    """Seeds of each variant, from the config's seed on. Fewer than 6 can show no difference."""
+    vary: dict[str, list[Any]] = {}
+    """Dotted key -> list of values; every combination of them is a variant."""
+    variants: dict[VariantName, dict[str, Any]] = {}
+    """Name -> dotted keys and values of its own; instead of `vary`."""
+
+    @model_validator(mode="after")
+    def _one_way_of_saying_it(self) -> Self:
+        if self.vary and self.variants:
+            raise contradiction("vary", "and variants cannot both be meant; give one of them")
+        return self
+
+
+class ComparisonFile(Config):
+    """A config file that may hold a comparison as well."""
+
+    compare: Compare | None = None
+    """What `seqattn compare` compares; null describes a single training."""

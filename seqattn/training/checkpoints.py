@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
-import safetensors.torch
+import safetensors.numpy
 import torch
 from torch import Tensor
 
@@ -226,8 +227,8 @@ def _write(
         **described,
     }
     text = json.dumps(metadata, sort_keys=True, allow_nan=False)
-    owned = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-    write_whole(path, safetensors.torch.save(owned, {METADATA_KEY: text}))
+    owned = {key: np.ascontiguousarray(tensor.cpu().numpy()) for key, tensor in tensors.items()}
+    write_whole(path, safetensors.numpy.save(owned, {METADATA_KEY: text}))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from seqattn.config import Training
 from seqattn.errors import NotFiniteError
 from seqattn.models import SequenceModel
-from seqattn.runs import EpochRecord
+from seqattn.runs import EpochRecord, written_together
 from seqattn.streams import streams
 from seqattn.training.batches import Batch, in_orders, orders, slices, together
 from seqattn.training.checkpoints import TrainingState
@@ -201,11 +201,12 @@ class Group:
             elif improved:
                 self.best[improved] = self.stack.weights[improved]
             self.epoch, self.step, self.seconds = epoch + 1, 0, 0.0
-            for k, run in self.still_going():
-                run.on_epoch(run.history[-1])
-                early = patience[k].lost_after(free[k])
-                if early or self.epoch == run.config.epochs:
-                    self.end(k, early=early)
+            with written_together():
+                for k, run in self.still_going():
+                    run.on_epoch(run.history[-1])
+                    early = patience[k].lost_after(free[k])
+                    if early or self.epoch == run.config.epochs:
+                        self.end(k, early=early)
         return []
 
     # --- a step ---------------------------------------------------------------------------------
@@ -325,9 +326,10 @@ class Group:
         return [(k, run) for k, run in enumerate(self.runs) if self.going[k]]
 
     def save_all(self) -> None:
-        for k, run in self.still_going():
-            run.state = self.state_of(k)
-            run.save(run.state)
+        with written_together():
+            for k, run in self.still_going():
+                run.state = self.state_of(k)
+                run.save(run.state)
 
     def end(self, k: int, *, early: bool) -> None:
         run = self.runs[k]

@@ -1,0 +1,61 @@
+"""A comparison's pictures, from the files of its runs."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.comparison.outcome import Arm, Outcome
+from seqattn.comparison.tables import references
+from seqattn.figures import as_bytes, attention_figure, band_figure, comparison_figure
+from seqattn.runs import read_arrays, write_whole
+
+
+def draw_all(outcome: Outcome) -> None:
+    """comparison.png, curves.png, and where some variant attends, attention.png."""
+    arms = [arm for arm in outcome.arms if arm.summaries]
+    if not arms:
+        return
+    seeds = max(len(arm.summaries) for arm in arms)
+    lines = references(outcome)
+    write_whole(outcome.path / "comparison.png", as_bytes(comparison_figure(
+        [arm.name for arm in arms],
+        [np.array(list(arm.losses.values())) for arm in arms],
+        [(arm.spread.median, *arm.spread.median_interval) for arm in arms if arm.spread],
+        lines=lines, title=f"{outcome.name}: test loss of {seeds} seeds each",
+    )))  # fmt: skip
+    write_whole(outcome.path / "curves.png", as_bytes(band_figure(
+        [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
+        title=f"{outcome.name}: validation loss, free running",
+    )))  # fmt: skip
+    looked = [(arm.name, weights) for arm in arms if (weights := median_weights(arm)) is not None]
+    if looked:
+        write_whole(outcome.path / "attention.png", as_bytes(attention_figure(
+            [weights for _, weights in looked], titles=[name for name, _ in looked]
+        )))  # fmt: skip
+
+
+def validation_losses(arm: Arm) -> NDArray[np.float64]:
+    """(seeds, epochs); a run that stopped early keeps its last loss."""
+    histories = [
+        [record.validation_loss for record in arm.folders[seed].read_metrics()]
+        for seed in arm.summaries
+    ]
+    longest = max(map(len, histories))
+    return np.array([losses + losses[-1:] * (longest - len(losses)) for losses in histories])
+
+
+def median_weights(arm: Arm) -> NDArray[np.float64] | None:
+    """(T, S): of each seed the mean over test sequences, layers and heads; of these the median."""
+    means = []
+    for seed in arm.summaries:
+        folder = arm.folders[seed]
+        if not folder.attention.exists():
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of cells that are padding everywhere
+            means.append(np.nanmean(read_arrays(folder.attention)["weights"], axis=(0, 1, 2)))
+    median: NDArray[np.float64] = np.median(np.array(means, dtype=np.float64), axis=0)
+    return median

@@ -1,0 +1,59 @@
+"""What came of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqattn.comparison.statistics import Difference, Spread
+from seqattn.runs import RunFolder
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What came of one variant.
+
+    Attributes:
+        name: of the variant.
+        folders: seed -> run folder, of all seeds.
+        summaries: seed -> summary.json, of the seeds that ended with a finite loss.
+        spread: of their test losses; None where there is none.
+    """
+
+    name: str
+    folders: Mapping[int, RunFolder]
+    summaries: Mapping[int, Mapping[str, Any]]
+    spread: Spread | None
+
+    @property
+    def losses(self) -> dict[int, float]:
+        return {seed: summary["test_loss"] for seed, summary in self.summaries.items()}
+
+    @property
+    def any_summary(self) -> Mapping[str, Any]:
+        """Of one seed, for what is the same in all: parameters, baselines, noise floor."""
+        return next(iter(self.summaries.values()))
+
+    @property
+    def failed(self) -> int:
+        return len(self.folders) - len(self.summaries)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished comparison.
+
+    Attributes:
+        path: its folder.
+        arms: in the order of the config.
+        pairs: every two variants.
+        same_data: whether all variants were scored on the same sequences.
+    """
+
+    path: Path
+    name: str
+    arms: tuple[Arm, ...]
+    pairs: tuple[Difference, ...]
+    same_data: bool

@@ -1,0 +1,166 @@
+"""A comparison as files: CSV, Markdown and words."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from seqattn.comparison.outcome import Arm, Outcome
+from seqattn.runs import write_whole
+
+VARIANTS = (
+    "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "mean_low",
+    "mean_high", "best", "best_seed", "worst", "worst_seed", "beats_baseline",
+    "median_teacher_forced", "median_above_floor", "parameters", "seconds",
+)  # fmt: skip
+PAIRS = (
+    "first", "second", "seeds", "median_difference", "low", "high", "first_better", "p", "p_holm",
+    "effect", "decided",
+)  # fmt: skip
+SEEDS = (
+    "variant", "seed", "test_loss", "test_loss_teacher_forced", "validation_loss", "best_epoch",
+    "epochs", "beats_best_baseline", "seconds",
+)  # fmt: skip
+
+
+def write_tables(outcome: Outcome) -> None:
+    """variants.csv, pairs.csv, seeds.csv and comparison.md."""
+    write_whole(outcome.path / "variants.csv", _csv(VARIANTS, map(_row_of, outcome.arms)))
+    write_whole(outcome.path / "pairs.csv", _csv(PAIRS, [
+        (pair.first, pair.second, pair.seeds, pair.median, *pair.interval, pair.first_better,
+         pair.p, pair.p_holm, pair.effect, pair.decided)
+        for pair in outcome.pairs
+    ]))  # fmt: skip
+    write_whole(outcome.path / "seeds.csv", _csv(SEEDS, [
+        (arm.name, seed, *(summary.get(key) for key in SEEDS[2:]))
+        for arm in outcome.arms
+        for seed in arm.folders
+        if (summary := arm.summaries.get(seed, {})) is not None
+    ]))  # fmt: skip
+    write_whole(outcome.path / "comparison.md", markdown(outcome).encode())
+
+
+def _row_of(arm: Arm) -> tuple[Any, ...]:
+    if arm.spread is None:
+        return (arm.name, 0, arm.failed, *[None] * (len(VARIANTS) - 3))
+    spread, summaries = arm.spread, arm.summaries.values()
+    above = [s["above_floor"] for s in summaries if s["above_floor"] is not None]
+    return (
+        arm.name, len(summaries), arm.failed,
+        spread.median, *spread.median_interval, spread.mean, *spread.mean_interval,
+        spread.best, spread.best_seed, spread.worst, spread.worst_seed,
+        beats_baseline(arm), _median([s["test_loss_teacher_forced"] for s in summaries]),
+        _median(above) if above else None, arm.any_summary["parameters"],
+        _median([s["seconds"] for s in summaries]),
+    )  # fmt: skip
+
+
+def beats_baseline(arm: Arm) -> float:
+    """Share of seeds that beat the best parameter-free baseline."""
+    return float(np.mean([s["beats_best_baseline"] for s in arm.summaries.values()]))
+
+
+def cells(arm: Arm) -> list[str]:
+    """A variant's row for people: the columns of `HEADINGS`."""
+    if arm.spread is None:
+        return [arm.name, *["-"] * (len(HEADINGS) - 2), "none ended with a finite loss"]
+    spread = arm.spread
+    wins = round(beats_baseline(arm) * len(arm.summaries))
+    return [
+        arm.name,
+        f"{spread.median:.4f} [{spread.median_interval[0]:.4f}, {spread.median_interval[1]:.4f}]",
+        f"{spread.mean:.4f} [{spread.mean_interval[0]:.4f}, {spread.mean_interval[1]:.4f}]",
+        f"{spread.best:.4f} ({spread.best_seed})",
+        f"{spread.worst:.4f} ({spread.worst_seed})",
+        f"{wins} of {len(arm.summaries)}" + (f", {arm.failed} failed" if arm.failed else ""),
+        f"{arm.any_summary['parameters']:,}",
+        f"{_median([s['seconds'] for s in arm.summaries.values()]):.2g}",
+    ]
+
+
+HEADINGS = (
+    "variant", "median loss [95%]", "mean loss [95%]", "best (seed)", "worst (seed)",
+    "beats baseline", "parameters", "seconds",
+)  # fmt: skip
+NARROW = ("variant", "median loss [95%]", "worst (seed)", "beats baseline")
+
+
+def references(outcome: Outcome) -> list[tuple[str, float]]:
+    """Noise floor and parameter-free baselines, where they are the same for all variants."""
+    arms = [arm for arm in outcome.arms if arm.summaries]
+    if not arms or not outcome.same_data:
+        return []
+    summary = arms[0].any_summary
+    found = [(str(name), float(loss)) for name, loss in summary["baselines"].items()]
+    floor = summary["noise_floor"]
+    return [*([("noise floor", float(floor))] if floor is not None else []), *found]
+
+
+def sentences(outcome: Outcome) -> list[str]:
+    """What the numbers say of every pair, the decided ones first, and what to be careful of."""
+    pairs = sorted(outcome.pairs, key=lambda pair: not pair.decided)
+    said = [pair.sentence() for pair in pairs]
+    said += [
+        f"{arm.failed} of {len(arm.folders)} seeds of {arm.name} left the finite numbers; they are"
+        " in no number here."
+        for arm in outcome.arms
+        if arm.failed
+    ]
+    if not outcome.same_data:
+        said.append(
+            "The variants differ in their data: their losses are of different test sequences, and"
+            " the same seed pairs only initial weights, order and coins."
+        )
+    return said
+
+
+def markdown(outcome: Outcome) -> str:
+    """The comparison as a page of text."""
+    lines = [f"# {outcome.name}", "", "Mean squared error on the test sequences, free running.", ""]
+    lines += _table(HEADINGS, [cells(arm) for arm in outcome.arms])
+    lines += [""]
+    if references(outcome):
+        said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
+        lines += [f"To read them by: {said}.", ""]
+    lines += [
+        "Brackets are 95% bootstrap intervals over seeds; seconds are one run's share of the time"
+        " of all that went side by side.",
+        "", "## What it says", "", *(f"- {sentence}" for sentence in sentences(outcome)), "",
+        "## Pairs", "",
+        "Each seed is a pair: the same data, order and coins in both arms. The difference is the"
+        " first variant's loss less the second's, p is of Wilcoxon's signed-rank test with Holm's"
+        " correction for the number of pairs, and the effect is the rank-biserial correlation (-1:"
+        " the first is better for every seed).",
+        "",
+    ]  # fmt: skip
+    rows = [
+        [
+            pair.first, pair.second, f"{pair.median:+.4f}",
+            f"[{pair.interval[0]:+.4f}, {pair.interval[1]:+.4f}]",
+            f"{pair.first_better} of {pair.seeds}", f"{pair.p_holm:.2g}", f"{pair.effect:+.2f}",
+        ]
+        for pair in outcome.pairs
+    ]  # fmt: skip
+    headings = ("first", "second", "median difference", "95%", "first better", "p (Holm)", "effect")
+    return "\n".join([*lines, *_table(headings, rows), ""])
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = ["---"] + ["---:"] * (len(headings) - 1)
+    return ["| " + " | ".join(row) + " |" for row in [headings, rule, *rows]]
+
+
+def _csv(headings: Sequence[str], rows: Any) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(headings)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values))

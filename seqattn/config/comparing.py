@@ -1,0 +1,207 @@
+"""What a comparison compares: variants of one config, each with the same seeds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from seqattn.config import Compare, Config, Draft, as_plain
+from seqattn.config.mistakes import listed, sentence
+from seqattn.config.reading import read_text
+from seqattn.errors import ConfigError
+
+NOT_VARIED = {"name": "is the folder's name", "seed": "is what every variant has the same of"}
+MOST_RUNS = 100_000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One arm of a comparison.
+
+    Attributes:
+        name: of its folder and in every table.
+        config: with the seed of the first run.
+        changes: dotted key -> value that makes it a variant.
+    """
+
+    name: str
+    config: Config
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Variants and their seeds.
+
+    Attributes:
+        name: of the folder.
+        variants: at least two, of different names and configs.
+        seeds: the same for each, at least two.
+    """
+
+    name: str
+    variants: tuple[Variant, ...]
+    seeds: range
+
+    def as_plain(self) -> dict[str, Any]:
+        """What makes it this comparison and no other; more seeds are still the same."""
+        return {"variants": {variant.name: _without_folder(variant) for variant in self.variants}}
+
+
+def plan(
+    path: Path,
+    overrides: Sequence[str] = (),
+    vary: Sequence[str] = (),
+    *,
+    seeds: int | None = None,
+) -> Comparison:
+    """Read a config file and say what is to be compared.
+
+    Args:
+        overrides: "PATH=VALUE" each, for all variants.
+        vary: "PATH=A,B,..." each; every combination is a variant. Instead of the file's own.
+        seeds: how many; instead of the file's own.
+
+    Raises:
+        ConfigError: with all mistakes of all variants.
+    """
+    draft = Draft.read(path, overrides)
+    section = draft.content.pop("compare", None)
+    compare = _section(section, path)
+    mistakes: list[str] = []
+    grid = {key: list(values) for key, values in compare.vary.items()}
+    named: Mapping[str, Mapping[str, Any]] = compare.variants
+    if vary:
+        grid, named = _grid(vary, mistakes), {}
+    place = "compare.vary" if not vary else "--vary"
+    mistakes += _wrong_in(grid, place)
+    if mistakes:
+        raise ConfigError(f"{path}: {listed(len(mistakes))}.", mistakes)
+    arms = list(named.items()) if named else _combinations(grid)
+    if len(arms) < 2:
+        raise ConfigError(
+            f"{path}: a comparison needs two variants or more, got {len(arms)}. Give --vary"
+            " PATH=A,B,... or a compare: section."
+        )
+    count = compare.seeds if seeds is None else seeds
+    if count < 2:
+        raise ConfigError(
+            f"--seeds {count}: one seed cannot be compared with anything; give 2 or more (with"
+            " fewer than 6 no difference can be shown)."
+        )
+    if count * len(arms) > MOST_RUNS:
+        raise ConfigError(
+            f"{path}: {len(arms)} variants of {count} seeds are {count * len(arms):,} runs; at"
+            f" most {MOST_RUNS:,} go into one comparison."
+        )
+    variants: list[Variant] = []
+    for name, changes in arms:
+        said = ", ".join(f"{key}={json.dumps(value)}" for key, value in changes.items())
+        origin = f"compare.variants.{name}" if named else f"{place} {said}"
+        wrong = [f"{origin}: {key} {NOT_VARIED[key]}." for key in changes if key in NOT_VARIED]
+        try:
+            config = draft.changed(changes, origin).resolve().config
+        except ConfigError as error:
+            mistakes += [*wrong, *(error.mistakes or [str(error)])]
+            continue
+        mistakes += wrong
+        variants.append(Variant(name, config, changes))
+    seen: dict[str, str] = {}
+    for variant in variants:
+        same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)
+        if same != variant.name:
+            mistakes.append(f"variants {same} and {variant.name} are the same config.")
+    names = [name for name, _ in arms]
+    mistakes += [
+        f"two variants would have the name {name}; name them under compare.variants."
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    if mistakes:
+        unique = list(dict.fromkeys(mistakes))
+        raise ConfigError(f"{path}: {listed(len(unique))}.", unique)
+    first = variants[0].config
+    if first.seed + count - 1 > 2**63 - 1:
+        raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
+    return Comparison(first.name, tuple(variants), range(first.seed, first.seed + count))
+
+
+def _section(section: Any, path: Path) -> Compare:
+    if section is None:
+        return Compare()
+    try:
+        return Compare.model_validate(section)
+    except ValidationError as error:
+        found = [sentence({**details, "loc": ("compare", *details["loc"])})
+                 for details in error.errors()]  # fmt: skip
+        raise ConfigError(
+            f"{path}: {listed(len(found))}.",
+            [f"{path}: {'.'.join(at)}: {words}" for at, words in found],
+        ) from None
+
+
+def _grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
+    """`--vary PATH=A,B,...` as lists of values; the values are YAML."""
+    grid: dict[str, list[Any]] = {}
+    for option in vary:
+        dotted, equals, text = option.partition("=")
+        key = dotted.strip()
+        if not equals or not key:
+            mistakes.append(f"--vary {option}: expected PATH=A,B,..., such as"
+                            " model.hidden_dim=4,16.")  # fmt: skip
+            continue
+        if key in grid:
+            mistakes.append(f"--vary {key}: is given twice; give all its values at once.")
+            continue
+        try:
+            values = read_text(f"[{text}]", f"--vary {option}").content
+        except ConfigError as error:
+            mistakes.append(str(error))
+            continue
+        grid[key] = values
+    return grid
+
+
+def _wrong_in(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
+    mistakes = []
+    for key, values in grid.items():
+        texts = [json.dumps(value, sort_keys=True) for value in values]
+        twice = sorted({text for text in texts if texts.count(text) > 1})
+        if not values:
+            mistakes.append(f"{place} {key}: names no values to compare.")
+        if not all(key.split(".")):
+            mistakes.append(f"{place} {key}: is no dotted key such as model.hidden_dim.")
+        mistakes += [f"{place} {key}: has the value {text} twice." for text in twice]
+    return mistakes
+
+
+def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Every combination of values, under a name made of them."""
+    if not grid:
+        return []
+    arms = []
+    for values in itertools.product(*grid.values()):
+        changes = dict(zip(grid, values, strict=True))
+        arms.append(("_".join(_word(key, value) for key, value in changes.items()), changes))
+    return arms
+
+
+def _word(key: str, value: Any) -> str:
+    """A text stands for itself, a number needs its key: `dot`, `hidden_dim-16`."""
+    if isinstance(value, dict):
+        value = "-".join(str(inner) for inner in value.values())
+    elif not isinstance(value, str):
+        value = f"{key.rpartition('.')[2]}-{json.dumps(value)}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-.") or "empty"
+
+
+def _without_folder(variant: Variant) -> dict[str, Any]:
+    plain = as_plain(variant.config)
+    del plain["name"]
+    return plain
