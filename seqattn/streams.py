@@ -8,6 +8,7 @@ NumPy's policy (NEP 19); `Generator` methods may change between versions.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
@@ -32,19 +33,26 @@ def stream(seed: int, name: StreamName, position: int | str) -> np.random.Random
 def streams(
     places: Iterable[tuple[int, int | str]], name: StreamName
 ) -> Iterator[np.random.RandomState]:
-    """The same streams one after the other, each good until the next: a third of the time.
+    """The same streams one after the other, each good until the next of its name is asked for:
+    a third of the time.
 
     Args:
         places: a seed and a position for each.
     """
-    bits = np.random.Philox(0)
-    numbers = np.random.RandomState(bits)
-    start: Any = bits.state
-    start["state"]["counter"] = np.zeros(4, dtype=np.uint64)
+    bits, numbers, start = _generator(name)
     for seed, position in places:
         start["state"]["key"] = _entropy(seed, name, position).generate_state(2, np.uint64)
         bits.state = start
         yield numbers
+
+
+@functools.cache
+def _generator(name: StreamName) -> tuple[np.random.Philox, np.random.RandomState, Any]:
+    """A generator to be moved from place to place, and the state in which a stream begins."""
+    bits = np.random.Philox(0)
+    start: Any = bits.state
+    start["state"]["counter"] = np.zeros(4, dtype=np.uint64)
+    return bits, np.random.RandomState(bits), start
 
 
 def _entropy(seed: int, name: StreamName, position: int | str) -> np.random.SeedSequence:

@@ -52,6 +52,7 @@ NARROW = 8
 MOST_TERMS = 200_000
 INNER_FROM, INNER_UP_TO = 8, 4  # runs, width of the state
 LONG = 8
+LARGE = 4096
 
 
 def covers(model: object) -> bool:
@@ -152,14 +153,13 @@ class DerivedLoss:
         passes = self._passes(source, target, source_lengths, target_keep)
         passes.read(source, target, source_lengths, target_keep)
         T = target.shape[-2]
-        own = [(t, t + 1, "own") for t in range(1, T)]
-        losses = []
-        for first, *others in ([(0, T, "told")], [(0, 1, "told"), *own]):
-            passes.stretches = (first, *others)
-            passes.forward(again=bool(others))
-            losses.append(passes.loss_out.clone())
-        forced, free = losses
-        return free, forced
+        passes.stretches = ((0, T, "told"),)
+        passes.forward()
+        forced = passes.loss_out.clone()
+        # The first step is the same; from the second on each is fed its own word.
+        passes.stretches = tuple((t, t + 1, "own") for t in range(1, T))
+        passes.forward(again=True)
+        return passes.loss_out.clone(), forced
 
     def _passes(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
@@ -249,6 +249,7 @@ class _Passes:
             self.look[:, :H] = identity / math.sqrt(H) if scaled else identity
         self.shown, self.dshown = (new(S + F, R, N, P, runs=1) for _ in range(2))
         self.joint, self.djoint = new(R, N, T, S + F), new(R, N, T, S + F)
+        self.dmore = new(R, N, 1, S + F)
         self.weights, self.total = new(R, N, T, S), new(R, N, T, 1)
         self.y, self.diff, self.squares, self.dx = *(new(R, N, T, F) for _ in "123"), new(R, N, F)
         self.output_bias, self.one = new(R, F, 1), torch.ones_like(model.like[0, 0, 0])
@@ -309,16 +310,20 @@ class _Passes:
         with torch.inference_mode():
             if not again:
                 self.repeat(self.begin)
-            for stretch in self.stretches:
-                self.stretch(self.f4_decode, *stretch)
+            if self.T > LONG:
+                self.f4_decode(self.stretches)
+            else:
+                self.repeat(self.f4_decode, self.stretches)
             self.repeat(self.f5_compare)
 
     def backward(self, dloss: Tensor) -> None:
         with torch.inference_mode():
             self.dloss.copy_(dloss)
             self.repeat(self.b5_compare)
-            for stretch in reversed(self.stretches):
-                self.stretch(self.b4_decode, *stretch)
+            if self.T > LONG:
+                self.b4_decode(self.stretches)
+            else:
+                self.repeat(self.b4_decode, self.stretches)
             self.repeat(self.finish)
 
     def begin(self) -> None:
@@ -331,15 +336,9 @@ class _Passes:
         self.b2_encode()
         self.b1_feed()
 
-    def stretch(self, part: Callable[..., None], *arguments: object) -> None:
-        """A stretch as one list of operations; of long targets, which have too many different
-        stretches, its parts."""
-        if self.T > LONG:
-            part(*arguments)
-        else:
-            self.repeat(part, *arguments)
-
     def part(self, part: Callable[..., None], *arguments: object) -> None:
+        """Of short targets a whole plan is one list of operations; long ones have too many plans,
+        so there every part has its own."""
         if self.T > LONG:
             self.repeat(part, *arguments)
         else:
@@ -513,8 +512,20 @@ class _Passes:
         do(torch.add, gi[:2], gh[:2], out=gates)
         do(gates.sigmoid_)  # r, z
         do(torch.addcmul, gi[2], gates[0], gh[2], out=n)
-        do(n.tanh_)
+        self.tanh_(n)
         do(torch.lerp, n, h, gates[1], out=self.states[step + 1])
+
+    def tanh_(self, x: Tensor) -> None:
+        """tanh x = 2 sigmoid(2 x) - 1; from some size on torch's sigmoid is so much faster on the
+        CPU that the detour pays."""
+        do = self.do
+        if x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() >= LARGE:
+            do(x.add_, x)
+            do(x.sigmoid_)
+            do(x.add_, x)
+            do(x.sub_, self.one)
+        else:
+            do(x.tanh_)
 
     def gru_step_back(self, step: int, cell: str) -> None:
         """From the gradient of h' to those of U h + c and of h."""
@@ -641,19 +652,29 @@ class _Passes:
 
     # --- F4, B4: a stretch of the decoder, from a step that is fed its own word to the next -------
 
-    def f4_decode(self, first: int, last: int, kind: str) -> None:
-        if kind != "told":
-            self.part(self.f4_feed, first, kind)
-        for step in range(self.decoder + first, self.decoder + last):
-            self.part(self.gru_step, step, "decoder")
-        self.part(self.f4_attend, first, last)
+    def f4_decode(self, stretches: tuple[Stretch, ...]) -> None:
+        one_by_one = all(last - first == 1 for first, last, _ in stretches)
+        for first, last, kind in stretches:
+            if kind != "told":
+                self.part(self.f4_feed, first, kind)
+            for step in range(self.decoder + first, self.decoder + last):
+                self.part(self.gru_step, step, "decoder")
+            if one_by_one or last < self.T:  # its word is fed to the next step
+                self.part(self.f4_attend, last - 1, last)
+        if not one_by_one:  # all others, and these again, at once
+            self.part(self.f4_attend, 0, self.T)
 
-    def b4_decode(self, first: int, last: int, kind: str) -> None:
-        self.part(self.b4_attend, first, last)
-        for step in reversed(range(self.decoder + first, self.decoder + last)):
-            self.part(self.gru_step_back, step, "decoder")
-        if kind != "told":
-            self.part(self.b4_feed, first, kind)
+    def b4_decode(self, stretches: tuple[Stretch, ...]) -> None:
+        one_by_one = all(last - first == 1 for first, last, _ in stretches)
+        if not one_by_one:
+            self.part(self.b4_attend, 0, self.T)
+        for first, last, kind in reversed(stretches):
+            if one_by_one:
+                self.part(self.b4_attend, first, last)
+            for step in reversed(range(self.decoder + first, self.decoder + last)):
+                self.part(self.gru_step_back, step, "decoder")
+            if kind != "told":
+                self.part(self.b4_feed, first, kind, one_by_one)
 
     def f4_feed(self, t: int, kind: str) -> None:
         fed, said = self.x[:, self.decoder + t], self.y[:, :, t - 1]
@@ -666,21 +687,26 @@ class _Passes:
         weight, bias = self.w["decoder.weight_ih"], self.w["decoder.bias_ih"]
         self.project(self.gi[self.decoder + t], fed, weight, bias)
 
-    def b4_feed(self, t: int, kind: str) -> None:
-        S = self.S
-        do, step = self.do, self.decoder + t
+    def b4_feed(self, t: int, kind: str, one_by_one: bool) -> None:
+        do, step, S = self.do, self.decoder + t, self.S
         # gi = W x + b
         dgi, dgh = self.dgi[:, step], self.dgh[:, step]
         do(dgi[..., :2, :].copy_, dgh[..., :2, :])
         do(torch.mul, self.by_n[step], self.dstates[step + 1], out=dgi[..., 2, :])
         weight, dsaid = self.w["decoder.weight_ih"], self.djoint[:, :, t - 1, S:]
         # x = said, or the truth where the coin says so
-        if kind == "mixed":
-            self.product(self.dx, dgi.flatten(2, 3), weight)
-            do(self.dx.masked_fill_, self.coins[t], 0)
-            do(dsaid.add_, self.dx)
-        else:
+        if one_by_one and kind == "own":
             self.product(dsaid, dgi.flatten(2, 3), weight, dsaid)
+            return
+        self.product(self.dx, dgi.flatten(2, 3), weight)
+        if kind == "mixed":
+            do(self.dx.masked_fill_, self.coins[t], 0)
+        if one_by_one:
+            do(dsaid.add_, self.dx)
+        else:  # its attention has been gone through without this share: go with it alone
+            do(self.dmore[..., S:].copy_, self.dx.unsqueeze(2))
+            self.attend_back(t - 1, t, self.dmore)
+            do(self.djoint[:, :, t - 1 : t].add_, self.dmore)
 
     def f4_attend(self, first: int, last: int) -> None:
         S = self.S
@@ -698,10 +724,13 @@ class _Passes:
         self.product(self.y[:, :, first:last], weights, words, joint[..., S:])
 
     def b4_attend(self, first: int, last: int) -> None:
-        S = self.S
-        do, (keys, _, words) = self.do, self.of_shown(self.shown)
-        djoint, weights = self.djoint[:, :, first:last], self.weights[:, :, first:last]
-        ds, dy, total = djoint[..., :S], djoint[..., S:], self.total[:, :, first:last]
+        self.attend_back(first, last, self.djoint[:, :, first:last])
+
+    def attend_back(self, first: int, last: int, djoint: Tensor) -> None:
+        """From the gradient of y, in the last columns of `djoint`, to all of it and the states."""
+        do, S, (keys, _, words) = self.do, self.S, self.of_shown(self.shown)
+        weights, total = self.weights[:, :, first:last], self.total[:, :, first:last]
+        ds, dy = djoint[..., :S], djoint[..., S:]
         # y = direct + weights words
         self.product(ds, dy, words.mT)
         # weights = softmax(scores): ds = weights * (dw - sum(weights * dw))
@@ -709,7 +738,8 @@ class _Passes:
         do(torch.sum, ds, -1, keepdim=True, out=total)
         do(ds.addcmul_, weights, total, value=-1)
         # joint = bias + asks keys^T
-        dasks = self.dstates[self.decoder + 1 + first : self.decoder + 1 + last].permute(1, 2, 0, 3)
+        slots = slice(self.decoder + 1 + first, self.decoder + 1 + last)
+        dasks = self.dstates[slots].permute(1, 2, 0, 3)
         self.product(dasks, djoint, keys, dasks)
 
     # --- F5, B5: the mean squared error -----------------------------------------------------------

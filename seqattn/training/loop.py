@@ -29,6 +29,7 @@ from seqattn.training.schedules import (
 )
 
 VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
+CHUNK_POINTS = 4096
 
 
 @dataclass
@@ -173,7 +174,7 @@ class Group:
                 if told_to_stop:
                     return []
 
-            free, forced = validate(self.objective, self.validation)
+            free, forced = validate(self.objective, self.validation, self.config.batch_size)
             share = (time.perf_counter() - began) / sum(self.going)
             improved = []
             for k, run in self.still_going():
@@ -379,23 +380,30 @@ class Mark:
     tensors: list[Tensor]
 
 
-def validate(objective: Objective, data: Batch) -> tuple[list[float], list[float]]:
+def validate(
+    objective: Objective, data: Batch, batch_size: int = 1
+) -> tuple[list[float], list[float]]:
     """Mean squared error over a part, free running and with every step teacher-forced.
 
     Their gap is the exposure bias: what it costs to build on one's own mistakes.
+
+    Args:
+        batch_size: of training; long sequences are taken as many at a time.
 
     Returns:
         both for each run, as numbers in double precision.
     """
     R = data.source.shape[0] if data.source.dim() == 4 else 1
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
-    for places in slices(len(data), VALIDATION_CHUNK):
+    points = data.source.shape[-2] + data.target.shape[-2]
+    chunk = max(batch_size, min(VALIDATION_CHUNK, CHUNK_POINTS // points), 1)
+    for places in slices(len(data), chunk):
         batch = data.take(places)
-        points = batch.points
+        real = batch.points
         for total, losses in zip(totals, objective.free_and_forced(batch), strict=True):
-            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), points, strict=True)):
+            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):
                 total[k] += loss * n
-        counted = [a + b for a, b in zip(counted, points, strict=True)]
+        counted = [a + b for a, b in zip(counted, real, strict=True)]
     free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
     return free, forced
 
