@@ -1,39 +1,57 @@
-"""Times the training loop against a notebook's loop on the same work, side by side in one run.
+"""Times seqattn against a notebook's way of doing the same, side by side in one run.
 
     make bench                                       # or: python scripts/bench.py --repeats 5
+    python scripts/bench.py --only A,seeds --json figures.json --peers
 
 The notebook's loop is the way encoder-decoders with attention are usually taught: a DataLoader
 over a TensorDataset, a GRU module called once a step, a coin tossed at every step, `.item()` after
 every batch, and one validation pass an epoch. seqattn's loop does the same work with two validation
-passes an epoch (free running and teacher-forced). Both use one thread. Times drift on a busy
-machine, so the two take turns, and what counts is the ratio.
+passes an epoch (free running and teacher-forced). All use one thread. Times drift on a busy
+machine, so the sides take turns, and what counts is the ratio.
 
-    A  hidden 2, 128 squares, batch 16, 100 epochs
-    B  hidden 64, 2048 squares, batch 64, 5 epochs
-    C  hidden 64, 2048 random paths of 32 -> 32 points, batch 64, 1 epoch
+    A        hidden 2, 128 squares, batch 16, 100 epochs
+    B        hidden 64, 2048 squares, batch 64, 5 epochs
+    C        hidden 64, 2048 random paths of 32 -> 32 points, batch 64, 1 epoch
+    seeds    64 and 256 seeds of A side by side, against the notebook's loop for one
+    folders  64 seeds of A with their run folders written
+    process  `seqattn train configs/notebook.yaml` against a notebook as one script
+    help     `seqattn --help` against `python -c "import typer"`
+    predict  free-running forecasts of 100,000 squares, microseconds a sequence and step
+    busy     A beside a process that keeps a core busy, against A alone, threads found by trying
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
+import shutil
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import notebook
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from seqattn.config import Recurrent, Squares, Training
-from seqattn.data import load
+from seqattn import experiment
+from seqattn.config import Recurrent, Squares, Training, resolve
+from seqattn.data import load, squares
+from seqattn.evaluation import free_run
 from seqattn.models import build_model
 from seqattn.training import Batch, Run, to_tensors, train
+
+ROOT = Path(__file__).resolve().parents[1]
+SEQATTN = Path(sys.executable).with_name("seqattn")
 
 
 @dataclass(frozen=True)
@@ -63,151 +81,323 @@ def works() -> list[Work]:
     ]
 
 
-# --- as a notebook writes it: a class a part, state kept on the modules, one step at a time ------
-
-
-class Encoder(nn.Module):
-    def __init__(self, features: int, hidden: int) -> None:
-        super().__init__()
-        self.rnn = nn.GRU(features, hidden, batch_first=True)
-
-    def forward(self, source: Tensor) -> Tensor:
-        states, self.hidden = self.rnn(source)
-        return states
-
-
-class Attention(nn.Module):
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.width = hidden
-        self.query, self.key = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
-
-    def remember(self, states: Tensor) -> None:
-        self.values, self.keys = states, self.key(states)
-
-    def forward(self, state: Tensor) -> Tensor:
-        products = torch.bmm(self.query(state), self.keys.permute(0, 2, 1))
-        weights = torch.softmax(products / math.sqrt(self.width), dim=-1)
-        self.weights = weights.detach()
-        return torch.bmm(weights, self.values)
-
-
-class Decoder(nn.Module):
-    def __init__(self, features: int, hidden: int) -> None:
-        super().__init__()
-        self.rnn = nn.GRU(features, hidden, batch_first=True)
-        self.attention = Attention(hidden)
-        self.output = nn.Linear(2 * hidden, features)
-
-    def start(self, states: Tensor) -> None:
-        self.attention.remember(states)
-        self.hidden = states[:, -1:].permute(1, 0, 2).contiguous()
-
-    def forward(self, point: Tensor) -> Tensor:
-        state, self.hidden = self.rnn(point, self.hidden)
-        context = self.attention(state)
-        return self.output(torch.cat([context, state], dim=-1))
-
-
-class NotebookModel(nn.Module):
-    def __init__(self, features: int, hidden: int) -> None:
-        super().__init__()
-        self.encoder, self.decoder = Encoder(features, hidden), Decoder(features, hidden)
-
-    def forward(self, source: Tensor, target: Tensor, teacher_forcing: float) -> Tensor:
-        self.decoder.start(self.encoder(source))
-        outputs = torch.zeros_like(target)
-        self.weights = torch.zeros(target.shape[0], target.shape[1], source.shape[1])
-        point = source[:, -1:]
-        for step in range(target.shape[1]):
-            said = self.decoder(point)
-            outputs[:, step : step + 1] = said
-            self.weights[:, step : step + 1] = self.decoder.attention.weights
-            told = torch.rand(1) < teacher_forcing
-            point = target[:, step : step + 1] if told else said
-        return outputs
-
-
 def notebook_loop(work: Work) -> float:
     """Train as a notebook does; the last validation loss."""
-    torch.manual_seed(1)
-    device = torch.device("cpu")
-    model = NotebookModel(2, work.hidden).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    loss_of = nn.MSELoss()
-    dataset = TensorDataset(work.data.source, work.data.target)
-    loader = DataLoader(dataset, batch_size=work.batch_size, shuffle=True)
-    held_out = TensorDataset(work.validation.source, work.validation.target)
-    validation_loader = DataLoader(held_out, batch_size=work.batch_size)
-    losses, validation_losses = [], []
-    for _ in range(work.epochs):
-        model.train()
-        batch_losses = []
-        for source, target in loader:
-            source, target = source.to(device), target.to(device)
-            loss = loss_of(model(source, target, 0.5), target)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            batch_losses.append(loss.item())
-        losses.append(float(np.mean(batch_losses)))
-        model.eval()
-        batch_losses = []
-        with torch.no_grad():
-            for source, target in validation_loader:
-                source, target = source.to(device), target.to(device)
-                batch_losses.append(loss_of(model(source, target, 0.0), target).item())
-        validation_losses.append(float(np.mean(batch_losses)))
-    return validation_losses[-1]
+    data, held_out = work.data, work.validation
+    _, _, losses = notebook.train(
+        data.source, data.target, held_out.source, held_out.target,
+        hidden=work.hidden, batch_size=work.batch_size, epochs=work.epochs,
+    )  # fmt: skip
+    return losses[-1]
 
 
 # --- the same with seqattn -----------------------------------------------------------------------
 
 
-def seqattn_loop(work: Work, by_hand: bool = True) -> float:
-    """Train with seqattn; the last validation loss."""
+def seqattn_loop(work: Work, *, by_hand: bool = True, seeds: int = 1) -> float:
+    """Train with seqattn; the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
-    model = build_model(Recurrent(hidden_dim=work.hidden), 2, seed=1)
-    run = Run(model, work.data, work.validation, config, seed=1)
-    train([run], by_hand=by_hand)
-    return run.history[-1].validation_loss
+    runs = [
+        Run(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data, work.validation,
+            config, seed)
+        for seed in range(seeds)
+    ]  # fmt: skip
+    train(runs, by_hand=by_hand)
+    return runs[0].history[-1].validation_loss
 
 
-def seconds(loop: Callable[[Work], float], work: Work) -> tuple[float, float]:
+def with_folders(folder: Path) -> None:
+    """64 seeds of work A and everything they leave on the disk."""
+    sets = ["model.hidden_dim=2", "data.n_train=128", "training.epochs=100"]
+    config = resolve(None, sets).config
+    experiment.run_all(experiment.seeds_of(config, folder / "many", 64), threads=1)
+
+
+# --- the same as other libraries do it ------------------------------------------------------------
+
+
+def lightning_loop(work: Work) -> None:
+    """The notebook's model under Lightning's Trainer."""
+    import logging
+    import warnings
+
+    import lightning
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    loss_of = nn.MSELoss()
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = notebook.NotebookModel(2, work.hidden)
+
+        def training_step(self, batch: list[Tensor], _: int) -> Tensor:
+            return loss_of(self.model(*batch, 0.5), batch[1])
+
+        def validation_step(self, batch: list[Tensor], _: int) -> None:
+            loss_of(self.model(*batch, 0.0), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    trainer = lightning.Trainer(
+        max_epochs=work.epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(
+        Module(),
+        DataLoader(
+            TensorDataset(work.data.source, work.data.target), work.batch_size, shuffle=True
+        ),
+        DataLoader(TensorDataset(work.validation.source, work.validation.target), 128),
+    )
+
+
+def jax_loop(work: Work) -> tuple[float, float]:
+    """The same model in JAX, an epoch compiled; seconds to compile, and of the training after."""
+    import jax
+    import jax.numpy as jnp
+
+    H, (n, _, F), T = work.hidden, work.data.source.shape, work.data.target.shape[1]
+    size, rate = work.batch_size, 0.01
+    source, target = jnp.asarray(work.data.source.numpy()), jnp.asarray(work.data.target.numpy())
+    valid = jnp.asarray(work.validation.source.numpy()), jnp.asarray(work.validation.target.numpy())
+    shapes = {
+        "encoder": [(3 * H, F), (3 * H, H), (3 * H,), (3 * H,)],
+        "decoder": [(3 * H, F), (3 * H, H), (3 * H,), (3 * H,)],
+        "attention": [(H, H), (H,), (H, H), (H,)], "output": [(F, 2 * H), (F,)],
+    }  # fmt: skip
+    keys = iter(jax.random.split(jax.random.key(1), 14))
+    weights = {
+        name: [jax.random.uniform(next(keys), shape, minval=-1, maxval=1) / math.sqrt(H)
+               for shape in own]
+        for name, own in shapes.items()
+    }  # fmt: skip
+
+    def cell(own: Any, x: Any, h: Any) -> Any:
+        W, U, b, c = own
+        r1, z1, n1 = jnp.split(x @ W.T + b, 3, -1)
+        r2, z2, n2 = jnp.split(h @ U.T + c, 3, -1)
+        r, z = jax.nn.sigmoid(r1 + r2), jax.nn.sigmoid(z1 + z2)
+        new = jnp.tanh(n1 + r * n2)
+        return new + z * (h - new)
+
+    def forecast(w: Any, source: Any, target: Any, told: Any) -> Any:
+        def read(h: Any, x: Any) -> Any:
+            h = cell(w["encoder"], x, h)
+            return h, h
+
+        h, states = jax.lax.scan(read, jnp.zeros((len(source), H)), source.swapaxes(0, 1))
+        A, a, B, b = w["attention"]
+        values = states.swapaxes(0, 1)
+        memory = values @ B.T + b
+        truth = jnp.concatenate([source[:, -1:], target[:, :-1]], 1).swapaxes(0, 1)
+
+        def say(carry: Any, step: Any) -> Any:
+            h, said = carry
+            heads, true = step
+            h = cell(w["decoder"], jnp.where(heads, true, said), h)
+            scores = jnp.einsum("nh,nsh->ns", h @ A.T + a, memory) / math.sqrt(H)
+            context = jnp.einsum("ns,nsh->nh", jax.nn.softmax(scores), values)
+            said = jnp.concatenate([context, h], -1) @ w["output"][0].T + w["output"][1]
+            return (h, said), said
+
+        _, said = jax.lax.scan(say, (h, source[:, -1]), (told.at[0].set(True), truth))
+        return said.swapaxes(0, 1)
+
+    def loss(w: Any, source: Any, target: Any, told: Any) -> Any:
+        return jnp.mean((forecast(w, source, target, told) - target) ** 2)
+
+    @jax.jit
+    def epoch(w: Any, m: Any, v: Any, count: Any, key: Any) -> Any:
+        order_key, coin_key = jax.random.split(key)
+        order = jax.random.permutation(order_key, n)[: n // size * size].reshape(-1, size)
+        coins = jax.random.bernoulli(coin_key, 0.5, (len(order), T))
+
+        def step(carry: Any, one: Any) -> Any:
+            w, m, v, count = carry
+            places, told = one
+            value, g = jax.value_and_grad(loss)(w, source[places], target[places], told)
+            count = count + 1
+            m = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, m, g)
+            v = jax.tree.map(lambda a, b: 0.999 * a + 0.001 * b * b, v, g)
+            scale = rate * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
+            w = jax.tree.map(lambda p, a, b: p - scale * a / (jnp.sqrt(b) + 1e-8), w, m, v)
+            return (w, m, v, count), value
+
+        carry, losses = jax.lax.scan(step, (w, m, v, count), (order, coins))
+        return carry, losses.mean(), loss(carry[0], *valid, jnp.zeros(T, bool))
+
+    zeros = jax.tree.map(jnp.zeros_like, weights)
+    state = (weights, zeros, zeros, jnp.zeros(()))
     began = time.perf_counter()
-    loss = loop(work)
-    return time.perf_counter() - began, loss
+    jax.block_until_ready(epoch(*state, jax.random.key(0)))
+    compiled = time.perf_counter() - began
+    began = time.perf_counter()
+    for k in range(work.epochs):
+        state, _, last = epoch(*state, jax.random.key(k))
+    jax.block_until_ready(last)
+    return compiled, time.perf_counter() - began
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+class Table:
+    """Rows of figures: printed as they come, and kept for JSON."""
+
+    def __init__(self, repeats: int) -> None:
+        self.repeats = repeats
+        self.rows: dict[str, dict[str, Any]] = {}
+        print(f"{'what':<44}{'theirs, s':>22}{'ours, s':>22}{'ratio':>22}  must")
+
+    def pair(
+        self, name: str, theirs: Callable[[], Any], ours: Callable[[], Any], must: str, *,
+        times: bool = True, warm: bool = True,
+    ) -> None:  # fmt: skip
+        """Both sides in turn. `times`: the ratio says how many times faster ours is; else what
+        share of their time it takes."""
+        if warm:
+            theirs(), ours()
+        pairs = [(seconds(theirs), seconds(ours)) for _ in range(self.repeats)]
+        ratios = [a / b if times else b / a for a, b in pairs]
+        self.row(name, [a for a, _ in pairs], [b for _, b in pairs], ratios, must)
+
+    def row(
+        self, name: str, theirs: list[float], ours: list[float], ratios: list[float], must: str
+    ) -> None:
+        self.rows[name] = {"theirs": theirs, "ours": ours, "ratio": ratios, "must": must}
+        cells = [spread(column) for column in (theirs, ours, ratios)]
+        print(f"{name:<44}" + "".join(f"{cell:>22}" for cell in cells) + f"  {must}", flush=True)
+
+
+def spread(values: list[float]) -> str:
+    """Median with the lowest and highest."""
+    if not values:
+        return "-"
+    return f"{statistics.median(values):.3g} [{min(values):.3g}, {max(values):.3g}]"
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def command(*words: str | Path) -> Callable[[], None]:
+    """A whole process, from its start to its end."""
+
+    def run() -> None:
+        subprocess.run(list(map(str, words)), check=True, capture_output=True)
+
+    return run
+
+
+def predictions(table: Table) -> None:
+    """100,000 squares of a model of width 16; microseconds for each sequence and step."""
+    model = build_model(Recurrent(hidden_dim=16), 2, 1)
+    part = squares.generate(100_000, 1, noise=0.1, source_length=2, variable_length=False)
+    steps = part.target.shape[1]
+    free_run(model, part.only(slice(0, 4096)), steps)
+    taken = [seconds(lambda: free_run(model, part, steps)) for _ in range(table.repeats)]
+    each = [t / (len(part) * steps) * 1e6 for t in taken]
+    table.row("predict 100,000 squares, us a step", [], taken, each, "<= 1")
+
+
+def beside_a_busy_process(table: Table, folder: Path) -> None:
+    """Work A as a process, with the threads that it finds, alone and beside a busy process."""
+    words = ["train", ROOT / "configs/notebook.yaml", "--overwrite", "--quiet", "--plots", "none"]
+    train_a = command(SEQATTN, *words, "--output-dir", folder / "busy")
+    train_a()
+    alone, beside = [], []
+    for _ in range(table.repeats):
+        alone.append(seconds(train_a))
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+            beside.append(seconds(train_a))
+            busy.kill()
+    ratios = [b / a for a, b in zip(alone, beside, strict=True)]
+    table.row("busy: beside a busy process, of alone", alone, beside, ratios, "<= 1.5")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each (default 5)")
+    parser.add_argument("--only", help="rows to run, by the words above, with commas between")
+    parser.add_argument("--peers", action="store_true", help="Lightning and JAX too, if installed")
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    wanted = set(arguments.only.split(",")) if arguments.only else None
+
+    def asked(name: str) -> bool:
+        return wanted is None or name in wanted
+
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, one thread,"
-          f" {arguments.repeats} repeats, median [min to max]\n")  # fmt: skip
-    print(f"{'work':<5}{'notebook, s':>24}{'seqattn, s':>24}{'ratio':>24}")
-    figures = {}
-    for work in works():
-        seconds(notebook_loop, work), seconds(seqattn_loop, work)  # warm-up, not counted
-        pairs = []
-        for _ in range(arguments.repeats):
-            theirs, ours = seconds(notebook_loop, work), seconds(seqattn_loop, work)
-            pairs.append((theirs[0], ours[0]))
-        columns = {
-            "notebook_seconds": [theirs for theirs, _ in pairs],
-            "seqattn_seconds": [ours for _, ours in pairs],
-            "ratio": [theirs / ours for theirs, ours in pairs],
-        }
-        figures[work.name] = columns
-        cells = [
-            f"{statistics.median(column):.2f} [{min(column):.2f} to {max(column):.2f}]"
-            for column in columns.values()
-        ]
-        print(f"{work.name:<5}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+          f" {arguments.repeats} repeats, median [least, most]\n")  # fmt: skip
+    table = Table(arguments.repeats)
+    goals = {"A": (8, 2.2), "B": (3.5, 1.9), "C": (2.5, 1.3)}
+    by_name = {work.name: work for work in works()}
+    for name, work in by_name.items():
+        if asked(name):
+            for by_hand, goal in zip((True, False), goals[name], strict=True):
+                who = "by hand" if by_hand else "autograd"
+                table.pair(f"{name}, {who}", lambda: notebook_loop(work),  # noqa: B023
+                           lambda: seqattn_loop(work, by_hand=by_hand), f">= {goal}")  # noqa: B023  # fmt: skip
+    first = by_name["A"]
+    if asked("seeds"):
+        for seeds, by_hand, must in ((64, True, "<= 0.5"), (64, False, "<= 1"), (256, True, "")):
+            who = "by hand" if by_hand else "autograd"
+            table.pair(f"seeds: {seeds} of A, {who}, of one notebook", lambda: notebook_loop(first),
+                       lambda: seqattn_loop(first, by_hand=by_hand, seeds=seeds),  # noqa: B023
+                       must, times=False)  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if asked("folders"):
+
+            def written() -> None:
+                shutil.rmtree(folder / "many", ignore_errors=True)
+                with_folders(folder)
+
+            table.pair("folders: 64 of A written, of one notebook", lambda: notebook_loop(first),
+                       written, "<= 1", times=False)  # fmt: skip
+        if asked("process"):
+            ours = command(SEQATTN, "train", ROOT / "configs/notebook.yaml", "--overwrite",
+                           "--quiet", "--output-dir", folder / "whole")  # fmt: skip
+            theirs = command(sys.executable, ROOT / "scripts/notebook.py", folder / "notebook")
+            table.pair("process: all outputs, of the notebook's", theirs, ours, "<= 0.6",
+                       times=False)  # fmt: skip
+        if asked("help"):
+            table.pair("help: of importing typer", command(sys.executable, "-c", "import typer"),
+                       command(SEQATTN, "--help"), "<= 2.5", times=False)  # fmt: skip
+        if asked("predict"):
+            predictions(table)
+        if asked("busy"):
+            beside_a_busy_process(table, folder)
+    if arguments.peers:
+        peers(table, [work for name, work in by_name.items() if asked(name)])
     if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(table.rows, indent=2) + "\n")
+
+
+def peers(table: Table, chosen: list[Work]) -> None:
+    """Other libraries on the same work, where they are installed."""
+    for work in chosen:
+        if importlib.util.find_spec("lightning") is None:
+            print("lightning is not installed")
+        else:
+            table.pair(f"{work.name}, Lightning / by hand", lambda: lightning_loop(work),  # noqa: B023
+                       lambda: seqattn_loop(work), "")  # noqa: B023  # fmt: skip
+        if importlib.util.find_spec("jax") is None:
+            print("jax is not installed")
+            continue
+        taken = [(jax_loop(work), seconds(lambda: seqattn_loop(work)))  # noqa: B023
+                 for _ in range(table.repeats)]  # fmt: skip
+        after, ours = [run for (_, run), _ in taken], [t for _, t in taken]
+        ratios = [a / b for a, b in zip(after, ours, strict=True)]
+        table.row(f"{work.name}, JAX once compiled / by hand", after, ours, ratios, "")
+        compiling = statistics.median([compiling for (compiling, _), _ in taken])
+        print(f"    (JAX compiled for {compiling:.3g} s first)")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ from seqattn.config.sections import every_key
 from seqattn.errors import ConfigError
 from tests.conftest import ROOT
 
-CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+COMPARISONS = sorted((ROOT / "configs/compare").rglob("*.yaml"))
+CONFIGS = [path for path in sorted((ROOT / "configs").rglob("*.yaml")) if path not in COMPARISONS]
 
 
 def mistakes(tmp_path: Path, text: str | bytes, *overrides: str) -> str:

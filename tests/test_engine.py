@@ -279,7 +279,7 @@ def test_each_run_keeps_its_clipping_rate_and_early_stop(optimizer: str) -> None
     training = {
         "epochs": 40, "optimizer": optimizer, "momentum": 0.9 if optimizer == "sgd" else 0.0,
         "clip_norm": 0.05, "learning_rate_schedule": {"kind": "plateau", "patience": 1},
-        "early_stopping": {"patience": 3, "min_delta": 0.003},
+        "early_stopping": {"patience": 3, "min_delta": 0.01},
         "learning_rate": 0.3 if optimizer == "sgd" else 0.01,
     }  # fmt: skip
     runs = check_alone([config_of({}, training, False, seed) for seed in range(7)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from seqattn.config.knobs import Config
+from seqattn.config.knobs import ComparisonFile
 from seqattn.config.reading import KeyPath, describe
 from seqattn.config.sections import SectionType, every_key, field_variants, sections_at
 
@@ -50,6 +50,8 @@ def _expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: An
             return f"expected a finite number, {came}"
         case "bool_type" | "bool_parsing":
             return f"expected true or false, {came}{_yes_or_no(given)}"
+        case "list_type":
+            return f"expected a list such as [4, 16], {came}"
         case "string_type":
             return f"expected a text, {came}"
         case "greater_than_equal":
@@ -78,7 +80,7 @@ def _expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: An
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
     """A pydantic location as keys of the file, with the section (and its tag) that holds it."""
-    section: SectionType = Config
+    section: SectionType = ComparisonFile
     tag, path = "", list[str]()
     below: dict[str, SectionType] = {}
     for part in map(str, loc):

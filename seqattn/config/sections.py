@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Tag
 
-from seqattn.config.knobs import Config, Section
+from seqattn.config.knobs import ComparisonFile, Section
 from seqattn.config.reading import KeyPath
 
 SectionType = type[Section]
@@ -48,7 +48,7 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
     """Every section that may stand at a path, by tag; empty where none can."""
-    here: dict[str, SectionType] = {"": Config}
+    here: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}
         for section in here.values():
@@ -67,4 +67,4 @@ def every_key() -> Iterator[tuple[KeyPath, SectionType, str]]:
             for inner_tag, inner in field_variants(section, key).items():
                 yield from walk(inner, inner_tag, (*path, key))
 
-    yield from walk(Config, "", ())
+    yield from walk(ComparisonFile, "", ())

@@ -66,6 +66,10 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
     with mpl.rc_context(STYLE):
         if ending == "png":
             FigureCanvasAgg(figure)
+        if (layout := figure.get_layout_engine()) is not None:
+            # Done here, it needs no drawing for the sake of the layout before the one that counts.
+            layout.execute(figure)
+            figure.set_layout_engine("none")
         figure.savefig(buffer, format=ending, dpi=DPI, metadata=no_date[ending])
     return buffer.getvalue()
 

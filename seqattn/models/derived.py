@@ -52,7 +52,7 @@ NARROW = 8
 MOST_TERMS = 200_000
 INNER_FROM, INNER_UP_TO = 8, 4  # runs, width of the state
 LONG = 8
-LARGE = 4096
+LARGE = 2048
 
 
 def covers(model: object) -> bool:

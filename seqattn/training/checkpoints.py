@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
@@ -227,7 +226,7 @@ def _write(
         **described,
     }
     text = json.dumps(metadata, sort_keys=True, allow_nan=False)
-    owned = {key: np.ascontiguousarray(tensor.cpu().numpy()) for key, tensor in tensors.items()}
+    owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
     write_whole(path, safetensors.numpy.save(owned, {METADATA_KEY: text}))
 
 

@@ -18,6 +18,7 @@ import torch
 
 from seqattn.training.loop import Group, Run
 
+TINY = 2_000_000  # multiplications of a step that need no trial
 SMALL = 0.003  # seconds of a step that no second thread can make worth its while
 STEPS = 3
 WORTH = 0.8  # of the time with fewer threads
@@ -30,6 +31,8 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
     """
     if len(cores()) == 1:
         return 1, "one core"
+    if multiplications(runs) < TINY:
+        return 1, "a step is tiny"
     trial = Group(
         [dataclasses.replace(run, model=copy.deepcopy(run.model), state=None) for run in runs],
         by_hand=True,
@@ -61,6 +64,13 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
         threads *= 2
     torch.set_num_threads(best)
     return best, ", ".join(words)
+
+
+def multiplications(runs: Sequence[Run]) -> int:
+    """Of a training step, about: every weight meets every point, forward and twice backward."""
+    weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
+    points = runs[0].data.source.shape[-2] + runs[0].data.target.shape[-2]
+    return 3 * len(runs) * weights * points * runs[0].config.batch_size
 
 
 def cores() -> list[int]:

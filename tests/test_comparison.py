@@ -1,0 +1,385 @@
+"""`seqattn compare` and `train --seeds`: what is compared, what is said, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from seqattn.comparison.statistics import Difference, Spread, differences, holm, rank_biserial
+from seqattn.config import json_schema
+from seqattn.config.comparing import plan
+from seqattn.errors import ConfigError
+from tests.conftest import ROOT, Ended, tree
+
+Command = Callable[..., Ended]
+
+TEXT = """
+name: mine
+seed: 3
+data: {n_train: 48, n_validation: 24, n_test: 12}
+model: {hidden_dim: 3}
+training: {epochs: 4, checkpoint_seconds: 0.05}
+"""
+NAMED = (
+    TEXT
+    + """
+compare:
+  seeds: 6
+  variants:
+    plain: {model.attention: null}
+    looking: {model.attention: {score: general}, training.learning_rate: 0.02}
+"""
+)
+
+
+def config(folder: Path, text: str = TEXT) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return path
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+# --- what is compared -----------------------------------------------------------------------------
+
+
+def test_every_combination_is_a_variant(tmp_path: Path) -> None:
+    vary = ["model.attention.score=dot,additive", "model.hidden_dim=4,16"]
+    found = plan(config(tmp_path), ["training.epochs=9"], vary, seeds=5)
+    assert [variant.name for variant in found.variants] == [
+        "dot_hidden_dim-4", "dot_hidden_dim-16", "additive_hidden_dim-4", "additive_hidden_dim-16",
+    ]  # fmt: skip
+    last = found.variants[-1].config
+    assert last.model.attention is not None
+    assert (last.model.attention.score, last.model.hidden_dim) == ("additive", 16)
+    assert (last.training.epochs, last.name, found.name) == (9, "mine", "mine")
+    assert list(found.seeds) == [3, 4, 5, 6, 7]
+
+
+def test_variants_can_be_named_in_the_file(tmp_path: Path) -> None:
+    found = plan(config(tmp_path, NAMED))
+    assert [variant.name for variant in found.variants] == ["plain", "looking"]
+    assert found.variants[0].config.model.attention is None
+    assert found.variants[1].config.training.learning_rate == 0.02
+    assert len(found.seeds) == 6
+    assert len(plan(config(tmp_path, NAMED), vary=["model.hidden_dim=2,3,4"]).variants) == 3
+
+
+WRONG = [
+    (["model.attention.scor=dot,general"], "unknown key. Did you mean model.attention.score?"),
+    (["model.attention.score=dot,genral"], "Did you mean general?"),
+    (["model.hidden_dim=4,0"], "must be at least 1"),
+    (["model.hidden_dim="], "names no values"),
+    (["model.hidden_dim=4,4"], "has the value 4 twice"),
+    (["model.hidden_dim"], "expected PATH=A,B"),
+    (["model.hidden_dim=4"], "needs two variants or more, got 1"),
+    (["model.hidden_dim=4,5", "model.hidden_dim=6,7"], "is given twice"),
+    (["seed=1,2"], "seed is what every variant has the same of"),
+    (["name=a,b"], "name is the folder's name"),
+    (["model.hidden_dim=4,[5"], "is not valid YAML"),
+    ([], "needs two variants or more, got 0"),
+    (["model.attention={score: dot},{score: dot, heads: 1}"], "are the same config"),
+    (["training.teacher_forcing.probability=0.5,.5"], "has the value 0.5 twice"),
+    (["model..hidden_dim=4,5"], "is no dotted key"),
+]
+
+
+@pytest.mark.parametrize(("vary", "words"), WRONG)
+def test_what_cannot_be_compared_is_refused_before_anything_is_written(
+    seqattn: Command, tmp_path: Path, vary: list[str], words: str
+) -> None:
+    options = [word for option in vary for word in ("--vary", option)]
+    done = seqattn("compare", config(tmp_path), *options, "--seeds", "6")
+    assert done.code == 2
+    assert words in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("{seeds: 1, vary: {model.hidden_dim: [2, 3]}}", "compare.seeds: must be at least 2"),
+        ("{vary: {model.hidden_dim: []}}", "names no values"),
+        ("{vary: {model.hidden_dim: 3}}", "compare.vary.model.hidden_dim: expected a list"),
+        ("{variants: {a b: {seed: 1}, c: {}}}", "compare.variants.a b"),
+        ("{variants: {a: {}, b: {}}}", "variants a and b are the same config"),
+        ("{varants: {}}", "Did you mean compare.variants?"),
+        ("{vary: {model.hidden_dim: [2, 3]}, variants: {a: {}}}", "cannot both be meant"),
+        ("{variants: {a: {}, b: {model.hiden_dim: 3}}}", "Did you mean model.hidden_dim?"),
+    ],
+)
+def test_a_wrong_section_is_refused(tmp_path: Path, section: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=".") as caught:
+        plan(config(tmp_path, f"{TEXT}\ncompare: {section}\n"))
+    assert words in str(caught.value)
+
+
+def test_one_seed_is_no_comparison(seqattn: Command, tmp_path: Path) -> None:
+    for seeds in ("1", "0", "-3"):
+        words = ["--vary", "model.hidden_dim=2,3", "--seeds", seeds]
+        done = seqattn("compare", config(tmp_path), *words)
+        assert done.code == 2
+        assert "one seed cannot be compared" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_other_verbs_know_what_a_comparison_file_is(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", config(tmp_path, NAMED))
+    assert done.code == 2
+    assert f"Run: seqattn compare {tmp_path / 'mine.yaml'}" in done.err
+    done = seqattn("config", "check", config(tmp_path, NAMED))
+    assert done.code == 0
+    assert "compares plain, looking, with 6 seeds each" in done.out
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_scipys() -> None:
+    numbers = np.random.RandomState(1)
+    first = dict(enumerate(numbers.rand(20)))
+    second = {seed: loss + 0.3 + 0.1 * numbers.rand() for seed, loss in first.items()}
+    (found,) = differences({"a": first, "b": second})
+    gaps = np.array([first[seed] - second[seed] for seed in first])
+    assert found.median == pytest.approx(np.median(gaps))
+    assert found.p == pytest.approx(stats.wilcoxon(gaps).pvalue)
+    assert (found.first_better, found.seeds, found.effect) == (20, 20, -1.0)
+    low, high = found.interval
+    assert low < found.median < high < 0
+    assert found.decided
+    assert found.sentence() == (
+        f"a is better than b by {abs(high):.2g} to {abs(low):.2g}, in 20 of 20 seeds."
+    )
+    spread = Spread.of(first)
+    assert spread.median_interval[0] <= spread.median <= spread.median_interval[1]
+    assert first[spread.best_seed] == min(first.values()) == spread.best
+
+
+def test_an_interval_covers_as_often_as_it_says() -> None:
+    """The median of 100 draws whose true median is known, 200 times: near 95%."""
+    from seqattn.comparison.statistics import interval
+
+    covered = 0
+    for trial in range(200):
+        low, high = interval(np.random.RandomState(trial).randn(100), np.median)
+        covered += low <= 0 <= high
+    assert 0.90 <= covered / 200 <= 0.99
+
+
+def test_holm_is_holms() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_effect_size_by_hand() -> None:
+    # Ranks of |gap|: 1, 2, 3, 4; above 0: 1 + 3 = 4, below: 2 + 4 = 6; (4 - 6) / 10.
+    assert rank_biserial(np.array([0.1, -0.2, 0.3, -0.4])) == pytest.approx(-0.2)
+    assert rank_biserial(np.zeros(3)) == 0
+
+
+def test_chance_is_rarely_called_a_difference() -> None:
+    """Five variants that do not differ, 40 comparisons: at most a few false claims."""
+    false = 0
+    for trial in range(40):
+        numbers = np.random.RandomState(trial)
+        losses = {name: dict(enumerate(numbers.randn(16))) for name in "abcde"}
+        false += any(pair.decided for pair in differences(losses))
+    assert false <= 6
+
+
+def test_words_say_no_more_than_the_numbers() -> None:
+    def pair(**changed: Any) -> str:
+        known = {"first": "a", "second": "b", "seeds": 32, "median": 0.01, "interval": (0.004, 0.02),
+                 "first_better": 3, "p": 1e-4, "p_holm": 1e-3, "effect": 0.9, "smallest_p": 1e-9}  # fmt: skip
+        return Difference(**{**known, **changed}).sentence()
+
+    assert pair() == "b is better than a by 0.004 to 0.02, in 29 of 32 seeds."
+    assert "cannot tell a and b apart" in pair(p_holm=0.2)
+    assert "can be chance (p = 0.2)" in pair(p_holm=0.2)
+    assert "cannot tell a and b apart: the median difference lies between -0.01 and +0.02" in pair(
+        interval=(-0.01, 0.02)
+    )
+    assert "4 seeds are too few" in pair(seeds=4, p_holm=0.13, smallest_p=0.125)
+
+
+def test_equal_losses_are_no_difference() -> None:
+    same = dict.fromkeys(range(8), 0.25)
+    (found,) = differences({"a": same, "b": same})
+    assert (found.p, found.interval, found.effect, found.decided) == (1.0, (0.0, 0.0), 0.0, False)
+    assert Spread.of(same).median_interval == (0.25, 0.25)
+
+
+# --- what it leaves -------------------------------------------------------------------------------
+
+
+def without_seconds(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def test_a_comparison_from_end_to_end(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("compare", config(tmp_path, NAMED))
+    assert done.code == 0
+    home = tmp_path / "outputs/mine"
+    assert "mine: 6 seeds each" in done.out
+    assert "noise floor" in done.out
+    rows = {row["variant"]: row for row in table(home / "variants.csv")}
+    for name in ("plain", "looking"):
+        losses = []
+        for seed in range(3, 9):
+            folder = home / name / f"seed-{seed}"
+            summary = json.loads((folder / "summary.json").read_text())
+            losses.append(summary["test_loss"])
+            assert summary["seed"] == seed
+            assert not (folder / "loss_curve.png").exists()
+        assert float(rows[name]["median"]) == pytest.approx(np.median(losses))
+        assert float(rows[name]["mean"]) == pytest.approx(np.mean(losses))
+        assert int(rows[name]["best_seed"]) == 3 + int(np.argmin(losses))
+    (pair,) = table(home / "pairs.csv")
+    assert (pair["first"], pair["second"], pair["seeds"]) == ("plain", "looking", "6")
+    assert len(table(home / "seeds.csv")) == 12
+    for picture in ("comparison.png", "curves.png", "attention.png"):
+        assert (home / picture).read_bytes().startswith(b"\x89PNG")
+    words = (home / "comparison.md").read_text()
+    assert all(sentence in words for sentence in done.out.splitlines() if "better than" in sentence)
+    # Each run is an ordinary one.
+    assert seqattn("plot-attention", home / "looking/seed-4").code == 0
+    assert seqattn("evaluate", home / "plain/seed-4", "--json").code == 0
+
+    # Again: nothing is trained, and nothing but the pictures' and tables' own files is written.
+    runs = {path: content for path, content in tree(home).items() if "seed-" in path}
+    assert seqattn("compare", config(tmp_path, NAMED)).code == 0
+    assert runs == {path: content for path, content in tree(home).items() if "seed-" in path}
+
+    # More seeds: only those are trained.
+    assert seqattn("compare", config(tmp_path, NAMED), "--seeds", "7", "-q").code == 0
+    after = {path: content for path, content in tree(home).items() if "seed-" in path}
+    assert runs.items() <= after.items()
+    assert {path.split("/")[1] for path in after.keys() - runs} == {"seed-9"}
+
+
+def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: Path) -> None:
+    words = ["compare", config(tmp_path, NAMED), "-q"]
+    (tmp_path / "outputs/mine").mkdir(parents=True)
+    (tmp_path / "outputs/mine/notes.txt").write_text("mine")
+    done = seqattn(*words)
+    assert done.code == 2
+    assert "is not the folder of a comparison" in done.err
+    shutil.rmtree(tmp_path / "outputs")
+    assert seqattn(*words).code == 0
+    before = tree(tmp_path / "outputs")
+    for change, said in (
+        ("training.epochs=5", "looking, plain had another config"),
+        ("model.hidden_dim=4", "had another config"),
+    ):
+        done = seqattn(*words, "--set", change)
+        assert done.code == 2
+        assert said in done.err
+    done = seqattn(*words, "--vary", "model.hidden_dim=2,3")
+    assert "its variants are looking, plain; asked are hidden_dim-2, hidden_dim-3" in done.err
+    done = seqattn("train", config(tmp_path), "-q")
+    assert done.code == 2
+    assert tree(tmp_path / "outputs") == before
+
+
+def test_a_killed_comparison_ends_with_the_same_tables(tmp_path: Path) -> None:
+    text = NAMED.replace("epochs: 4", "epochs: 60").replace("n_train: 48", "n_train: 192")
+    words = [sys.executable, "-m", "seqattn", "compare", str(config(tmp_path, text)), "-q"]
+    subprocess.run([*words, "--output-dir", "whole"], cwd=tmp_path, check=True, timeout=120)
+    killed = 0
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        with subprocess.Popen([*words, "--output-dir", "cut"], cwd=tmp_path) as process:
+            last = tmp_path / "cut/mine/looking/seed-8/checkpoints/last.safetensors"
+            before = last.stat().st_mtime_ns if last.exists() else 0
+            until = time.monotonic() + 60
+            while time.monotonic() < until and process.poll() is None:
+                saved = tmp_path / "cut/mine/plain/seed-8/checkpoints/last.safetensors"
+                if saved.exists() and (not killed or (last.exists() and
+                                                      last.stat().st_mtime_ns > before)):  # fmt: skip
+                    process.send_signal(number)
+                    killed += 1
+                    break
+                time.sleep(0.002)
+    assert killed >= 1
+    subprocess.run([*words, "--output-dir", "cut"], cwd=tmp_path, check=True, timeout=120)
+    for name in ("variants.csv", "seeds.csv", "pairs.csv"):
+        whole, cut = (table(tmp_path / place / "mine" / name) for place in ("whole", "cut"))
+        assert without_seconds(whole) == without_seconds(cut)
+
+
+def test_a_variant_that_diverges_is_counted_and_left_out(seqattn: Command, tmp_path: Path) -> None:
+    words = ["--vary", "training.learning_rate=0.01,100", "--vary", "training.optimizer=sgd"]
+    done = seqattn("compare", config(tmp_path), *words, "--seeds", "6",
+                   "--set", "training.momentum=0.9")  # fmt: skip
+    assert done.code == 0
+    rows = {row["variant"]: row for row in table(tmp_path / "outputs/mine/variants.csv")}
+    (wild,) = (row for name, row in rows.items() if "100" in name)
+    assert wild["failed"] == "6"
+    assert "left the finite numbers; they are in no number here" in done.out
+
+
+# --- train --seeds --------------------------------------------------------------------------------
+
+
+def test_many_seeds_each_in_a_folder_of_its_own(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", config(tmp_path), "--seeds", "3", "--plots", "each")
+    assert done.code == 0
+    assert "3 seeds of mine" in done.out
+    home = tmp_path / "outputs/mine"
+    assert sorted(path.name for path in home.iterdir()) == ["seed-3", "seed-4", "seed-5"]
+    alone = tmp_path / "alone"
+    for seed in (3, 4, 5):
+        assert seqattn("train", config(tmp_path), "--seed", str(seed), "--output-dir", alone,
+                       "--name", f"s{seed}", "-q").code == 0  # fmt: skip
+        many, one = home / f"seed-{seed}", alone / f"s{seed}"
+        assert {path.name for path in many.iterdir()} == {path.name for path in one.iterdir()}
+        losses = [[float(row["validation_loss"]) for row in table(folder / "metrics.csv")]
+                  for folder in (many, one)]  # fmt: skip
+        np.testing.assert_allclose(losses[0], losses[1], atol=1e-4)
+    assert seqattn("train", config(tmp_path), "--seeds", "2").code == 2
+    done = seqattn("train", config(tmp_path), "--seeds", "4", "--resume")
+    assert done.code == 0
+    assert "3 of 4 runs are trained already" in done.err
+    assert (home / "seed-6/summary.json").exists()
+    done = seqattn("train", config(tmp_path), "--seeds", "2", "--output-dir", alone, "--name", "s3")
+    assert done.code == 2
+    assert "is the folder of a single run" in done.err
+
+
+def test_seeds_that_diverge_are_named(seqattn: Command, tmp_path: Path) -> None:
+    wild = ["--set", "training.learning_rate=100", "--set", "training.optimizer=sgd",
+            "--set", "training.momentum=0.9"]  # fmt: skip
+    done = seqattn("train", config(tmp_path), "--seeds", "2", *wild)
+    assert done.code == 7
+    assert "seeds 3, 4 diverged" in done.err
+
+
+def test_the_comparisons_that_ship_are_right_and_essays() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    paths = sorted((ROOT / "configs/compare").glob("*.yaml"))
+    assert len(paths) >= 1
+    for path in paths:
+        found = plan(path)
+        assert found.name == path.stem
+        assert len(found.variants) >= 2
+        text = path.read_text()
+        assert f"seqattn compare configs/compare/{path.name}" in text
+        assert all(word in text for word in ("Purpose", "Expect", "Time"))
+        validator.validate(yaml.safe_load(text))
