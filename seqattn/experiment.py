@@ -357,7 +357,8 @@ def _shape_of_step(job: Job) -> str:
     return repr(
         (
             as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
-            training.weight_decay, training.teacher_forcing.coin, training.checkpoint_seconds,
+            training.weight_decay, training.compile,
+            training.teacher_forcing.coin, training.checkpoint_seconds,
             train.source.shape, train.target.shape, validation.source.shape,
             validation.target.shape, ragged,
         )

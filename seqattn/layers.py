@@ -8,7 +8,7 @@ N sequences, F features, H width of the state, R runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -76,6 +76,9 @@ class GRU(nn.Module):
         self.bias_hh = nn.Parameter(torch.empty(3 * hidden))
         self.hidden = hidden
         self.bound = 1 / math.sqrt(hidden)
+        self.kernel: Callable[..., Tensor] = (
+            gru_step  # what makes a step; a compiled one may take its place
+        )
 
     def project(self, inputs: Tensor) -> Tensor:
         """W x + b of all gates: (..., inputs) -> (..., 3H).
@@ -104,7 +107,7 @@ class GRU(nn.Module):
 
     def step(self, projected: Tensor, hidden: Tensor | None) -> Tensor:
         """One step: projected input (..., N, 3H) and state (..., N, H) -> state (..., N, H)."""
-        return gru_step(projected, hidden, self.weight_hh, self.bias_hh)
+        return self.kernel(projected, hidden, self.weight_hh, self.bias_hh)
 
     def run(self, steps: Sequence[Tensor], hidden: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """All steps of known inputs.
@@ -119,7 +122,7 @@ class GRU(nn.Module):
         weight, bias = self.weight_hh, self.bias_hh
         states = []
         for projected in steps:
-            hidden = gru_step(projected, hidden, weight, bias)
+            hidden = self.kernel(projected, hidden, weight, bias)
             states.append(hidden)
         return torch.stack(states, dim=-2), states[-1]
 

@@ -18,11 +18,16 @@ from torch import Tensor
 
 from seqattn.config import Config, Recurrent, every_key
 from seqattn.data import load
+from seqattn.errors import UsageError
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models.derived import DerivedLoss, covers, wants_runs_inner
 from seqattn.training import Run, mean_squared_error, to_tensors, train
+from seqattn.training import loop as loop_module
+from seqattn.training import objective as objective_module
+from seqattn.training import threads as threads_module
 from seqattn.training.objective import Autograd, Derived, stacked
 from seqattn.training.stack import Stack
+from seqattn.training.threads import choose_threads
 from tests.conftest import ROOT, F, H, K, N, S, T
 
 RUNS = 3
@@ -365,3 +370,72 @@ def test_a_group_resumes_where_it_stopped() -> None:
         for run, other in zip(rest, whole, strict=True):
             assert run.finished
             torch.testing.assert_close(losses_of(run), losses_of(other), atol=1e-12, rtol=0)
+
+
+# --- compiling ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of torch.compile but the C++ compiler, which takes half a minute."""
+    monkeypatch.setattr(objective_module, "BACKEND", "aot_eager")
+    torch.compiler.reset()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("model", [{}, MODELS["additive, input"], MODELS["plain"]])
+def test_a_compiled_step_trains_the_same(model: dict[str, Any], quick_compiler: None) -> None:
+    losses = []
+    for compiling in ("off", "on"):
+        run = run_of(config_of(model, {"epochs": 2, "compile": compiling}, True, 1), torch.float64)
+        said: list[str] = []
+        train([run], say=said.append)
+        losses.append(losses_of(run))
+        assert ("a step compiled" in said[0]) == (compiling == "on")
+    torch.testing.assert_close(*losses, atol=1e-9, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
+    quick_compiler: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
+    said: list[str] = []
+    train([run_of(config, torch.float64)], say=said.append)
+    assert said == ["autograd"]  # a second of training is no reason to compile
+    monkeypatch.setattr(loop_module, "COMPILE_SECONDS", 0.0)
+    said.clear()
+    train([run_of(config, torch.float64)], say=said.append)
+    assert said[:2] == ["autograd", "autograd, a step compiled"]
+    assert set(said[2:]) <= {"autograd: compiled steps were no faster"}
+
+
+def test_what_cannot_be_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(objective_module, "BACKEND", broken)
+    torch.compiler.reset()
+    run = run_of(config_of({}, {"compile": "on"}, False, 1), torch.float64)
+    with pytest.raises(UsageError, match="could not compile a step here.*Set it to off"):
+        train([run])
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    run = run_of(config_of({}, {}, False, 1), torch.float32)
+    assert choose_threads([run])[0] == 1
+    monkeypatch.setattr(threads_module, "cores", lambda: [0, 1])
+    monkeypatch.setattr(threads_module, "TINY", 0)
+    count, why = choose_threads([run])
+    assert count == 1
+    assert "ms with 1" in why
+    monkeypatch.setattr(threads_module, "SMALL", 0.0)
+    monkeypatch.setattr(threads_module, "WORTH", 1e9)
+    assert choose_threads([run])[0] == 2
+    weights = {k: v.clone() for k, v in run.model.state_dict().items()}
+    assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
+    torch.set_num_threads(before)

@@ -351,6 +351,10 @@ class Training(Section):
     """How often the decoder is fed the true previous point instead of its own."""
     early_stopping: EarlyStopping | None = None
     """Stop before the last epoch when the validation loss no longer improves; null: never."""
+    compile: Literal["off", "auto", "on"] = "off"
+    """Compile one step of the model with torch.compile: `on` from the start, `auto` once the
+    training that is left was measured to be longer than a compile, and only if it is faster then.
+    Compiled steps round otherwise, and `auto` goes by the clock: `off` repeats bit for bit."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two saves of the training's state; 0 saves after every step. The end, and
     a stop by signal, always save."""

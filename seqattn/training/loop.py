@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -13,13 +14,13 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Training
-from seqattn.errors import NotFiniteError
+from seqattn.errors import NotFiniteError, UsageError
 from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord, written_together
 from seqattn.streams import streams
 from seqattn.training.batches import Batch, in_orders, orders, slices, together
 from seqattn.training.checkpoints import TrainingState
-from seqattn.training.objective import Objective, stacked
+from seqattn.training.objective import COMPILE_SECONDS, Autograd, Objective, stacked
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import (
     Patience,
@@ -98,13 +99,16 @@ def train(
     if len(positions) > 1:
         raise ValueError("runs that go side by side must be at the same epoch and step")
     going = list(runs)
-    said = False
+    said: list[str] = []
+
+    def tell(name: str) -> None:
+        if name not in said:
+            said.append(name)
+            say(name)
+
     while going:
         group = Group(going, by_hand=by_hand)
-        if not said:
-            say(group.objective.name)
-            said = True
-        going = group.train(stop)
+        going = group.train(stop, tell)
 
 
 class Group:
@@ -113,7 +117,13 @@ class Group:
     def __init__(self, runs: Sequence[Run], *, by_hand: bool) -> None:
         self.runs, self.R = list(runs), len(runs)
         self.config = runs[0].config  # what runs may differ in is asked of each run instead
-        self.stack, self.objective = stacked([run.model for run in runs], by_hand=by_hand)
+        *_, S, _ = runs[0].data.source.shape
+        T = runs[0].data.target.shape[-2]
+        self.stack, self.objective = stacked(
+            [run.model for run in runs],
+            by_hand=by_hand and self.config.compile != "on",
+            pairs=self.R * min(self.config.batch_size, len(runs[0].data)) * S * T,
+        )
         weights = self.stack.weights
         self.optimizer = Optimizer(self.config, weights, self.stack.gradient)
         self.best = weights.clone()
@@ -127,13 +137,17 @@ class Group:
         self.validation = together([run.validation for run in runs])
         self.batches = list(slices(len(runs[0].data), self.config.batch_size))
         self.going = [True] * self.R
+        self.weighed: float | None = None  # an epoch's seconds before a compile; 0 once decided
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         for k, run in enumerate(self.runs):
             if run.state is not None:
                 self.take_in(k, run.state)
 
-    def train(self, stop: Callable[[], bool]) -> list[Run]:
+    def train(self, stop: Callable[[], bool], say: Callable[[str], None]) -> list[Run]:
         """Until all have ended; or until half of many have: then those to go on with."""
+        if self.config.compile == "on":
+            self.compile()
+        say(self.objective.name)
         patience = [_patience(run) for run in self.runs]
         learning_rate = [learning_rates(run.config, run.validation_losses) for run in self.runs]
         loss_before: list[float | None] = [None] * self.R
@@ -202,6 +216,8 @@ class Group:
             elif improved:
                 self.best[improved] = self.stack.weights[improved]
             self.epoch, self.step, self.seconds = epoch + 1, 0, 0.0
+            if self.config.compile == "auto":
+                self.weigh_compiling(time.perf_counter() - began, say)
             with written_together():
                 for k, run in self.still_going():
                     run.on_epoch(run.history[-1])
@@ -211,6 +227,27 @@ class Group:
         return []
 
     # --- a step ---------------------------------------------------------------------------------
+
+    def compile(self) -> None:
+        """Compile one step, where it is autograd that goes through it."""
+        if isinstance(self.objective, Autograd):
+            self.objective.compile(self.data.take(self.batches[0]))
+
+    def weigh_compiling(self, taken: float, say: Callable[[str], None]) -> None:
+        """Compile once the epochs left would take longer than that, by the last one's time; take
+        it back where the next is no faster."""
+        if self.weighed is None:
+            left = max((run.config.epochs for _, run in self.still_going()), default=0) - self.epoch
+            if left * taken > COMPILE_SECONDS and isinstance(self.objective, Autograd):
+                self.weighed = taken
+                with contextlib.suppress(UsageError):
+                    self.compile()
+                say(self.objective.name)
+        elif self.weighed > 0 and isinstance(self.objective, Autograd):
+            if taken > self.weighed and self.objective.name != "autograd":
+                self.objective.take_back()
+                say("autograd: compiled steps were no faster")
+            self.weighed = 0.0
 
     def open_epoch(self) -> None:
         """Each run's chance of teacher forcing, coins and order, functions of seed and epoch."""

@@ -7,7 +7,8 @@ autograd for all others. Both give each run its own loss, and both fill the same
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -15,9 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqattn.errors import UsageError
+from seqattn.layers import GRU, gru_step
 from seqattn.models import SequenceModel
 from seqattn.training.batches import Batch
 from seqattn.training.stack import Stack
+
+MOST_PAIRS = 2**25
+BACKEND = "inductor"
+COMPILE_SECONDS = 40.0
+"""What a compile may take from nothing; measured in docs/performance.md."""
 
 
 class Objective(Protocol):
@@ -39,10 +47,51 @@ class Objective(Protocol):
 class Autograd:
     """The loss of any model."""
 
-    name = "autograd"
+    name: str = "autograd"
 
     def __init__(self, model: SequenceModel) -> None:
         self.model = model
+
+    def compile(self, batch: Batch) -> None:
+        """Have every recurrent step compiled from now on; the first is tried with a batch.
+
+        One step is compiled, never the unrolled loop, whose compile grows with the sequence.
+
+        Raises:
+            UsageError: torch cannot compile here; all is as before.
+        """
+        compiled = torch.compile(gru_step, backend=BACKEND)
+
+        def step(*inputs: Any) -> Tensor:  # validation has no backward to fuse: it stays as it is
+            result: Tensor = (compiled if torch.is_grad_enabled() else gru_step)(*inputs)
+            return result
+
+        self._set_kernel(step)
+        own = torch.zeros(batch.target.shape[-2], dtype=torch.bool)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of torch about its own compiler
+                loss = self.loss(batch, own)
+                torch.autograd.grad(loss.sum(), list(self.model.parameters()), allow_unused=True)
+        except Exception as error:  # whatever a compiler may say
+            self.take_back()
+            first = (str(error).strip() or "no reason given").splitlines()[0][:200]
+            raise UsageError(
+                "training.compile: torch could not compile a step here"
+                f" ({type(error).__name__}: {first}). Set it to off, or install what it needs: a"
+                " C++ compiler."
+            ) from None
+        self.name = "autograd, a step compiled"
+
+    def take_back(self) -> None:
+        """Go on without compiled steps."""
+        self._set_kernel(gru_step)
+        self.name = "autograd"
+
+    def _set_kernel(self, kernel: Callable[..., Tensor]) -> None:
+        for module in self.model.modules():
+            if isinstance(module, GRU):
+                module.kernel = kernel
 
     def loss(self, batch: Batch, told: Tensor) -> Tensor:
         forecast = self.model(
@@ -87,13 +136,17 @@ class Derived:
         return losses
 
 
-def stacked(models: Sequence[SequenceModel], *, by_hand: bool = True) -> tuple[Stack, Objective]:
+def stacked(
+    models: Sequence[SequenceModel], *, by_hand: bool = True, pairs: int = 0
+) -> tuple[Stack, Objective]:
     """Models of one config side by side, and their objective.
 
     Args:
         by_hand: False leaves it to autograd, whatever the model.
+        pairs: of a source and a target point in a batch of all runs. Where there are very many the
+            passes derived by hand are no faster, and keep three numbers for each.
     """
-    derived = derived_passes() if by_hand else None
+    derived = derived_passes() if by_hand and pairs <= MOST_PAIRS else None
     if derived is not None and derived.covers(models[0]):
         inner = derived.wants_runs_inner(models[0], len(models))
         stack = Stack(models, runs_inner=inner, in_one_piece=True)

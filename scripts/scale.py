@@ -1,0 +1,135 @@
+"""Time and peak memory of a training step against its sizes, as a table and a picture.
+
+    python scripts/scale.py docs/images/scale.png          # about three minutes
+
+Letters: N sequences in a batch, S = T source and target length, H width of the state, F features,
+R runs side by side; one of them grows while the others stay. Every point is a process of its own,
+so that its peak is its own; the memory is what the process took above what it had before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from seqattn.config import AdditiveAttention, Recurrent, ScaledDotAttention, Training
+from seqattn.figures import as_bytes
+from seqattn.models import build_model
+from seqattn.training import Batch, Run
+from seqattn.training.loop import Group
+
+BASE = {"N": 32, "S": 8, "H": 16, "F": 2, "R": 1}
+GROWS = {
+    "N": [16, 64, 256, 1024, 4096],
+    "S": [8, 32, 128, 512, 2048],
+    "H": [4, 16, 64, 256],
+    "F": [2, 8, 32, 128],
+    "R": [1, 4, 16, 64, 256],
+}
+KINDS = ("by hand", "autograd", "additive")
+
+
+def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, float]:
+    """Seconds of a step, and the bytes it needs at most."""
+    torch.set_num_threads(1)
+    attention = AdditiveAttention() if kind == "additive" else ScaledDotAttention()
+    numbers = torch.Generator().manual_seed(1)
+    data = Batch(*(torch.randn(N, S, F, generator=numbers) for _ in "xy"))
+    small = Batch(data.source[:1], data.target[:1])
+    config = Training(batch_size=N, learning_rate=1e-3)
+    model = Recurrent(hidden_dim=H, attention=attention)
+    torch.nn.functional.mse_loss(torch.ones(1, requires_grad=True), torch.ones(1)).backward()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    runs = [Run(build_model(model, F, k), data, small, config, k) for k in range(R)]
+    group = Group(runs, by_hand=kind == "by hand")
+    group.rates = [1e-3] * R
+    group.open_epoch()
+    taken = []
+    for _ in range(6):
+        group.step = 0
+        began = time.perf_counter()
+        group.one_step()
+        taken.append(time.perf_counter() - began)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"seconds": statistics.median(taken[1:]), "bytes": peak * 1024.0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("picture", type=Path, nargs="?")
+    parser.add_argument("--one", help="a point, as JSON")
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(**json.loads(arguments.one))))
+        return
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for letter, sizes in GROWS.items():
+        found[letter] = {kind: [] for kind in KINDS}
+        for kind in KINDS:
+            for size in sizes:
+                if kind == "additive" and letter == "S" and size > 512:
+                    continue  # N * T * S * K numbers: 8 GiB
+                point = {**BASE, letter: size, "kind": kind}
+                said = subprocess.run(
+                    [sys.executable, __file__, "--one", json.dumps(point)],
+                    capture_output=True, text=True, check=True,
+                )  # fmt: skip
+                found[letter][kind].append({"size": size, **json.loads(said.stdout)})
+        print(f"\n| {letter} | " + " | ".join(f"{k}, ms | MiB" for k in KINDS) + " |")
+        print("| ---: |" + " ---: |" * 2 * len(KINDS))
+        for place, size in enumerate(sizes):
+            cells = []
+            for kind in KINDS:
+                row = found[letter][kind]
+                if place < len(row):
+                    cells += [
+                        f"{row[place]['seconds'] * 1e3:.3g}",
+                        f"{row[place]['bytes'] / 2**20:.3g}",
+                    ]
+                else:
+                    cells += ["-", "-"]
+            print(f"| {size} | " + " | ".join(cells) + " |", flush=True)
+    if arguments.picture:
+        arguments.picture.write_bytes(as_bytes(picture(found)))
+
+
+def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
+    """A column a letter; time above, memory below; a grey line grows with the size itself."""
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    panels = figure.subplots(2, len(found), squeeze=False)
+    for column, (letter, kinds) in enumerate(found.items()):
+        for row, (key, unit, scale) in enumerate(
+            (("seconds", "ms a step", 1e3), ("bytes", "peak MiB", 2**-20))
+        ):
+            axes = panels[row, column]
+            for kind, (color, marker) in zip(
+                kinds, (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^")), strict=True
+            ):
+                sizes = [point["size"] for point in kinds[kind]]
+                values = [max(point[key] * scale, 1e-2) for point in kinds[kind]]
+                axes.plot(sizes, values, marker=marker, ms=4, lw=1.2, color=color, label=kind)
+            sizes = [point["size"] for point in kinds[KINDS[0]]]
+            last = kinds[KINDS[0]][-1][key] * scale
+            line = last * np.array(sizes) / sizes[-1]
+            axes.plot(sizes, line, color="#b0b0b0", ls=":", lw=1, zorder=0, label="in proportion")
+            axes.set(xscale="log", yscale="log")
+            axes.set_xlabel("S = T" if letter == "S" else letter)
+            if column == 0:
+                axes.set_ylabel(unit)
+    panels[0, 0].legend(fontsize=7)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
