@@ -22,9 +22,11 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from seqattn.config import AdditiveAttention, Recurrent, ScaledDotAttention, Training
 from seqattn.figures import as_bytes
+from seqattn.figures.style import styled
 from seqattn.models import build_model
 from seqattn.training import Batch, Run
 from seqattn.training.loop import Group
@@ -49,7 +51,12 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     small = Batch(data.source[:1], data.target[:1])
     config = Training(batch_size=N, learning_rate=1e-3)
     model = Recurrent(hidden_dim=H, attention=attention)
-    torch.nn.functional.mse_loss(torch.ones(1, requires_grad=True), torch.ones(1)).backward()
+    warm = Group(
+        [Run(build_model(model, F, 0), small, small, config, 0)], by_hand=kind == "by hand"
+    )
+    warm.rates = [1e-3]
+    warm.open_epoch()
+    warm.one_step()  # what torch and the allocator take once is no step's
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [Run(build_model(model, F, k), data, small, config, k) for k in range(R)]
     group = Group(runs, by_hand=kind == "by hand")
@@ -104,6 +111,7 @@ def main() -> None:
         arguments.picture.write_bytes(as_bytes(picture(found)))
 
 
+@styled
 def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
     """A column a letter; time above, memory below; a grey line grows with the size itself."""
     figure = Figure(figsize=(13, 5.2), layout="constrained")
@@ -117,13 +125,16 @@ def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
                 kinds, (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^")), strict=True
             ):
                 sizes = [point["size"] for point in kinds[kind]]
-                values = [max(point[key] * scale, 1e-2) for point in kinds[kind]]
+                values = [max(point[key] * scale, 0.05) for point in kinds[kind]]
                 axes.plot(sizes, values, marker=marker, ms=4, lw=1.2, color=color, label=kind)
             sizes = [point["size"] for point in kinds[KINDS[0]]]
             last = kinds[KINDS[0]][-1][key] * scale
             line = last * np.array(sizes) / sizes[-1]
             axes.plot(sizes, line, color="#b0b0b0", ls=":", lw=1, zorder=0, label="in proportion")
             axes.set(xscale="log", yscale="log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axis.set_minor_formatter(NullFormatter())
             axes.set_xlabel("S = T" if letter == "S" else letter)
             if column == 0:
                 axes.set_ylabel(unit)

@@ -385,6 +385,8 @@ class _Passes:
         if in_place and (m * k * n < 400 or (out.is_contiguous() and n > NARROW)):
             if plus is None:
                 do(torch.bmm, a, b, out=into)
+            elif plus is out:
+                do(into.baddbmm_, a, b)
             else:
                 do(torch.baddbmm, plus.expand_as(out).flatten(0, -3), a, b, out=into)
             return
