@@ -1,5 +1,5 @@
 #!/bin/sh
-# The three verbs of daily use, once, small, in a temporary folder: does the whole way work?
+# The verbs of daily use, once, small, in a temporary folder: does the whole way work?
 #   sh scripts/smoke.sh .venv/bin/seqattn
 set -eu
 seqattn=$(realpath "$1")
@@ -12,9 +12,12 @@ cd "$folder"
 printf 'sequence,step,x,y\na,1,-1,-1\na,2,-1,1\n' |
     "$seqattn" predict outputs/squares --input - --output next.csv
 "$seqattn" plot-attention outputs/squares --output attention.svg
+"$seqattn" compare "$config" --vary model.attention.score=dot,uniform --seeds 2 --name both \
+    --set training.epochs=2 --set data.n_train=64 --quiet
 
 test "$(wc -l < next.csv)" -eq 3
-for file in attention.svg outputs/squares/loss_curve.png outputs/squares/summary.json; do
+for file in attention.svg outputs/squares/loss_curve.png outputs/squares/summary.json \
+    outputs/both/comparison.png outputs/both/dot/seed-24/summary.json; do
     test -s "$file"
 done
-echo "smoke: train, predict and plot-attention work"
+echo "smoke: train, predict, plot-attention and compare work"

@@ -168,6 +168,13 @@ def test_what_is_not_covered_goes_to_autograd() -> None:
         assert isinstance(objective, Derived if by_hand else Autograd), name
 
 
+def test_very_many_pairs_go_to_autograd() -> None:
+    """Where scores fill the memory, three numbers for each pair are two too many."""
+    model = build_model(Recurrent.model_validate({"hidden_dim": H}), F, 1)
+    _, objective = stacked([model], pairs=2**26)
+    assert isinstance(objective, Autograd)
+
+
 def test_buffers_in_use_and_second_derivatives_are_refused() -> None:
     model = side_by_side({"hidden_dim": H}, 1).model
     derived = DerivedLoss(model)  # type: ignore[arg-type]

@@ -47,12 +47,13 @@ from seqattn.models.recurrent import RecurrentModel, who_is_told
 
 Stretch = tuple[int, int, str]  # first target step, the one after the last, how the first is fed
 
-MOST_PROGRAMS = 4096  # remembered for one shape of batch
-NARROW = 8
-MOST_TERMS = 200_000
-INNER_FROM, INNER_UP_TO = 8, 4  # runs, width of the state
-LONG = 8
-LARGE = 2048
+# From measuring; none of them changes a result by more than rounding.
+MOST_PROGRAMS = 4096  # lists of operations that are remembered for one shape of batch
+LONG = 8  # target steps, from which on a plan has no list of its own
+NARROW = 8  # columns of a product that is turned around
+INNER_FROM, INNER_UP_TO = 8, 4  # runs that are laid innermost, and width of the state up to which
+MOST_TERMS = 200_000  # of a sum of products without a matmul, then
+LARGE = 2048  # numbers from which on tanh takes a detour
 
 
 def covers(model: object) -> bool:
@@ -361,7 +362,8 @@ class _Passes:
         self.calls.append(call)
 
     def product(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None = None) -> None:
-        """out = plus + a b, for batches of matrices (R, ..., m, k) and (R, ..., k, n)."""
+        """out = plus + a b, for batches of matrices (R, ..., m, k) and (R, ..., k, n); `plus` may
+        be `out` itself."""
         do, (m, k), n = self.do, a.shape[-2:], b.shape[-1]
         if self.model.runs_inner:
             if k <= NARROW:
@@ -388,7 +390,9 @@ class _Passes:
             elif plus is out:
                 do(into.baddbmm_, a, b)
             else:
-                do(torch.baddbmm, plus.expand_as(out).flatten(0, -3), a, b, out=into)
+                added = plus.expand_as(out).flatten(0, -3)
+                assert added.data_ptr() == plus.data_ptr()  # a copy would never change again
+                do(torch.baddbmm, added, a, b, out=into)
             return
         if n <= NARROW < m:
             piece = a.new_empty(a.shape[0], n, m)
