@@ -254,6 +254,7 @@ class _Passes:
         self.weights, self.total = new(R, N, T, S), new(R, N, T, 1)
         self.y, self.diff, self.squares, self.dx = *(new(R, N, T, F) for _ in "123"), new(R, N, F)
         self.output_bias, self.one = new(R, F, 1), torch.ones_like(model.like[0, 0, 0])
+        self.minus_one = -self.one
         self.share, self.dloss, self.loss = new(R), new(R), new(R)
         self.share.fill_(1 / (N * T * F))
         self.twice_share = 2 * self.share
@@ -528,8 +529,7 @@ class _Passes:
         if x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() >= LARGE:
             do(x.add_, x)
             do(x.sigmoid_)
-            do(x.add_, x)
-            do(x.sub_, self.one)
+            do(torch.add, self.minus_one, x, alpha=2, out=x)
         else:
             do(x.tanh_)
 
