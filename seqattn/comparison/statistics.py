@@ -1,6 +1,6 @@
 """What many seeds can say: spreads with intervals, and paired differences with their evidence.
 
-All by scipy, with a fixed stream for the bootstrap, so the same losses give the same numbers.
+All by scipy, with a fixed seed for the bootstrap, so the same losses give the same numbers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-
-from seqattn.streams import stream
 
 Floats = NDArray[np.float64]
 LEVEL = 0.05
@@ -62,7 +60,7 @@ def interval(values: Floats, statistic: Callable[..., Any]) -> tuple[float, floa
         return float(statistic(values)), float(statistic(values))
     found = stats.bootstrap(
         (values,), statistic, n_resamples=RESAMPLES, confidence_level=1 - LEVEL,
-        method="percentile", vectorized=True, rng=stream(0, "sampling", "bootstrap"),
+        method="percentile", vectorized=True, rng=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
     return float(found.low), float(found.high)
 
