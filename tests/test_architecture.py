@@ -106,6 +106,13 @@ def test_no_room_refuses_nothing() -> None:
         ("import seqattn.experiment", ["matplotlib", "scipy"]),
         ("import sys; sys.argv = ['seqattn', '--help']\ntry:\n    from seqattn.cli import main;"
          " main()\nexcept SystemExit: pass", ["torch", "matplotlib"]),
+        # torch itself would import sympy to be given a gradient; it takes a quarter of a second
+        ("import tempfile; from pathlib import Path; from seqattn import experiment\n"
+         "from seqattn.config import resolve\n"
+         "config = resolve(None, ['training.epochs=1', 'data.n_train=4']).config\n"
+         "with tempfile.TemporaryDirectory() as folder:\n"
+         "    experiment.run_all(experiment.seeds_of(config, Path(folder), 2), threads=1)",
+         ["matplotlib", "sympy"]),
     ],
 )  # fmt: skip
 def test_an_import_loads_only_what_it_needs(statement: str, unloaded: list[str]) -> None:

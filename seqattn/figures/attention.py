@@ -12,12 +12,21 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from seqattn.figures.style import GREY, grid, styled, thinned
+from seqattn.figures.style import (
+    GREY,
+    arrange,
+    grid,
+    styled,
+    thinned,
+    tick_width,
+    title_height,
+)
 
 NUMBERS_UP_TO = 12  # cells a side: beyond it a number is too small to read
 WORDS_UP_TO = 4  # ticks a side that say "Point 3" rather than "3"
 MOST_TICKS = 8
 COLORS = "viridis"
+TITLE, SMALL = 8.5, 7.0  # points
 
 
 @styled
@@ -33,21 +42,30 @@ def attention_figure(weights: Sequence[NDArray[np.floating]], *, titles: Sequenc
     """
     S = max(panel.shape[1] for panel in weights)
     T = max(panel.shape[0] for panel in weights)
-    width = float(np.clip(0.62 * S, 1.7, 3.8)) + 0.6
-    height = float(np.clip(0.62 * T, 1.3, 3.8)) + 0.6
-    rows, columns = grid(len(weights), width, most_width=18)
-    figure = Figure(figsize=(width * columns + 0.9, height * rows + 0.5), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False)
-    for place, axes in enumerate(panels.ravel()):
-        if place >= len(weights):
-            axes.set_axis_off()
-            continue
-        _draw(axes, weights[place])
-        axes.set_title(titles[place], fontsize=8.5)
-    scale = ScalarMappable(Normalize(0, 1), COLORS)
-    figure.colorbar(scale, ax=panels, label="attention weight", fraction=0.05, pad=0.02)
-    figure.supxlabel("source points (given)", fontsize=9)
-    figure.supylabel("target points (forecast)", fontsize=9)
+    width = float(np.clip(0.62 * S, 1.5, 3.8))
+    height = float(np.clip(0.62 * T, 1.1, 3.8))
+    rows, columns = shape = grid(len(weights), width + 0.6, most_width=18)
+    figure = Figure()
+    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    shown = panels[: len(weights)]
+    for axes, panel, title in zip(shown, weights, titles, strict=True):
+        _draw(axes, panel)
+        axes.set_title(title, fontsize=TITLE)
+    for axes in panels[len(weights) :]:
+        axes.set_axis_off()
+    ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in shown)
+    above = title_height(titles, TITLE)
+    right = 0.85
+    arrange(
+        figure, (width, height), shape, left=0.35 + ticks, right=right, bottom=0.5, top=above + 0.1,
+        across=0.15 + ticks, down=above + 0.3,
+    )  # fmt: skip
+    whole_width, whole_height = figure.get_size_inches()
+    figure.supxlabel("source points (given)", y=0.07 / whole_height, fontsize=9)
+    figure.supylabel("target points (forecast)", x=0.07 / whole_width, fontsize=9)
+    low, high = 0.5 / whole_height, 1 - (above + 0.1) / whole_height
+    bar = figure.add_axes((1 - (right - 0.15) / whole_width, low, 0.14 / whole_width, high - low))
+    figure.colorbar(ScalarMappable(Normalize(0, 1), COLORS), cax=bar, label="attention weight")
     return figure
 
 
@@ -67,7 +85,7 @@ def _draw(axes: Axes, weights: NDArray[np.floating]) -> None:
         word = "Point " if count <= WORDS_UP_TO else ""
         places = thinned(count, MOST_TICKS)
         axis.set_ticks(places, [f"{word}{first + place + 1}" for place in places])
-    axes.tick_params(labelsize=7, length=2)
+    axes.tick_params(labelsize=SMALL, length=2)
     if max(T, S) <= NUMBERS_UP_TO:
         size = 8.0 if max(T, S) <= 6 else 5.5
         for (row, column), weight in np.ndenumerate(weights):

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from seqattn.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, styled
+from seqattn.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    arrange,
+    styled,
+    text_width,
+    tick_width,
+)
 
 
 @styled
@@ -30,8 +41,8 @@ def loss_figure(
         noise_floor: mean squared error of knowing everything but the noise; None where unknown.
         baseline: name and mean squared error of the best parameter-free baseline.
     """
-    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure()
+    axes = figure.subplots()
     marker = "o" if len(epochs) < 2 else None  # one epoch is a point, not an invisible line
     axes.plot(epochs, train, color=GREY, lw=1.2, marker=marker, label="training")
     axes.plot(
@@ -50,11 +61,12 @@ def loss_figure(
     if baseline is not None:
         lines.append((baseline[0], baseline[1], VERMILION, ":"))
     shown = [(name, level, color, dashes) for name, level, color, dashes in lines if level]
-    for name, level, color, dashes in shown:
+    words = [f"{name}\n{level:.4g}" for name, level, _, _ in shown]
+    for said, (_, level, color, dashes) in zip(words, shown, strict=True):
         axes.axhline(level, color=color, lw=1.2, ls=dashes, zorder=1)
         lowest = level == min(line[1] for line in shown)
         axes.annotate(
-            f"{name}\n{level:.4g}", (1, level), xycoords=("axes fraction", "data"),
+            said, (1, level), xycoords=("axes fraction", "data"),
             xytext=(4, 0), textcoords="offset points", ha="left", color=color, fontsize=8,
             va="top" if lowest and len(shown) > 1 else "bottom",
         )  # fmt: skip
@@ -72,4 +84,9 @@ def loss_figure(
     axes.set_axisbelow(True)
     axes.margins(x=0.02)
     axes.legend(loc="upper right", fontsize=8, framealpha=0.9, frameon=True, edgecolor="none")
+    beside = 0.15 + text_width((line for said in words for line in said.splitlines()), 8)
+    arrange(
+        figure, (6.9 - beside, 3.6), (1, 1), left=0.35 + tick_width(axes.yaxis, 9), right=beside,
+        bottom=0.5, top=0.3,
+    )  # fmt: skip
     return figure

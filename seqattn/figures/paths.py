@@ -8,12 +8,25 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from seqattn.figures.style import BLACK, BLUE, GREY, VERMILION, grid, styled
+from seqattn.figures.style import (
+    BLACK,
+    BLUE,
+    GREY,
+    VERMILION,
+    arrange,
+    grid,
+    styled,
+    tick_width,
+    title_height,
+)
 
 Floats = NDArray[np.floating]
 NUMBERED_UP_TO = 8
+TICKS = 5  # intervals an axis, at most
+TITLE, SMALL = 8.5, 7.0  # points
 
 GIVEN: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
 TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}
@@ -38,33 +51,49 @@ def paths_figure(
         titles: one a panel; the error goes here.
         features: F names.
     """
-    rows, columns = grid(len(source), 2.5)
-    figure = Figure(figsize=(2.5 * columns, 2.75 * rows + 0.5), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    rows, columns = shape = grid(len(source), 2.5)
+    figure = Figure()
+    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    shown, unused = panels[: len(source)], panels[len(source) :]
     in_plane = len(features) == 2
-    for axes, given, truth, said, title in zip(
-        panels[: len(source)], source, target, forecast, titles, strict=True
-    ):
+    for axes, given, truth, said, title in zip(shown, source, target, forecast, titles,
+                                               strict=True):  # fmt: skip
         (_draw_plane if in_plane else _draw_steps)(axes, given, truth, said)
-        axes.set_title(title, fontsize=8.5)
-        axes.tick_params(labelsize=7, length=2)
-    for axes in panels[len(source) :]:
+        axes.set_title(title, fontsize=TITLE)
+        axes.tick_params(labelsize=SMALL, length=2)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 5, 10]))
+            axis.get_offset_text().set_fontsize(SMALL)
+    for axes in unused:
         axes.set_axis_off()
     if in_plane:
-        _share_limits(list(panels[: len(source)]), [*source, *target, *forecast])
-        for place, axes in enumerate(panels[: len(source)]):
+        _share_limits(shown, [*source, *target, *forecast])
+        for place, axes in enumerate(shown):
             below_is_empty = place + columns >= len(source)
             axes.tick_params(labelbottom=below_is_empty, labelleft=place % columns == 0)
-        figure.supxlabel(features[0], fontsize=9)
-        figure.supylabel(features[1], fontsize=9)
+        below, beside = features
     else:
-        figure.supxlabel("step", fontsize=9)
-        figure.supylabel(", ".join(features[:6]) + (", ..." if len(features) > 6 else ""))
+        below, beside = "step", ", ".join(features[:6]) + (", ..." if len(features) > 6 else "")
+    measured = shown[:1] if in_plane else shown
+    ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in measured)
+    above = title_height(titles, TITLE)
     legend = {"given": GIVEN, "true continuation": TRUTH, "forecast": SAID}
     if not any(len(truth) for truth in target):
         del legend["true continuation"]
+    in_a_row = columns > 1
+    arrange(
+        figure, (2.15, 2.15), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
+        top=above + 0.2 + 0.18 * (1 if in_a_row else len(legend)),
+        across=0.2 + (0.0 if in_plane else ticks), down=above + (0.2 if in_plane else 0.3),
+    )  # fmt: skip
+    width, height = figure.get_size_inches()
+    figure.supxlabel(below, y=0.07 / height, fontsize=9)
+    figure.supylabel(beside, x=0.07 / width, fontsize=9)
     handles = [panels[0].plot([], [], label=name, **look)[0] for name, look in legend.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=9)
+    figure.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1), borderaxespad=0.2, fontsize=9,
+        ncols=3 if in_a_row else 1,
+    )  # fmt: skip
     return figure
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 
 Arguments = ParamSpec("Arguments")
 
@@ -37,6 +40,7 @@ STYLE: Any = {
     "svg.hashsalt": "seqattn",
 }
 DPI = 120
+POINTS = 72.0  # an inch
 
 
 def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
@@ -67,9 +71,10 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
         if ending == "png":
             FigureCanvasAgg(figure)
         if (layout := figure.get_layout_engine()) is not None:
-            # Done here, it needs no drawing for the sake of the layout before the one that counts.
+            # Done here and then taken away, it needs no drawing for its sake before the one that
+            # counts. "none" would leave a placeholder, and the drawing with it.
             layout.execute(figure)
-            figure.set_layout_engine("none")
+            figure.set_layout_engine(None)
         figure.savefig(buffer, format=ending, dpi=DPI, metadata=no_date[ending])
     return buffer.getvalue()
 
@@ -79,6 +84,54 @@ def grid(panels: int, panel_width: float, *, most_width: float = 14.0) -> tuple[
     columns = max(1, min(5, panels, int(most_width / panel_width)))
     rows = math.ceil(panels / columns)
     return rows, math.ceil(panels / rows)
+
+
+def arrange(
+    figure: Figure, panel: tuple[float, float], shape: tuple[int, int], *, left: float,
+    right: float, bottom: float, top: float, across: float = 0.0, down: float = 0.0,
+) -> None:  # fmt: skip
+    """Give a figure of equal panels its size and its margins, all in inches.
+
+    A layout engine finds the same by drawing every text several times, which for ten panels
+    takes longer than to draw them; here only what differs from figure to figure is measured.
+
+    Args:
+        panel: width and height of the inside of one.
+        shape: rows and columns.
+        left, right, bottom, top: around all panels.
+        across, down: between two panels.
+    """
+    rows, columns = shape
+    width = left + columns * panel[0] + (columns - 1) * across + right
+    height = bottom + rows * panel[1] + (rows - 1) * down + top
+    figure.set_size_inches(width, height)
+    figure.subplots_adjust(
+        left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
+        wspace=across / panel[0], hspace=down / panel[1],
+    )  # fmt: skip
+
+
+def text_width(texts: Iterable[str], size: float) -> float:
+    """Inches of the longest, in the font of every picture.
+
+    Args:
+        size: of the letters, in points.
+    """
+    font = FontProperties(size=size)
+    widths = [text_to_path.get_text_width_height_descent(text, font, False)[0] for text in texts]
+    return max(widths, default=0.0) / POINTS
+
+
+def tick_width(axis: Axis, size: float) -> float:
+    """Inches of the longest tick label, of minor ticks too."""
+    labels = axis.get_ticklabels(which="both")
+    return text_width((label.get_text() for label in labels), size)
+
+
+def title_height(titles: Iterable[str], size: float) -> float:
+    """Inches that titles above their panels take, the space below them included."""
+    lines = max((title.count("\n") + 1 for title in titles), default=0)
+    return (lines * size * 1.2 + 7) / POINTS
 
 
 def thinned(count: int, most: int) -> list[int]:

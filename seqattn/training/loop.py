@@ -127,9 +127,6 @@ class Group:
         weights = self.stack.weights
         self.optimizer = Optimizer(self.config, weights, self.stack.gradient)
         self.best = weights.clone()
-        self.ones = torch.ones(
-            () if self.R == 1 else (self.R,), dtype=weights.dtype, device=weights.device
-        )
         limits = [run.config.clip_norm or math.inf for run in runs]
         self.clips = any(math.isfinite(limit) for limit in limits)
         self.longest = torch.tensor(limits, dtype=weights.dtype, device=weights.device)
@@ -280,7 +277,9 @@ class Group:
         batch = self.in_order[self.step]
         loss = self.objective.loss(batch, self.coins[self.step])
         self.stack.clear_gradient()
-        torch.autograd.backward(loss, self.ones)
+        # The runs do not touch, so a sum gives each its own gradient. To hand backward a gradient
+        # of ones would do the same, but makes torch import sympy, a quarter of a second.
+        (loss if self.R == 1 else loss.sum()).backward()
         gradient, seen = self.stack.gather_gradient(), loss.detach()
         if self.clips:
             norms = torch.linalg.vector_norm(gradient, dim=1)
