@@ -357,7 +357,7 @@ def _shape_of_step(job: Job) -> str:
     return repr(
         (
             as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
-            training.weight_decay, training.compile,
+            training.weight_decay, training.compile, training.precision,
             training.teacher_forcing.coin, training.checkpoint_seconds,
             train.source.shape, train.target.shape, validation.source.shape,
             validation.target.shape, ragged,

@@ -136,7 +136,10 @@ def gru_step(projected: Tensor, hidden: Tensor | None, weight: Tensor, bias: Ten
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
     H = weight.shape[-1]
-    recurrent = bias.unsqueeze(-2) if hidden is None else affine(hidden, weight, bias)
+    if hidden is None:  # in the inputs' precision, which autocast may have chosen
+        recurrent = bias.unsqueeze(-2).to(projected.dtype)
+    else:
+        recurrent = affine(hidden, weight, bias)
     # "unsafe" only for who writes into the pieces; without that guard they are cheaper.
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=-1)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=-1)

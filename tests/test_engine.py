@@ -379,6 +379,27 @@ def test_a_group_resumes_where_it_stopped() -> None:
             torch.testing.assert_close(losses_of(run), losses_of(other), atol=1e-12, rtol=0)
 
 
+# --- bfloat16 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_bfloat16_rounds_the_steps_and_nothing_else(name: str, lengths: bool) -> None:
+    """Near to float32 but not it; the weights stay float32."""
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        training = {"epochs": 3, "precision": precision}
+        runs = [run_of(config_of(MODELS[name], training, lengths, seed), torch.float32)
+                for seed in range(2)]  # fmt: skip
+        said: list[str] = []
+        train(runs, say=said.append)
+        assert ("bfloat16" in said[0]) == (precision == "bfloat16")
+        assert all(p.dtype == torch.float32 for p in runs[1].model.parameters())
+        losses[precision] = losses_of(runs[1])
+    torch.testing.assert_close(losses["bfloat16"], losses["float32"], rtol=0.05, atol=0)
+    assert not torch.equal(losses["bfloat16"], losses["float32"])
+
+
 # --- compiling ------------------------------------------------------------------------------------
 
 

@@ -355,6 +355,9 @@ class Training(Section):
     """Compile one step of the model with torch.compile: `on` from the start, `auto` once the
     training that is left was measured to be longer than a compile, and only if it is faster then.
     Compiled steps round otherwise, and `auto` goes by the clock: `off` repeats bit for bit."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What a training step multiplies in. bfloat16 keeps weights, loss and validation in float32
+    (torch's autocast); it is meant for wide models on a GPU, and leaves no pass derived by hand."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two saves of the training's state; 0 saves after every step. The end, and
     a stop by signal, always save."""

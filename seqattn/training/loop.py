@@ -123,6 +123,7 @@ class Group:
             [run.model for run in runs],
             by_hand=by_hand and self.config.compile != "on",
             pairs=self.R * min(self.config.batch_size, len(runs[0].data)) * S * T,
+            bfloat16=self.config.precision == "bfloat16",
         )
         weights = self.stack.weights
         self.optimizer = Optimizer(self.config, weights, self.stack.gradient)

@@ -49,8 +49,15 @@ class Autograd:
 
     name: str = "autograd"
 
-    def __init__(self, model: SequenceModel) -> None:
+    def __init__(self, model: SequenceModel, *, bfloat16: bool = False) -> None:
+        """
+        Args:
+            bfloat16: multiply in it while training; see torch.autocast for what stays in float32.
+        """
         self.model = model
+        self.bfloat16 = bfloat16
+        if bfloat16:
+            self.name = "autograd in bfloat16"
 
     def compile(self, batch: Batch) -> None:
         """Have every recurrent step compiled from now on; the first is tried with a batch.
@@ -81,12 +88,12 @@ class Autograd:
                 f" ({type(error).__name__}: {first}). Set it to off, or install what it needs: a"
                 " C++ compiler."
             ) from None
-        self.name = "autograd, a step compiled"
+        self.name += ", a step compiled"
 
     def take_back(self) -> None:
         """Go on without compiled steps."""
         self._set_kernel(gru_step)
-        self.name = "autograd"
+        self.name = self.name.removesuffix(", a step compiled")
 
     def _set_kernel(self, kernel: Callable[..., Tensor]) -> None:
         for module in self.model.modules():
@@ -94,11 +101,18 @@ class Autograd:
                 module.kernel = kernel
 
     def loss(self, batch: Batch, told: Tensor) -> Tensor:
+        if not self.bfloat16:
+            return self._loss(batch, told)
+        with torch.autocast(batch.source.device.type, torch.bfloat16):
+            return self._loss(batch, told)
+
+    def _loss(self, batch: Batch, told: Tensor) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
             teacher_forcing=told, with_attention=False,
         )  # fmt: skip
-        return mean_squared_error(forecast.values, batch.target, batch.target_keep)
+        values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
+        return mean_squared_error(values, batch.target, batch.target_keep)
 
     @torch.inference_mode()
     def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -109,7 +123,7 @@ class Autograd:
         truth = torch.ones(steps, dtype=torch.bool)
         return (
             mean_squared_error(alone.values, batch.target, batch.target_keep),
-            self.loss(batch, truth),
+            self._loss(batch, truth),
         )
 
 
@@ -137,7 +151,11 @@ class Derived:
 
 
 def stacked(
-    models: Sequence[SequenceModel], *, by_hand: bool = True, pairs: int = 0
+    models: Sequence[SequenceModel],
+    *,
+    by_hand: bool = True,
+    pairs: int = 0,
+    bfloat16: bool = False,
 ) -> tuple[Stack, Objective]:
     """Models of one config side by side, and their objective.
 
@@ -145,14 +163,15 @@ def stacked(
         by_hand: False leaves it to autograd, whatever the model.
         pairs: of a source and a target point in a batch of all runs. Where there are very many the
             passes derived by hand are no faster, and keep three numbers for each.
+        bfloat16: multiply in it while training, by autograd.
     """
-    derived = derived_passes() if by_hand and pairs <= MOST_PAIRS else None
+    derived = derived_passes() if by_hand and not bfloat16 and pairs <= MOST_PAIRS else None
     if derived is not None and derived.covers(models[0]):
         inner = derived.wants_runs_inner(models[0], len(models))
         stack = Stack(models, runs_inner=inner, in_one_piece=True)
         return stack, Derived(derived.DerivedLoss(stack.model, stack.leaf))
     stack = Stack(models)
-    return stack, Autograd(stack.model)
+    return stack, Autograd(stack.model, bfloat16=bfloat16)
 
 
 def derived_passes() -> ModuleType | None:
