@@ -358,8 +358,10 @@ def glorot_weights(
     output: int | None,
     seed: int,
 ) -> dict[str, Array]:
-    """Fresh weights for `attention_forward`: each uniform within sqrt(6 / (inputs + outputs)) of its
-    own two widths (Glorot and Bengio 2010, eq. 16), biases 0.
+    """Fresh weights for `attention_forward`, biases 0.
+
+    Each matrix is uniform within sqrt(6 / (inputs + outputs)) of its own two widths (Glorot and
+    Bengio 2010, "Understanding the difficulty of training deep feedforward networks", eq. 16).
 
     Args:
         query, key, value: Q, C and V.

@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 FLOORS = [
     ["errors"],
     ["streams"],
+    ["reference"],
     ["config"],
     ["runs"],
     ["data"],
