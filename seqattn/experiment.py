@@ -20,6 +20,7 @@ from seqattn.config import (
     Config,
     CosineRate,
     LinearForcing,
+    LocationShift,
     as_plain,
     differences,
     resolve,
@@ -379,16 +380,23 @@ def bytes_of_a_run(job: Job) -> int:
 
     Parameters eight times (gradient, moments, best epoch, a position to go back to), the sequences
     in the epoch's order, and for each step of a batch some 40 numbers of the state's width and six
-    of the source's length; an additive score keeps K numbers for each pair of points more.
+    of the source's length; an additive score keeps K numbers for each pair of points more, a
+    sense of place a few. Layers, and reading from both ends, take as much again.
     """
     N, S, F = job.data.train.source.shape
     T = job.data.train.target.shape[1]
-    H, attention = job.config.model.hidden_dim, job.config.model.attention
+    model = job.config.model
+    H, attention = model.hidden_dim, model.attention
     P = sum(parameter.numel() for parameter in job.new_model().parameters())
     additive = isinstance(attention, AdditiveAttention)
     K = (attention.key_dim or H) if isinstance(attention, AdditiveAttention) else 0
     of_pair = 6 + 4 * K if additive else 6
-    of_sequence = (S + T) * 40 * H + T * S * of_pair
+    if attention is not None:
+        shifts = attention.location
+        placed = 4 * shifts.shift_range + 8 if isinstance(shifts, LocationShift) else 8
+        of_pair += attention.heads * placed if shifts is not None else 6 * (attention.heads - 1)
+    of_state = 40 * model.layers * (2 if model.bidirectional else 1)
+    of_sequence = (S + T) * of_state * H + T * S * of_pair
     sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
     return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * of_sequence)
 

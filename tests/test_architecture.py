@@ -22,6 +22,7 @@ FLOORS = [
     ["figures"],
     ["pictures"],
     ["layers"],
+    ["cells"],
     ["attention"],
     ["models"],
     ["training"],
@@ -32,7 +33,7 @@ FLOORS = [
     ["__main__"],
 ]
 ADDRESSES = {
-    "torch": {"layers", "attention", "models", "training", "evaluation", "experiment"},
+    "torch": {"layers", "cells", "attention", "models", "training", "evaluation", "experiment"},
     "safetensors": {"training"},
     "matplotlib": {"figures", "pictures"},
     "yaml": {"config"},

@@ -21,7 +21,8 @@ from seqattn.attention import (
     softmax,
     weighted_sum,
 )
-from seqattn.layers import GRU, Affine, affine, initialise
+from seqattn.cells import GRU
+from seqattn.layers import Affine, affine, initialise
 from tests.conftest import F, H, K, N, S, T
 
 Golden = dict[str, dict[str, Any]]
@@ -73,7 +74,7 @@ def test_uniform_weights_average_the_values(golden: Golden) -> None:
     query, values = first_query(golden)
     attention = Attention(UniformScore())
     memory = attention.remember(values, None)
-    context = weighted_sum(attention.weigh(query, memory), memory.values)
+    context = weighted_sum(attention.weigh(query, memory)[0].weights, memory.values)
     close(context, golden["ctx-mean"])
     close(torch.cat([context, query], dim=-1), golden["concat"])
 
@@ -89,7 +90,7 @@ def test_scaled_dot_products_weights_and_context(golden: Golden) -> None:
     query, values = first_query(golden)
     attention = Attention(ScaledDotScore(2, None))
     memory = attention.remember(values, None)
-    weights = attention.weigh(query, memory)
+    weights = attention.weigh(query, memory)[0].weights
     close(attention.score.scores(query, memory.keys), golden["scaled"])
     close(weights, golden["scaled-alphas"])
     close(weighted_sum(weights, memory.values), golden["scaled-context"])
@@ -100,7 +101,7 @@ def test_the_picture_of_query_and_keys(golden: Golden) -> None:
     query = torch.tensor(inputs["q"])[None, None]
     keys = torch.tensor(inputs["k"])
     attention = Attention(DotScore())
-    weights = attention.weigh(query, attention.remember(keys, None))
+    weights = attention.weigh(query, attention.remember(keys, None))[0].weights
     close(attention.score.scores(query, keys), golden["vis-prod"])
     close(weights, golden["vis-scores"])
     close(weighted_sum(weights, keys), golden["vis-context"])
@@ -127,7 +128,7 @@ def masked_case(case: dict[str, Any]) -> Tensor:
     attention = Attention(score)
     keep = torch.tensor(inputs["mask"])[:, 0] if "mask" in inputs else None
     memory = attention.remember(torch.tensor(inputs["keys"]), keep)
-    return attention.weigh(torch.tensor(inputs["query"]), memory)
+    return attention.weigh(torch.tensor(inputs["query"]), memory)[0].weights
 
 
 @pytest.mark.parametrize("case", ["masked-alphas", "unmasked-alphas"])

@@ -153,12 +153,14 @@ def test_step_by_step_equals_all_at_once(kind: Any) -> None:
     always = torch.ones(T, dtype=torch.bool)
     at_once = model(source, target, source_lengths=LENGTHS, teacher_forcing=always)
     start = model.encode(source, LENGTHS)
-    fed, hidden = start.point, start.hidden
+    fed, state = start.point, start.state
     for t in range(T):
-        said, hidden, looked = model.step(fed, hidden, start.memory)
-        torch.testing.assert_close(at_once.values[:, t], said, atol=1e-12, rtol=0)
-        if looked is not None:
-            torch.testing.assert_close(weights_of(at_once)[:, t], looked, atol=1e-12, rtol=0)
+        said, look, state = model.step(fed, state, start.memory)
+        torch.testing.assert_close(at_once.values[:, [t]], said, atol=1e-12, rtol=0)
+        if look is not None:
+            found = look.weights if look.weights.dim() == 4 else look.weights.unsqueeze(1)
+            maps = at_once.attention[0].weights[..., [t], :]
+            torch.testing.assert_close(maps, found, atol=1e-12, rtol=0)
         fed = target[:, t]
 
 
@@ -185,9 +187,10 @@ def test_each_coin_feeds_what_it_says(kind: Any, shape: tuple[int, ...]) -> None
     assert each.any()
     assert not each.all()
     start = model.encode(source, None)
-    fed, hidden = start.point, start.hidden
+    fed, state = start.point, start.state
     for t in range(T):
-        said, hidden, _ = model.step(fed, hidden, start.memory)
+        said, _, state = model.step(fed, state, start.memory)
+        said = said.squeeze(-2)
         torch.testing.assert_close(found.values[:, t], said, atol=1e-12, rtol=0)
         if t + 1 < T:
             fed = torch.where(each[:, t + 1, None], target[:, t], said)

@@ -355,7 +355,7 @@ def test_the_projects_attention_against_the_referee(which: int, masked: bool) ->
     asked = torch.tensor(queries, requires_grad=True)
     seen = torch.tensor(states, requires_grad=True)
     memory = attention.remember(seen, None if keep is None else torch.from_numpy(keep))
-    weights = attention.weigh(asked, memory)
+    weights = attention.weigh(asked, memory)[0].weights
     weighted_sum(weights, memory.values).backward(torch.from_numpy(doutput))
     _, cache = attention_forward(
         queries, states, states, weights_from(score), score=name, keep=keep

@@ -1,10 +1,20 @@
 """Attention: a score says how well a key suits a query, a normalizer turns scores into weights,
-and the context is the weighted sum of the values."""
+places may have a say, and the context is the weighted sum of the values."""
 
-from seqattn.attention.attention import Attention, Memory, build_attention, weighted_sum
-from seqattn.attention.normalizers import softmax
+from seqattn.attention.attention import Attention, Look, Memory, build_attention, weighted_sum
+from seqattn.attention.locations import LocalWindow, ShiftedFocus
+from seqattn.attention.normalizers import (
+    Normalizer,
+    Reinforce,
+    Softmax,
+    Sparsemax,
+    StraightThrough,
+    softmax,
+    sparsemax,
+)
 from seqattn.attention.scores import (
     AdditiveScore,
+    CosineScore,
     DotScore,
     GeneralScore,
     ScaledDotScore,
@@ -15,13 +25,23 @@ from seqattn.attention.scores import (
 __all__ = [
     "AdditiveScore",
     "Attention",
+    "CosineScore",
     "DotScore",
     "GeneralScore",
+    "LocalWindow",
+    "Look",
     "Memory",
+    "Normalizer",
+    "Reinforce",
     "ScaledDotScore",
     "Score",
+    "ShiftedFocus",
+    "Softmax",
+    "Sparsemax",
+    "StraightThrough",
     "UniformScore",
     "build_attention",
     "softmax",
+    "sparsemax",
     "weighted_sum",
 ]

@@ -1,13 +1,15 @@
-"""A score, a normalizer and the weighted sum, put together."""
+"""A score, a normalizer, perhaps a sense of place, and the weighted sum, put together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from seqattn.attention.normalizers import softmax
-from seqattn.attention.scores import Score, build_score
+from seqattn.attention.locations import LocalWindow, ShiftedFocus, build_location
+from seqattn.attention.normalizers import Normalizer, Softmax, Weighing, build_normalizer
+from seqattn.attention.scores import Score, build_score, join_heads, split_heads
 from seqattn.config import Attention as AttentionConfig
 from seqattn.layers import Affine, product
 
@@ -17,9 +19,10 @@ class Memory:
     """What a decoder can look at, worked out once for each source.
 
     Attributes:
-        keys: (..., N, S, K).
-        values: (..., N, S, H).
-        keep: (..., N, S), True where attention may go; None: everywhere.
+        keys: (..., N, S, K), or with several heads (..., N, A, S, K / A).
+        values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
+        keep: (..., N, S), with several heads (..., N, 1, S): True where attention may go; None:
+            everywhere.
     """
 
     keys: Tensor
@@ -27,37 +30,118 @@ class Memory:
     keep: Tensor | None
 
 
+class Look(NamedTuple):
+    """What came of looking.
+
+    Attributes:
+        context: (..., N, T, H), the weighted sum of the values.
+        weights: (..., N, T, S), with several heads (..., N, A, T, S).
+        last: what the next look starts from, where places decide too; else None.
+        log_chance: of the choices made, shaped like weights without S, where they are to be
+            reinforced; else None.
+    """
+
+    context: Tensor
+    weights: Tensor
+    last: Tensor | None = None
+    log_chance: Tensor | None = None
+
+
 class Attention(nn.Module):
-    """Content-based soft attention over the states of an encoder.
+    """Attention over the states of an encoder.
 
     Weights and weighted sum are two steps, so that whoever decodes has the weights in hand:
 
         memory = attention.remember(encoded, keep)
-        weights = attention.weigh(queries, memory)        # (..., N, T, S)
-        context = weighted_sum(weights, memory.values)    # (..., N, T, H)
+        weights = attention.weigh(queries, memory).weights    # (..., N, T, S)
+        context = weighted_sum(weights, memory.values)        # (..., N, T, H)
+
+    `look` is all of it, for several heads too.
+
+    Args:
+        score: how well a key suits a query.
+        normalizer: from scores to weights; None: softmax.
+        location: how places decide too; None: not at all.
+        value: what is averaged instead of the encoder's states.
     """
 
-    def __init__(self, score: Score, *, value: Affine | None = None) -> None:
+    def __init__(
+        self,
+        score: Score,
+        *,
+        normalizer: Normalizer | None = None,
+        location: LocalWindow | ShiftedFocus | None = None,
+        value: Affine | None = None,
+    ) -> None:
         super().__init__()
         self.score = score
+        self.normalizer = Softmax() if normalizer is None else normalizer
+        self.location = location
         self.value = value
+        self.heads = score.heads
+        self.is_plain = (
+            self.heads == 1 and location is None and isinstance(self.normalizer, Softmax)
+        )
 
     def remember(self, encoded: Tensor, keep: Tensor | None) -> Memory:
         """Keys and values of encoder states (..., N, S, H)."""
         values = encoded if self.value is None else self.value(encoded)
-        return Memory(self.score.keys(encoded), values, keep)
+        if self.heads > 1 and keep is not None:
+            keep = keep.unsqueeze(-2)
+        return Memory(self.score.keys(encoded), split_heads(values, self.heads), keep)
 
-    def weigh(self, queries: Tensor, memory: Memory) -> Tensor:
-        """How much each query (..., N, T, H) takes from each source point: (..., N, T, S)."""
-        return softmax(self.score.scores(queries, memory.keys), memory.keep)
+    def weigh(
+        self,
+        queries: Tensor,
+        memory: Memory,
+        last: Tensor | None = None,
+        numbers: Tensor | None = None,
+    ) -> tuple[Weighing, Tensor | None]:
+        """How much each query takes from each source point.
+
+        Args:
+            queries: (..., N, T, H).
+            last: of the look before; None: this is the first.
+            numbers: uniform over [0, 1), shaped like weights without S, to draw hard choices
+                with; None: nothing is left to chance.
+
+        Returns:
+            weights (..., N, T, S), with several heads (..., N, A, T, S), and what the next look
+            starts from.
+        """
+        scores = self.score.scores(queries, memory.keys)
+        if self.location is None:
+            return self.normalizer.weigh(scores, memory.keep, numbers), None
+        if isinstance(self.location, LocalWindow):
+            weights = self.location.weigh(self.normalizer, queries, scores, memory.keep)
+            return Weighing(weights), None
+        content = self.normalizer.weigh(scores, memory.keep, None).weights
+        weights, last = self.location.weigh(queries, content, memory.keep, last)
+        return Weighing(weights), last
+
+    def look(
+        self,
+        queries: Tensor,
+        memory: Memory,
+        last: Tensor | None = None,
+        numbers: Tensor | None = None,
+    ) -> Look:
+        """Context and weights of queries (..., N, T, H); see `weigh` for the arguments."""
+        (weights, log_chance), last = self.weigh(queries, memory, last, numbers)
+        context = join_heads(weighted_sum(weights, memory.values), self.heads)
+        return Look(context, weights, last, log_chance)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """The context: weights (..., N, T, S) and values (..., N, S, H) -> (..., N, T, H)."""
+    """The context: weights (..., T, S) and values (..., S, H) -> (..., T, H)."""
     return product(weights, values)
 
 
 def build_attention(config: AttentionConfig, hidden: int) -> Attention:
     """The attention that a config describes, for states of width `hidden`."""
-    value = Affine(hidden, hidden) if config.project_values else None
-    return Attention(build_score(config, hidden), value=value)
+    return Attention(
+        build_score(config, hidden),
+        normalizer=build_normalizer(config),
+        location=build_location(config.location, hidden, config.heads),
+        value=Affine(hidden, hidden) if config.project_values else None,
+    )

@@ -1,10 +1,134 @@
-"""Normalizers: from scores to weights. `keep` is True where attention may go."""
+"""Normalizers: from scores to weights. `keep` is True where attention may go.
+
+To add a normalizer: its name in `seqattn/config/knobs.py`, a class here, its arm in
+`build_normalizer`.
+"""
 
 from __future__ import annotations
 
-from torch import Tensor
+from abc import ABC, abstractmethod
+from typing import NamedTuple, assert_never
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqattn.config import Attention
+from seqattn.layers import Learned
 
 SHORT, MANY = 8, 2048
+
+
+class Weighing(NamedTuple):
+    """What a normalizer says.
+
+    Attributes:
+        weights: (..., N, T, S).
+        log_chance: (..., N, T), the logarithm of the chance of what was drawn, where choices are
+            to be reinforced; else None.
+    """
+
+    weights: Tensor
+    log_chance: Tensor | None = None
+
+
+class Normalizer(nn.Module, ABC):
+    """The interface of every normalizer.
+
+    Attributes:
+        draws: whether training draws random numbers.
+        baseline: what a choice must beat, where choices are reinforced; else None.
+    """
+
+    draws = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.baseline: Learned | None = None
+
+    @abstractmethod
+    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+        """Weights from scores.
+
+        Args:
+            scores: (..., N, T, S).
+            keep: (..., N, S), or None where every source point is real.
+            numbers: uniform over [0, 1), (..., N, T), while training a normalizer that draws;
+                None: nothing is left to chance.
+        """
+
+
+class Softmax(Normalizer):
+    """See `softmax`."""
+
+    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+        return Weighing(softmax(scores, keep))
+
+
+class Sparsemax(Normalizer):
+    """See `sparsemax`."""
+
+    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+        return Weighing(sparsemax(scores, keep))
+
+
+class StraightThrough(Normalizer):
+    """One source point a step, drawn from the softmax; backward as if the soft weights had been
+    used (Bengio, Leonard and Courville 2013, "Estimating or Propagating Gradients Through
+    Stochastic Neurons", section 4). Biased, but of little variance.
+    """
+
+    draws = True
+
+    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+        soft = softmax(scores, keep)
+        if numbers is None:
+            return Weighing(one_hot(soft.argmax(dim=-1), soft))
+        choice = one_hot(chosen(soft, numbers), soft)
+        return Weighing(choice + (soft - soft.detach()))  # the bracket is exactly 0
+
+
+class Reinforce(Normalizer):
+    """One source point a step, drawn from the softmax; the chance of a choice that turned out
+    better than the baseline is raised (Williams 1992; Mnih et al. 2014, "Recurrent Models of
+    Visual Attention", eq. 1 and 2; Xu et al. 2015, "Show, Attend and Tell", eq. 11 to 13).
+    Unbiased, but of much variance.
+
+    The baseline moves with training: it is a parameter, pulled towards the returns (Mnih et al.
+    2014, section 2.1), so checkpoints, resuming and runs side by side need nothing of their own.
+    """
+
+    draws = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.baseline = Learned(0.0)
+
+    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+        soft = softmax(scores, keep)
+        if numbers is None:
+            return Weighing(one_hot(soft.argmax(dim=-1), soft))
+        choice = chosen(soft.detach(), numbers)
+        log_chance = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
+        return Weighing(one_hot(choice, soft), log_chance)
+
+
+def build_normalizer(config: Attention) -> Normalizer:
+    """The normalizer that a config names."""
+    match config.normalizer:
+        case "softmax":
+            return Softmax()
+        case "sparsemax":
+            return Sparsemax()
+        case "hard":
+            return Reinforce() if config.estimator == "reinforce" else StraightThrough()
+        case _:
+            assert_never(config.normalizer)
+
+
+def masked(scores: Tensor, keep: Tensor | None) -> Tensor:
+    """Scores with -inf where attention may not go."""
+    return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 
 
 def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
@@ -20,9 +144,47 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     Returns:
         (..., N, T, S), each row summing to 1.
     """
-    if keep is not None:
-        scores = scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
+    scores = masked(scores, keep)
     *_, S = scores.shape
     if S <= SHORT and scores.numel() >= MANY:  # torch takes 40 ns a row, however short the row is
         return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
     return scores.softmax(dim=-1)
+
+
+def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
+    """The point of the simplex that is nearest to the scores (Martins and Astudillo 2016, "From
+    Softmax to Sparsemax", eq. 1 and algorithm 1): scores far below the best get exactly 0.
+
+    With the scores in falling order z_(1) >= z_(2) >= ..., the support is the longest beginning
+    with 1 + k z_(k) > z_(1) + ... + z_(k); tau is what makes the rest sum to 1; and a weight is
+    max(z - tau, 0). Its slope by autograd is eq. 14 of the paper: the upstream gradient less its
+    mean over the support.
+
+    Args:
+        scores: (..., N, T, S).
+        keep: (..., N, S), or None where every source point is real.
+
+    Returns:
+        (..., N, T, S), each row summing to 1; NaN for a row with nothing to attend to.
+    """
+    z = masked(scores, keep)
+    *_, S = z.shape
+    falling = z.sort(dim=-1, descending=True).values
+    sums = falling.cumsum(dim=-1)
+    k = torch.arange(1, S + 1, dtype=z.dtype, device=z.device)
+    support = (1 + k * falling > sums).sum(dim=-1, keepdim=True).clamp(min=1)
+    tau = (sums.gather(-1, support - 1) - 1) / support
+    return (z - tau).clamp(min=0)
+
+
+def chosen(weights: Tensor, numbers: Tensor) -> Tensor:
+    """The place (..., N, T) that each row of weights (..., N, T, S) gives to a uniform number
+    (..., N, T): the first at which the sum of the weights so far is not below it. Never a place of
+    weight 0 behind the last real one."""
+    sums = weights.cumsum(dim=-1)
+    return (sums < numbers.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)
+
+
+def one_hot(places: Tensor, like: Tensor) -> Tensor:
+    """1 at a place (..., N, T) and 0 elsewhere, shaped and typed like `like` (..., N, T, S)."""
+    return F.one_hot(places, like.shape[-1]).to(like.dtype)

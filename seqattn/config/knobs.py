@@ -99,15 +99,78 @@ class Squares(Section):
 # --- model ------------------------------------------------------------------------------------
 
 
+class LocationShift(Section):
+    """Where it looked last, moved by a learned step (Graves, Wayne and Danihelka 2014)."""
+
+    kind: Literal["location_shift"] = "location_shift"
+    """How places, besides contents, decide."""
+    shift_range: Annotated[int, Field(ge=1, le=63)] = 3
+    """How many relative steps there are to choose from, with 0 in their middle: 3 is -1, 0, 1."""
+
+    @model_validator(mode="after")
+    def _zero_in_the_middle(self) -> Self:
+        n = self.shift_range
+        if n % 2 == 0:
+            raise contradiction(
+                "shift_range",
+                f"is {n}, an even number: steps back, steps forward and 0 make an odd one."
+                f" Choose {n - 1} or {n + 1}",
+            )
+        return self
+
+
+class LocalWindow(Section):
+    """A Gaussian window around a place that the query predicts (Luong et al. 2015, local-p)."""
+
+    model_config = must_say("kind")
+    kind: Literal["local"] = "local"
+    """How places, besides contents, decide."""
+    window: Annotated[int, Field(ge=1, le=100_000)] = 2
+    """D: source points further than this from the predicted place get no weight; the Gaussian's
+    standard deviation is D / 2."""
+
+
+Location = Annotated[
+    Annotated[LocationShift, Tag("location_shift")] | Annotated[LocalWindow, Tag("local")],
+    told_apart_by("kind", "location_shift"),
+]
+
+
 class AttentionKnobs(Section):
     """What every score shares."""
 
-    normalizer: Literal["softmax"] = "softmax"
-    """How scores become weights."""
-    heads: Annotated[int, Field(ge=1, le=1)] = 1
-    """Attention heads; so far 1."""
+    normalizer: Literal["softmax", "sparsemax", "hard"] = "softmax"
+    """How scores become weights: `softmax`; `sparsemax`, which can give exact zeros (Martins and
+    Astudillo 2016); `hard`, one source point a step (Xu et al. 2015)."""
+    estimator: Literal["straight_through", "reinforce"] | None = None
+    """How `hard` learns though a choice has no slope: by the slope of the soft weights (Bengio et
+    al. 2013), or by reinforcing choices that turned out well (Williams 1992)."""
+    heads: Annotated[int, Field(ge=1, le=256)] = 1
+    """Attention heads, each on its own share of the width."""
+    location: Location | None = None
+    """Let places, and not only contents, decide where to look; null: contents alone."""
     project_values: bool = False
     """Average a learned affine map of the encoder states instead of the states themselves."""
+
+    @model_validator(mode="after")
+    def _choices_need_an_estimator(self) -> Self:
+        if self.normalizer == "hard" and self.estimator is None:
+            raise contradiction(
+                "normalizer", "is hard, which needs estimator: straight_through or reinforce"
+            )
+        if self.normalizer != "hard" and self.estimator is not None:
+            raise contradiction(
+                "estimator",
+                f"is {self.estimator}, but normalizer: {self.normalizer} has slopes of its own."
+                " Remove it, or set normalizer: hard",
+            )
+        if self.normalizer == "hard" and self.location is not None:
+            raise contradiction(
+                "location",
+                f"is {self.location.kind}, which spreads weights that normalizer: hard puts on one"
+                " point. Choose softmax or sparsemax, or location: null",
+            )
+        return self
 
 
 class UniformAttention(AttentionKnobs):
@@ -116,6 +179,15 @@ class UniformAttention(AttentionKnobs):
     model_config = must_say("score")
     score: Literal["uniform"] = "uniform"
     """How well a key suits a query."""
+
+    @model_validator(mode="after")
+    def _nothing_to_choose_by(self) -> Self:
+        if self.normalizer == "hard":
+            raise contradiction(
+                "normalizer",
+                "is hard, but score: uniform has nothing to choose by. Choose another score",
+            )
+        return self
 
 
 class DotAttention(AttentionKnobs):
@@ -163,12 +235,25 @@ class AdditiveAttention(AttentionKnobs):
     """K, the width in which queries meet keys; null means hidden_dim."""
 
 
+class CosineAttention(AttentionKnobs):
+    """cos(query, key) / temperature, with a learned temperature (Graves et al. 2014, eq. 5, 6)."""
+
+    model_config = must_say("score")
+    score: Literal["cosine"] = "cosine"
+    """How well a key suits a query."""
+    project_query_key: bool = True
+    """Compare learned affine maps of query and key instead of the states themselves."""
+    temperature: Annotated[float, Field(gt=0, le=1e6)] = 0.2
+    """Temperature at the start: scores lie within plus and minus 1 / temperature."""
+
+
 Attention = Annotated[
     Annotated[UniformAttention, Tag("uniform")]
     | Annotated[DotAttention, Tag("dot")]
     | Annotated[ScaledDotAttention, Tag("scaled_dot")]
     | Annotated[GeneralAttention, Tag("general")]
-    | Annotated[AdditiveAttention, Tag("additive")],
+    | Annotated[AdditiveAttention, Tag("additive")]
+    | Annotated[CosineAttention, Tag("cosine")],
     told_apart_by("score", "scaled_dot"),
 ]
 
@@ -178,14 +263,20 @@ class Recurrent(Section):
 
     kind: Literal["recurrent"] = "recurrent"
     """The family of models."""
-    cell: Literal["gru"] = "gru"
-    """The recurrent cell of encoder and decoder."""
+    cell: Literal["gru", "lstm", "rnn"] = "gru"
+    """The recurrent cell of encoder and decoder: GRU (Cho et al. 2014), LSTM (Hochreiter and
+    Schmidhuber 1997) or the plain tanh network (Elman 1990)."""
     hidden_dim: Width = 16
     """H, the width of the recurrent state."""
-    layers: Annotated[int, Field(ge=1, le=1)] = 1
-    """Recurrent layers; so far 1."""
-    bidirectional: Literal[False] = False
-    """Read the source from both ends; so far false."""
+    layers: Annotated[int, Field(ge=1, le=32)] = 1
+    """Recurrent layers of encoder and decoder, each."""
+    bidirectional: bool = False
+    """Read the source from both ends; learned maps bring both readings back to hidden_dim."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Chance of dropping a number between layers and on what makes the point, in training."""
+    input_feeding: bool = False
+    """Feed the attentional vector, made of context and state, into the next step (Luong et al.
+    2015)."""
     context: Literal["output", "input"] = "output"
     """Where the context goes: `output` attends with the new decoder state, and both make the
     output; `input` attends with the previous state, and the context joins the decoder's input."""
@@ -200,6 +291,40 @@ class Recurrent(Section):
                 "is input, but with attention: null there is no context. Remove it, or set"
                 " model.context=output as well",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _feeding_needs_a_context(self) -> Self:
+        if self.input_feeding and self.attention is None:
+            raise contradiction(
+                "input_feeding",
+                "is true, but with attention: null there is no attentional vector. Set it to false",
+            )
+        if self.input_feeding and self.context == "input":
+            raise contradiction(
+                "input_feeding",
+                "is true, but with context: input the context itself joins the input. Set it to"
+                " false, or context to output",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _heads_share_the_width(self) -> Self:
+        attention = self.attention
+        if attention is None:
+            return self
+        widths = {"hidden_dim": self.hidden_dim, "attention.key_dim": None}
+        if isinstance(attention, ScaledDotAttention | AdditiveAttention):
+            widths["attention.key_dim"] = attention.key_dim
+        for name, width in widths.items():
+            if width is not None and width % attention.heads:
+                divisors = [n for n in range(1, min(width, 256) + 1) if width % n == 0]
+                raise contradiction(
+                    "attention",
+                    f"has heads: {attention.heads}, which does not divide model.{name} = {width}:"
+                    f" every head needs an equal share. Choose heads from"
+                    f" {', '.join(map(str, divisors))}",
+                )
         return self
 
 

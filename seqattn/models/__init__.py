@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqattn.config import Recurrent
 from seqattn.layers import initialise
-from seqattn.models.contract import AttentionMap, Forecast, SequenceModel
+from seqattn.models.contract import AttentionMap, Choices, Draws, Forecast, SequenceModel
 from seqattn.models.recurrent import RecurrentModel
 
 
@@ -21,4 +21,12 @@ def build_model(config: Recurrent, features: int, seed: int) -> SequenceModel:
     return model
 
 
-__all__ = ["AttentionMap", "Forecast", "RecurrentModel", "SequenceModel", "build_model"]
+__all__ = [
+    "AttentionMap",
+    "Choices",
+    "Draws",
+    "Forecast",
+    "RecurrentModel",
+    "SequenceModel",
+    "build_model",
+]

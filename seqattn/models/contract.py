@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from torch import Tensor, nn
+
+
+class Draws(Protocol):
+    """Random numbers for one training step, from the run's own named streams."""
+
+    def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+        """Uniform over [0, 1), of a shape that has no axis of runs; the runs, if there are any,
+        come first, each with the numbers it would draw alone. Every call draws new ones."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -20,14 +29,28 @@ class AttentionMap:
     Attributes:
         weights: (..., N, A, T, S); 0 at padding.
         kind: what looked at what; "cross" is the decoder at the source.
-        meaning: "distribution": non-negative, each row sums to 1 over the source.
+        meaning: "distribution": non-negative, each row sums to 1 over the source; "partial":
+            non-negative, each row sums to 1 at most.
         layer: which layer of its kind, from 0.
     """
 
     weights: Tensor
     kind: Literal["cross"] = "cross"
-    meaning: Literal["distribution"] = "distribution"
+    meaning: Literal["distribution", "partial"] = "distribution"
     layer: int = 0
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Hard choices that were drawn, and by what they are to be reinforced.
+
+    Attributes:
+        log_chance: (..., N, T), the logarithm of the chance of what was chosen at each step.
+        baseline: (..., 1, 1), the mean squared error a step that a choice is measured by.
+    """
+
+    log_chance: Tensor
+    baseline: Tensor
 
 
 @dataclass(frozen=True)
@@ -37,10 +60,12 @@ class Forecast:
     Attributes:
         values: (..., N, T, F).
         attention: one map a layer; empty for a model without attention.
+        choices: to be reinforced; None for a model that draws none.
     """
 
     values: Tensor
     attention: tuple[AttentionMap, ...] = ()
+    choices: Choices | None = None
 
 
 class SequenceModel(nn.Module, ABC):
@@ -56,6 +81,7 @@ class SequenceModel(nn.Module, ABC):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
+        draws: Draws | None = None,
     ) -> Forecast:
         """For training: forecast T steps, told the truth wherever a coin says so.
 
@@ -67,6 +93,8 @@ class SequenceModel(nn.Module, ABC):
                 fed the true point of step t - 1; False: the model's own. Step 0 is fed the last
                 source point either way. There is no default: training always says which.
             with_attention: False leaves the forecast's attention empty, where nobody looks.
+            draws: what dropout and hard choices are drawn from; None: nothing is left to chance,
+                as in validation.
 
         Raises:
             ValueError: shapes or lengths that do not fit.

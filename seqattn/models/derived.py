@@ -43,6 +43,7 @@ import torch
 from torch import Tensor
 
 from seqattn.attention import DotScore, GeneralScore, ScaledDotScore
+from seqattn.cells import GRU
 from seqattn.models.recurrent import RecurrentModel, who_is_told
 
 Stretch = tuple[int, int, str]  # first target step, the one after the last, how the first is fed
@@ -60,8 +61,13 @@ def covers(model: object) -> bool:
     """Whether this file has the backward pass of a model."""
     return (
         isinstance(model, RecurrentModel)
+        and type(model.encoder) is GRU
+        and not model.decoder_above
+        and model.dropout == 0
         and model.context_is_output
+        and not model.feeds_input
         and model.attention is not None
+        and model.attention.is_plain
         and isinstance(model.attention.score, DotScore | ScaledDotScore | GeneralScore)
     )
 

@@ -1,41 +1,84 @@
-"""The GRU encoder-decoder, with attention or without.
+"""The recurrent encoder-decoder, with attention or without.
 
-Letters: N sequences, S source length, T target length, F features, H width of the state; any
-leading axes of runs. The encoder reads the source into states (N, S, H). The decoder starts
-from the state at the last real source point, is fed that point first, and then says one point
-a step.
+Letters: N sequences, S source length, T target length, F features, H width of the state, W width
+of a cell's whole state (see `seqattn.cells`), L steps of a stretch; any leading axes of runs. The
+encoder reads the source into states (N, S, H). The decoder starts from the encoder's state at the
+last real source point, is fed that point first, and then says one point a step.
 
 `context: output` (Luong et al. 2015, section 3): the new state h_t asks, and output and context
 make the point, W [c_t; h_t] + b. `context: input` (Bahdanau et al. 2015, section 3.1): the
 previous state h_{t-1} asks, and the context joins the input of the next state.
+
+`input_feeding` (Luong et al. 2015, section 3.3): context and state make an attentional vector,
+a_t = tanh(W_a [c_t; h_t] + b_a), which makes the point, W a_t + b, and joins the next input.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from seqattn.attention import Attention, Memory, build_attention, weighted_sum
+from seqattn.attention import Attention, LocalWindow, Look, Memory, build_attention
+from seqattn.cells import Cell, TwoWay, cell_type, last_real
 from seqattn.config import Recurrent
-from seqattn.layers import GRU, Affine
-from seqattn.models.contract import AttentionMap, Forecast, SequenceModel
+from seqattn.layers import Affine
+from seqattn.models.contract import AttentionMap, Choices, Draws, Forecast, SequenceModel
 
 
-@dataclass(frozen=True)
-class Encoded:
+class State(NamedTuple):
+    """What the decoder carries from step to step.
+
+    Attributes:
+        cells: (..., N, W) of each layer.
+        fed: (..., N, H) the last attentional vector, with input feeding; None: none yet.
+        last: what attention's next look starts from; see `Attention`.
+    """
+
+    cells: tuple[Tensor, ...]
+    fed: Tensor | None = None
+    last: Tensor | None = None
+
+
+class Encoded(NamedTuple):
     """What the decoder starts from.
 
     Attributes:
         memory: what it can look at; None without attention.
-        hidden: (..., N, H) the encoder's state at the last real source point.
-        point: (..., N, F) that point.
+        state: its first state.
+        point: (..., N, F) the last real source point.
     """
 
     memory: Memory | None
-    hidden: Tensor
+    state: State
     point: Tensor
+
+
+class Chance(NamedTuple):
+    """Random numbers of a forward pass, for T steps or a stretch of them.
+
+    Attributes:
+        choices: (..., N, [A,] L), uniform, for hard attention; None: it takes the best.
+        layers: (..., N, L, H) factors of dropout below each layer but the first.
+        readout: (..., N, L, W) factors of dropout on what makes the point; None: no dropout.
+    """
+
+    choices: Tensor | None = None
+    layers: tuple[Tensor, ...] = ()
+    readout: Tensor | None = None
+
+    def part(self, first: int, last: int) -> Chance:
+        if self is NO_CHANCE:
+            return self
+        return Chance(
+            None if self.choices is None else self.choices[..., first:last],
+            tuple(factors[..., first:last, :] for factors in self.layers),
+            None if self.readout is None else self.readout[..., first:last, :],
+        )
+
+
+NO_CHANCE = Chance()
 
 
 class RecurrentModel(SequenceModel):
@@ -43,53 +86,53 @@ class RecurrentModel(SequenceModel):
 
     def __init__(self, config: Recurrent, features: int) -> None:
         super().__init__()
-        H = config.hidden_dim
+        H, cell = config.hidden_dim, cell_type(config.cell)
         attended = config.attention is not None
-        self.features = features
+        self.features, self.hidden, self.dropout = features, H, config.dropout
         self.context_is_input = attended and config.context == "input"
         self.context_is_output = attended and config.context == "output"
-        self.encoder = GRU(features, H)
-        self.decoder = GRU(features + (H if self.context_is_input else 0), H)
+        self.feeds_input = config.input_feeding
+        joined = self.context_is_input or self.feeds_input  # to the decoder's input
+        self.step_by_step = joined
+        self.encoder = _reader(cell, features, H, config.bidirectional)
+        self.encoder_above = nn.ModuleList(
+            [_reader(cell, H, H, config.bidirectional) for _ in range(config.layers - 1)]
+        )
+        self.decoder = cell(features + (H if joined else 0), H)
+        self.decoder_above = nn.ModuleList([cell(H, H) for _ in range(config.layers - 1)])
         self.attention: Attention | None = (
             build_attention(config.attention, H) if config.attention is not None else None
         )
-        self.output = Affine(H + (H if self.context_is_output else 0), features)
+        self.combine = Affine(2 * H, H) if self.feeds_input else None
+        two = self.context_is_output and not self.feeds_input
+        self.output = Affine(2 * H if two else H, features)
 
-    def encode(self, source: Tensor, source_lengths: Tensor | None) -> Encoded:
+    # --- the source -------------------------------------------------------------------------------
+
+    def encode(
+        self, source: Tensor, source_lengths: Tensor | None, draws: Draws | None = None
+    ) -> Encoded:
         """Read the source. Padding is never read: not its points, states or weights."""
-        *_, S, _ = source.shape
+        *_, N, S, _ = source.shape
         keep = None
         if source_lengths is not None:
             keep = torch.arange(S, device=source.device) < source_lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # so no NaN there can spread
-        states, last = self.encoder.run(self.encoder.project_steps(source))
+        states, last = self.encoder.read(source, source_lengths)
+        cells = [last]
+        for layer in cast(list[Cell | TwoWay], self.encoder_above):
+            if draws is not None and self.dropout > 0:
+                states = states * self._factors(draws, N, S, self.hidden)
+            states, last = layer.read(states, source_lengths)
+            cells.append(last)
         memory = None if self.attention is None else self.attention.remember(states, keep)
         if source_lengths is None:
-            return Encoded(memory, last, source.select(-2, -1))
-        return Encoded(
-            memory, _last_real(states, source_lengths), _last_real(source, source_lengths)
-        )
+            point = source.select(-2, -1)
+        else:
+            point = last_real(source, source_lengths)
+        return Encoded(memory, State(tuple(cells)), point)
 
-    def step(
-        self, point: Tensor, hidden: Tensor, memory: Memory | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """One step of the decoder.
-
-        Args:
-            point: (..., N, F) what it is fed.
-            hidden: (..., N, H) its previous state.
-            memory: from `encode`.
-
-        Returns:
-            the point it says (..., N, F), its new state (..., N, H), and its attention weights
-            (..., N, S) or None.
-        """
-        hidden, looked = self._next_state(self.decoder.project(point), hidden, memory)
-        if self.context_is_output:
-            values, weights = self._say(hidden.unsqueeze(-2), memory)
-            assert weights is not None
-            return values.squeeze(-2), hidden, weights.squeeze(-2)
-        return self.output(hidden), hidden, looked
+    # --- the target -------------------------------------------------------------------------------
 
     def forward(
         self,
@@ -99,6 +142,7 @@ class RecurrentModel(SequenceModel):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
+        draws: Draws | None = None,
     ) -> Forecast:
         _check(source, source_lengths, self.features)
         *lead, T, F = target.shape
@@ -109,7 +153,8 @@ class RecurrentModel(SequenceModel):
             )
         if teacher_forcing.dtype != torch.bool:
             raise ValueError("teacher_forcing must hold booleans, one toss of a coin each")
-        start = self.encode(source, source_lengths)
+        start = self.encode(source, source_lengths, draws)
+        chance = NO_CHANCE if draws is None else self._chance(draws, lead[-1], T)
         # What the decoder is fed when it is told the truth.
         truth = torch.cat([start.point.unsqueeze(-2), target.narrow(-2, 0, T - 1)], dim=-2)
         everyone, anyone = who_is_told(teacher_forcing, T)
@@ -118,7 +163,7 @@ class RecurrentModel(SequenceModel):
         known = truth if not own else truth[..., told, :]
         steps = dict(zip(told, self.decoder.project_steps(known), strict=True))
 
-        hidden, values, weights = start.hidden, list[Tensor](), list[Tensor]()
+        state, values, looks = start.state, list[Tensor](), list[Look]()
         for first, last in zip([0, *own], [*own, T], strict=True):
             # Between two own steps every input is known: one stretch, one attention, one output.
             if first > 0:
@@ -128,11 +173,11 @@ class RecurrentModel(SequenceModel):
                     fed = torch.where(coins, truth[..., first, :], fed)
                 steps[first] = self.decoder.project(fed)
             stretch = [steps[t] for t in range(first, last)]
-            said, looked, hidden = self._decode(stretch, hidden, start.memory)
+            said, look, state = self._decode(stretch, state, start.memory, chance.part(first, last))
             values.append(said)
-            if with_attention and looked is not None:
-                weights.append(looked)
-        return _forecast(values, weights)
+            if look is not None:
+                looks.append(look)
+        return self._forecast(values, looks, with_attention)
 
     def forecast(
         self,
@@ -145,63 +190,169 @@ class RecurrentModel(SequenceModel):
         _check(source, source_lengths, self.features)
         if steps < 1:
             raise ValueError(f"steps must be 1 or more, is {steps}")
-        start = self.encode(source, source_lengths)
-        point, hidden = start.point, start.hidden
-        values, weights = list[Tensor](), list[Tensor]()
+        memory, state, point = self.encode(source, source_lengths)
+        values, looks = list[Tensor](), list[Look]()
         for _ in range(steps):
-            point, hidden, looked = self.step(point, hidden, start.memory)
-            values.append(point.unsqueeze(-2))
-            if with_attention and looked is not None:
-                weights.append(looked.unsqueeze(-2))
-        return _forecast(values, weights)
+            said, look, state = self.step(point, state, memory)
+            point = said.select(-2, 0)
+            values.append(said)
+            if with_attention and look is not None:
+                looks.append(look)
+        return self._forecast(values, looks, with_attention)
+
+    def step(
+        self, point: Tensor, state: State, memory: Memory | None
+    ) -> tuple[Tensor, Look | None, State]:
+        """One step of the decoder.
+
+        Args:
+            point: (..., N, F) what it is fed.
+            state: from `encode` or the step before.
+            memory: from `encode`.
+
+        Returns:
+            the point it says (..., N, 1, F), where it looked, and its new state.
+        """
+        return self._decode([self.decoder.project(point)], state, memory, NO_CHANCE)
 
     def _decode(
-        self, projected: list[Tensor], hidden: Tensor, memory: Memory | None
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """A stretch of L known inputs (..., N, 3H): values (..., N, L, F), weights, last state."""
-        if not self.context_is_input:
-            states, last = self.decoder.run(projected, hidden)
-            values, weights = self._say(states, memory)
-            return values, weights, last
-        hiddens, looked = list[Tensor](), list[Tensor]()
-        for step in projected:
-            hidden, weights_here = self._next_state(step, hidden, memory)
-            assert weights_here is not None
-            hiddens.append(hidden)
-            looked.append(weights_here)
-        values = self.output(torch.stack(hiddens, dim=-2))
-        return values, torch.stack(looked, dim=-2), hidden
-
-    def _next_state(
-        self, projected: Tensor, hidden: Tensor, memory: Memory | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The new state, and (`context: input`) where the old one looked, (..., N, S)."""
-        if not self.context_is_input:
-            return self.decoder.step(projected, hidden), None
-        assert self.attention is not None and memory is not None
-        weights = self.attention.weigh(hidden.unsqueeze(-2), memory)
-        context = weighted_sum(weights, memory.values).squeeze(-2)
-        joined = projected + self.decoder.project_context(context)
-        return self.decoder.step(joined, hidden), weights.squeeze(-2)
-
-    def _say(self, states: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor | None]:
-        """Points (..., N, L, F) from states (..., N, L, H), with the weights that made them."""
+        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Chance
+    ) -> tuple[Tensor, Look | None, State]:
+        """A stretch of L known inputs (..., N, gates H): values (..., N, L, F), where it looked
+        (T is L there), and the state after it."""
+        if self.step_by_step:
+            return self._decode_step_by_step(projected, state, memory, chance)
+        states, last = self.decoder.run(projected, state.cells[0])
+        said = self.decoder.output(states)
+        if not self.decoder_above:
+            cells: tuple[Tensor, ...] = (last,)
+        else:
+            lasts = [last]
+            for i, (layer, before) in enumerate(zip(self._above, state.cells[1:], strict=True)):
+                said = said * chance.layers[i] if chance.layers else said
+                states, last = layer.run(layer.project_steps(said), before)
+                said = layer.output(states)
+                lasts.append(last)
+            cells = tuple(lasts)
         if not self.context_is_output:
-            return self.output(states), None
+            return self.output(_dropped(said, chance)), None, State(cells)
+        look = self._look(said, memory, state.last, chance.choices)
+        both = torch.cat([look.context, said], dim=-1)
+        return self.output(_dropped(both, chance)), look, State(cells, None, look.last)
+
+    def _decode_step_by_step(
+        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Chance
+    ) -> tuple[Tensor, Look | None, State]:
+        """The same where the context has a say in the next input."""
+        said, looks = list[Tensor](), list[Look]()
+        for t, step in enumerate(projected):
+            here = chance.part(t, t + 1)
+            if self.context_is_input:
+                asks = self._said(state.cells).unsqueeze(-2)
+                look = self._look(asks, memory, state.last, here.choices)
+                joined = self.decoder.project_context(look.context.squeeze(-2))
+                cells = self._next(step + joined, state.cells, here)
+                state = State(cells, None, look.last)
+                said.append(self._said(cells))
+            else:
+                if state.fed is not None:  # before the first step it is 0
+                    step = step + self.decoder.project_context(state.fed)
+                cells = self._next(step, state.cells, here)
+                now = self._said(cells).unsqueeze(-2)
+                look = self._look(now, memory, state.last, here.choices)
+                assert self.combine is not None
+                vector = self.combine(torch.cat([look.context, now], dim=-1)).tanh().squeeze(-2)
+                state = State(cells, vector, look.last)
+                said.append(vector)
+            looks.append(look)
+        values = self.output(_dropped(torch.stack(said, dim=-2), chance))
+        return values, _joined_looks(looks), state
+
+    def _next(
+        self, projected: Tensor, cells: tuple[Tensor, ...], chance: Chance
+    ) -> tuple[Tensor, ...]:
+        """The states of all layers after one step."""
+        new = [self.decoder.step(projected, cells[0])]
+        said = self.decoder.output(new[0])
+        for i, (layer, before) in enumerate(zip(self._above, cells[1:], strict=True)):
+            said = said * chance.layers[i].squeeze(-2) if chance.layers else said
+            new.append(layer.step(layer.project(said), before))
+            said = layer.output(new[-1])
+        return tuple(new)
+
+    def _said(self, cells: tuple[Tensor, ...]) -> Tensor:
+        """What the highest layer says, (..., N, H)."""
+        top = self._above[-1] if self.decoder_above else self.decoder
+        return top.output(cells[-1])
+
+    @property
+    def _above(self) -> list[Cell]:
+        return cast(list[Cell], self.decoder_above)
+
+    def _look(
+        self, queries: Tensor, memory: Memory | None, last: Tensor | None, numbers: Tensor | None
+    ) -> Look:
         assert self.attention is not None and memory is not None
-        weights = self.attention.weigh(states, memory)
-        context = weighted_sum(weights, memory.values)
-        return self.output(torch.cat([context, states], dim=-1)), weights
+        return self.attention.look(queries, memory, last, numbers)
+
+    # --- chance -----------------------------------------------------------------------------------
+
+    def _chance(self, draws: Draws, N: int, T: int) -> Chance:
+        """All random numbers of T steps; drawn at once, they do not depend on the coins."""
+        choices, attention = None, self.attention
+        if attention is not None and attention.normalizer.draws:
+            A = attention.heads
+            choices = draws.uniform("sampling", *((N, T) if A == 1 else (N, A, T)))
+        if self.dropout == 0:
+            return NO_CHANCE if choices is None else Chance(choices)
+        layers = tuple(self._factors(draws, N, T, self.hidden) for _ in self.decoder_above)
+        return Chance(choices, layers, self._factors(draws, N, T, self.output.weight.shape[-1]))
+
+    def _factors(self, draws: Draws, *shape: int) -> Tensor:
+        """0 with the chance of dropout, else what keeps the mean."""
+        kept = draws.uniform("dropout", *shape) >= self.dropout
+        return kept.to(self.output.weight.dtype) / (1 - self.dropout)
+
+    # --- the answer -------------------------------------------------------------------------------
+
+    def _forecast(self, values: list[Tensor], looks: list[Look], with_attention: bool) -> Forecast:
+        said = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
+        if not looks or self.attention is None:
+            return Forecast(said)
+        choices, attention = None, self.attention
+        baseline = attention.normalizer.baseline
+        if baseline is not None and looks[0].log_chance is not None:
+            chances = [look.log_chance for look in looks if look.log_chance is not None]
+            log_chance = torch.cat(chances, dim=-1)
+            if attention.heads > 1:  # choices of several heads: their chances multiply
+                log_chance = log_chance.sum(dim=-2)
+            choices = Choices(log_chance, baseline.over(log_chance))
+        if not with_attention:
+            return Forecast(said, (), choices)
+        weights = torch.cat([look.weights for look in looks], dim=-2)
+        if attention.heads == 1:
+            weights = weights.unsqueeze(-3)
+        partial = isinstance(attention.location, LocalWindow)
+        shown = AttentionMap(weights, meaning="partial" if partial else "distribution")
+        return Forecast(said, (shown,), choices)
 
 
-def _forecast(values: list[Tensor], weights: list[Tensor]) -> Forecast:
-    if not weights:
-        return Forecast(_joined(values))
-    return Forecast(_joined(values), (AttentionMap(_joined(weights).unsqueeze(-3)),))
+def _reader(cell: type[Cell], inputs: int, hidden: int, two_way: bool) -> Cell | TwoWay:
+    return TwoWay(cell, inputs, hidden) if two_way else cell(inputs, hidden)
 
 
-def _joined(pieces: list[Tensor]) -> Tensor:
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
+def _dropped(x: Tensor, chance: Chance) -> Tensor:
+    return x if chance.readout is None else x * chance.readout
+
+
+def _joined_looks(looks: list[Look]) -> Look:
+    """Looks of one query each as one look of all of them; their contexts have been used."""
+    log_chance = None
+    if looks[0].log_chance is not None:
+        log_chance = torch.cat([look.log_chance for look in looks if look.log_chance is not None],
+                               dim=-1)  # fmt: skip
+    weights = torch.cat([look.weights for look in looks], dim=-2)
+    return Look(looks[-1].context, weights, looks[-1].last, log_chance)
 
 
 def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
@@ -213,12 +364,6 @@ def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[b
     tosses = teacher_forcing.flatten(0, -2)
     heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
     return [count == len(tosses) for count in heads], [count > 0 for count in heads]
-
-
-def _last_real(points: Tensor, lengths: Tensor) -> Tensor:
-    """The last real row of each sequence: (..., N, L, W) -> (..., N, W)."""
-    place = (lengths - 1)[..., None, None]
-    return torch.take_along_dim(points, place, dim=-2).squeeze(-2)
 
 
 def _check(source: Tensor, lengths: Tensor | None, features: int) -> None:

@@ -20,6 +20,7 @@ from seqattn.runs import EpochRecord, written_together
 from seqattn.streams import streams
 from seqattn.training.batches import Batch, in_orders, orders, slices, together
 from seqattn.training.checkpoints import TrainingState
+from seqattn.training.draws import StepDraws
 from seqattn.training.objective import COMPILE_SECONDS, Autograd, Objective, stacked
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import (
@@ -134,6 +135,7 @@ class Group:
         self.data = together([run.data for run in runs])
         self.validation = together([run.validation for run in runs])
         self.batches = list(slices(len(runs[0].data), self.config.batch_size))
+        self.seeds = [run.seed for run in runs]
         self.going = [True] * self.R
         self.weighed: float | None = None  # an epoch's seconds before a compile; 0 once decided
         self.epoch, self.step, self.seconds = 0, 0, 0.0
@@ -276,7 +278,8 @@ class Group:
             the losses, (R,) or (), or where gradients are clipped losses and norms, (2, R).
         """
         batch = self.in_order[self.step]
-        loss = self.objective.loss(batch, self.coins[self.step])
+        draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights)
+        loss = self.objective.loss(batch, self.coins[self.step], draws)
         self.stack.clear_gradient()
         # The runs do not touch, so a sum gives each its own gradient. To hand backward a gradient
         # of ones would do the same, but makes torch import sympy, a quarter of a second.

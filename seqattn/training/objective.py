@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqattn.cells import Cell, Kernel
 from seqattn.errors import UsageError
-from seqattn.layers import GRU, gru_step
-from seqattn.models import SequenceModel
+from seqattn.models import Choices, Draws, SequenceModel
 from seqattn.training.batches import Batch
 from seqattn.training.stack import Stack
 
@@ -37,7 +37,7 @@ class Objective(Protocol):
 
     name: str
 
-    def loss(self, batch: Batch, told: Tensor) -> Tensor:
+    def loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
         """Mean squared error of each run, (R,), or () for one run without an axis."""
 
     def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -67,13 +67,10 @@ class Autograd:
         Raises:
             UsageError: torch cannot compile here; all is as before.
         """
-        compiled = torch.compile(gru_step, backend=BACKEND)
-
-        def step(*inputs: Any) -> Tensor:  # validation has no backward to fuse: it stays as it is
-            result: Tensor = (compiled if torch.is_grad_enabled() else gru_step)(*inputs)
-            return result
-
-        self._set_kernel(step)
+        compiled = dict[Kernel, Kernel]()
+        for cell in self._cells():
+            plain = cell.plain_kernel()
+            cell.kernel = compiled.setdefault(plain, _compiled(plain))
         own = torch.zeros(batch.target.shape[-2], dtype=torch.bool)
         try:
             with warnings.catch_warnings():
@@ -92,27 +89,31 @@ class Autograd:
 
     def take_back(self) -> None:
         """Go on without compiled steps."""
-        self._set_kernel(gru_step)
+        for cell in self._cells():
+            cell.kernel = cell.plain_kernel()
         self.name = self.name.removesuffix(", a step compiled")
 
-    def _set_kernel(self, kernel: Callable[..., Tensor]) -> None:
-        for module in self.model.modules():
-            if isinstance(module, GRU):
-                module.kernel = kernel
+    def _cells(self) -> list[Cell]:
+        return [module for module in self.model.modules() if isinstance(module, Cell)]
 
-    def loss(self, batch: Batch, told: Tensor) -> Tensor:
+    def loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
         if not self.bfloat16:
-            return self._loss(batch, told)
+            return self._loss(batch, told, draws)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
-            return self._loss(batch, told)
+            return self._loss(batch, told, draws)
 
-    def _loss(self, batch: Batch, told: Tensor) -> Tensor:
+    def _loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=told, with_attention=False,
+            teacher_forcing=told, with_attention=False, draws=draws,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
-        return mean_squared_error(values, batch.target, batch.target_keep)
+        loss = mean_squared_error(values, batch.target, batch.target_keep)
+        if forecast.choices is not None:
+            errors = (values.detach() - batch.target).square().mean(dim=-1)
+            surrogate = reinforcement(forecast.choices, errors, batch.target_keep)
+            loss = loss + (surrogate - surrogate.detach())  # a slope, and nothing to see
+        return loss
 
     @torch.inference_mode()
     def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -135,7 +136,7 @@ class Derived:
     def __init__(self, passes: Any) -> None:
         self.passes = passes
 
-    def loss(self, batch: Batch, told: Tensor) -> Tensor:
+    def loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
         loss: Tensor = self.passes(
             batch.source, batch.target, source_lengths=batch.source_lengths,
             target_keep=batch.target_keep, teacher_forcing=told,
@@ -183,6 +184,45 @@ def derived_passes() -> ModuleType | None:
         if error.name != name:
             raise
         return None
+
+
+def reinforcement(choices: Choices, errors: Tensor, keep: Tensor | None) -> Tensor:
+    """What to differentiate so that choices which led to small errors become likelier.
+
+    With e_t the error of step t, a choice at step t is answerable for what comes from then on,
+    G_t = e_t + ... + e_T, and is measured by the baseline b for as many steps:
+
+        sum over n, t of log p(choice) (G_t - b (T - t + 1)) / number of steps
+
+    has the slope of the expected mean error (Williams 1992; Mnih et al. 2014, "Recurrent Models of
+    Visual Attention", eq. 2, where the reward is our -G). b follows the errors by the square of the
+    same difference.
+
+    Args:
+        errors: (..., N, T), without a slope.
+        keep: (..., N, T), True at real target points; None: all.
+
+    Returns:
+        (...), a number for each run.
+    """
+    real = torch.ones_like(errors) if keep is None else keep.to(errors.dtype)
+    errors = errors.where(real > 0, 0)
+    rest = errors.flip(-1).cumsum(-1).flip(-1)
+    steps = real.flip(-1).cumsum(-1).flip(-1)
+    missed = rest - choices.baseline * steps
+    each = (choices.log_chance * missed.detach() + missed.square()) * real
+    return each.sum(dim=(-2, -1)) / real.sum(dim=(-2, -1))
+
+
+def _compiled(plain: Kernel) -> Kernel:
+    """A step compiled; validation has no backward to fuse, so there it stays as it is."""
+    compiled = torch.compile(plain, backend=BACKEND)
+
+    def step(*inputs: Any) -> Tensor:
+        result: Tensor = (compiled if torch.is_grad_enabled() else plain)(*inputs)
+        return result
+
+    return step
 
 
 def mean_squared_error(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:

@@ -1,0 +1,40 @@
+"""Random numbers of one training step: dropout and hard choices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqattn.streams import streams
+
+STEP_BITS, CALL_BITS = 32, 10
+
+
+class StepDraws:
+    """See `seqattn.models.Draws`. Each number is a function of seed, epoch, step and which call it
+    was, so a run draws the same alone, side by side with others, and resumed in mid-epoch.
+
+    Args:
+        seeds: one a run; several put an axis of runs first.
+        epoch, step: where in the training.
+        like: whose type and device the numbers have.
+    """
+
+    def __init__(self, seeds: Sequence[int], epoch: int, step: int, like: Tensor) -> None:
+        self.seeds, self.like = seeds, like
+        self.position = epoch << (STEP_BITS + CALL_BITS) | step << CALL_BITS
+        self.calls = Counter[str]()
+
+    def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+        call = self.calls[name]
+        assert call < 1 << CALL_BITS
+        self.calls[name] += 1
+        places = ((seed, self.position | call) for seed in self.seeds)
+        drawn = [numbers.random_sample(shape) for numbers in streams(places, name)]
+        array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
+        return torch.from_numpy(array).to(self.like)

@@ -1,0 +1,198 @@
+"""One contract for every combination that the config allows; every other is refused with a reason.
+
+Every size is another prime (with two heads the width is twice one), so no transposed axis passes.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from seqattn.config import Recurrent, every_key
+from seqattn.models import RecurrentModel, build_model
+from seqattn.training.batches import Batch
+from seqattn.training.draws import StepDraws
+from seqattn.training.objective import Autograd
+from seqattn.training.stack import Stack
+
+N, S, T, F, H, A, RUNS = 3, 7, 5, 2, 11, 2, 2
+LENGTHS = torch.tensor([7, 1, 4])
+EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
+
+SCORES = sorted({tag for path, _, tag in every_key() if path == ("model", "attention", "score")})
+NORMALIZERS: list[dict[str, Any]] = [
+    {"normalizer": "softmax"},
+    {"normalizer": "sparsemax"},
+    {"normalizer": "hard", "estimator": "straight_through"},
+    {"normalizer": "hard", "estimator": "reinforce"},
+]
+CONTEXTS: list[dict[str, Any]] = [
+    {"context": "output"}, {"context": "input"}, {"context": "output", "input_feeding": True},
+    {"context": "input", "input_feeding": True},
+]  # fmt: skip
+LOCATIONS: list[dict[str, Any] | None] = [
+    None, {"kind": "location_shift", "shift_range": 3}, {"kind": "local", "window": 2},
+]  # fmt: skip
+CELLS = ("gru", "lstm", "rnn")
+
+
+def combinations() -> Iterator[dict[str, Any]]:
+    """Every score x normalizer x context x location x heads on a GRU; and every cell x layers x
+    direction x dropout x context, with attention and without."""
+    for score, normalizer, context, location, heads in itertools.product(
+        SCORES, NORMALIZERS, CONTEXTS, LOCATIONS, (1, A)
+    ):
+        attention = {"score": score, "heads": heads, "location": location} | normalizer
+        yield {"hidden_dim": H * heads, "attention": attention} | context
+    for cell, layers, two_way, dropout, context, attended in itertools.product(
+        CELLS, (1, 3), (False, True), (0.0, 0.3), CONTEXTS, (True, False)
+    ):
+        yield {
+            "cell": cell, "layers": layers, "bidirectional": two_way, "dropout": dropout,
+            "hidden_dim": H, "attention": {"score": "general"} if attended else None,
+        } | context  # fmt: skip
+
+
+def allowed(config: dict[str, Any]) -> bool:
+    """The rules, written down a second time."""
+    attention = config["attention"]
+    if config["context"] == "input" and config.get("input_feeding"):
+        return False
+    if attention is None:
+        return config["context"] == "output" and not config.get("input_feeding")
+    hard = attention.get("normalizer") == "hard"
+    return not (hard and (attention["score"] == "uniform" or attention["location"] is not None))
+
+
+EVERY = list(combinations())
+ALLOWED = [config for config in EVERY if allowed(config)]
+
+
+def name_of(config: dict[str, Any]) -> str:
+    def flat(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if inner not in (None, False, 0.0) and key not in ("window", "shift_range"):
+                    yield from flat(inner)
+        else:
+            yield str(value)
+
+    return " ".join(flat(config)) + (" plain" if config["attention"] is None else "")
+
+
+def test_every_other_combination_is_refused_with_a_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert len(SCORES) == 6
+    reasons: dict[str, int] = {}
+    for config in EVERY:
+        if config in ALLOWED:
+            Recurrent.model_validate(config)
+            continue
+        with pytest.raises(ValidationError) as caught:
+            Recurrent.model_validate(config)
+        for error in caught.value.errors():
+            assert error["type"] == "contradiction", error
+            reasons[error["msg"]] = reasons.get(error["msg"], 0) + 1
+    assert len(reasons) == 6, reasons
+    assert len(EVERY) == 6 * 4 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2
+    # 5 scores x (2 soft x 3 places + 2 hard) + uniform x 2 soft x 3 places, 3 contexts, 2 heads
+    assert len(ALLOWED) == (5 * 8 + 6) * 3 * 2 + 24 * (3 + 1)
+    with capsys.disabled():
+        print(f" [{len(ALLOWED)} combinations held to the contract,"
+              f" {len(EVERY) - len(ALLOWED)} refused]", end="")  # fmt: skip
+
+
+def model_of(config: dict[str, Any], seed: int = 1) -> RecurrentModel:
+    model = build_model(Recurrent.model_validate(config), F, seed).double()
+    assert isinstance(model, RecurrentModel)
+    return model
+
+
+def sequences(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Sources whose padding is NaN, and targets."""
+    numbers = torch.Generator().manual_seed(seed)
+    source = torch.randn(N, S, F, generator=numbers, dtype=torch.float64)
+    target = torch.randn(N, T, F, generator=numbers, dtype=torch.float64)
+    source[torch.arange(S) >= LENGTHS[:, None]] = math.nan
+    return source, target
+
+
+@pytest.mark.parametrize("config", ALLOWED, ids=name_of)
+def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str, Any]) -> None:
+    model = model_of(config)
+    source, target = sequences()
+    with torch.no_grad():
+        free = model.forecast(source, T, source_lengths=LENGTHS)
+        never = torch.zeros(T, dtype=torch.bool)
+        told = model(source, target, source_lengths=LENGTHS, teacher_forcing=never)
+        always = model(source, target, source_lengths=LENGTHS, teacher_forcing=~never)
+        _, state, fed = model.encode(source, LENGTHS)
+        memory = model.encode(source, LENGTHS).memory
+        for t in range(T):  # one step at a time, against the stretch of all
+            said, look, state = model.step(fed, state, memory)
+            torch.testing.assert_close(always.values[:, [t]], said, **EXACT)
+            fed = target[:, t]
+            if look is not None:
+                shown = always.attention[0].weights[..., [t], :]
+                torch.testing.assert_close(shown, look.weights.view_as(shown), **EXACT)
+        torch.testing.assert_close(told.values, free.values, **EXACT)
+        for n, length in enumerate(LENGTHS.tolist()):
+            alone = model.forecast(source[n : n + 1, :length], T)
+            torch.testing.assert_close(alone.values[0], free.values[n], **EXACT)
+            if free.attention:
+                weights = free.attention[0].weights[n]
+                torch.testing.assert_close(
+                    alone.attention[0].weights[0], weights[..., :length], **EXACT
+                )
+                assert (weights[..., length:] == 0).all()
+    if config["attention"] is None:
+        assert free.attention == ()
+        return
+    weights, heads = free.attention[0].weights, config["attention"].get("heads", 1)
+    assert weights.shape == (N, heads, T, S)
+    sums = weights.sum(-1)
+    assert (weights >= 0).all()
+    if free.attention[0].meaning == "partial":
+        assert (sums <= 1 + 1e-12).all()
+        assert (sums > 0).all()
+    else:
+        torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+    if config["attention"].get("normalizer") == "hard":
+        assert ((weights == 0) | (weights == 1)).all()
+
+
+@pytest.mark.parametrize("config", ALLOWED, ids=name_of)
+def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
+    """Loss and gradient of a training step with its own coins, dropout and choices."""
+    numbers = torch.Generator().manual_seed(3)
+    source = torch.randn(RUNS, N, S, F, generator=numbers, dtype=torch.float64)
+    target = torch.randn(RUNS, N, T, F, generator=numbers, dtype=torch.float64)
+    lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
+    keep = torch.arange(T) < torch.tensor([[5, 2, 3], [1, 5, 4]]).unsqueeze(-1)
+    coins = torch.rand(RUNS, N, T, generator=numbers) < 0.5
+    seeds = [4, 9]
+    models = [model_of(config, seed) for seed in seeds]
+    stack = Stack(copy.deepcopy(models))
+    draws = StepDraws(seeds, 2, 3, stack.weights)
+    losses = Autograd(stack.model).loss(Batch(source, target, lengths, keep), coins, draws)
+    losses.sum().backward()
+    together = stack.gather_gradient().clone()
+    assert together.isfinite().all()
+    for k, seed in enumerate(seeds):
+        alone = Stack([models[k]])
+        batch = Batch(source[k], target[k], lengths[k], keep[k])
+        draws = StepDraws([seed], 2, 3, alone.weights)
+        loss = Autograd(alone.model).loss(batch, coins[k], draws)
+        loss.backward()
+        torch.testing.assert_close(losses[k], loss, **EXACT)
+        torch.testing.assert_close(together[[k]], alone.gather_gradient(), **EXACT)
+        assert together[k].abs().max() > 1e-6
