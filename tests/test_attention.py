@@ -12,17 +12,27 @@ from torch import Tensor
 from seqattn.attention import (
     AdditiveScore,
     Attention,
+    CosineScore,
     DotScore,
     GeneralScore,
+    LocalWindow,
     Memory,
+    Normalizer,
+    Reinforce,
     ScaledDotScore,
     Score,
+    ShiftedFocus,
+    Softmax,
+    StraightThrough,
     UniformScore,
     softmax,
+    sparsemax,
     weighted_sum,
 )
-from seqattn.cells import GRU
+from seqattn.cells import GRU, LSTM, RNN, Cell, TwoWay
 from seqattn.layers import Affine, affine, initialise
+from seqattn.models import Choices
+from seqattn.training.objective import reinforcement
 from tests.conftest import F, H, K, N, S, T
 
 Golden = dict[str, dict[str, Any]]
@@ -252,19 +262,6 @@ def test_project_values_averages_projected_values(states: tuple[Tensor, Tensor])
 # --- the building blocks ------------------------------------------------------------------------
 
 
-def test_gru_is_torchs_gru() -> None:
-    ours, theirs = GRU(F, H), torch.nn.GRU(F, H, batch_first=True)
-    initialise(ours, 7)
-    theirs.load_state_dict({f"{name}_l0": p.detach() for name, p in ours.named_parameters()})
-    source, start = torch.randn(N, S, F), torch.randn(N, H)
-    states, last = theirs(source, start[None])
-    found, found_last = ours.run(ours.project_steps(source), start)
-    torch.testing.assert_close(found, states)
-    torch.testing.assert_close(found_last, last[0])
-    from_zero, _ = theirs(source)
-    torch.testing.assert_close(ours.run(ours.project_steps(source))[0], from_zero)
-
-
 def test_affine_serves_one_run_and_many() -> None:
     weight, bias, x = torch.randn(2, H, F), torch.randn(2, H), torch.randn(2, N, S, F)
     for b in (bias, None):
@@ -293,3 +290,313 @@ def test_initialisation_is_torchs_and_its_own_stream() -> None:
     assert wide.bias is not None
     assert again.bias is not None
     assert not torch.equal(wide.bias, again.bias)
+
+
+# --- normalizers ----------------------------------------------------------------------------------
+
+
+def test_sparsemax_by_hand() -> None:
+    # Scores 0.8, 0.6, -1: the first two share what tau = (1.4 - 1) / 2 = 0.2 leaves, the third is
+    # below tau. Scores 3, 0, 0: the first is more than 1 above all others and takes everything.
+    scores = torch.tensor([[[0.8, 0.6, -1.0], [3.0, 0.0, 0.0], [0.5, 0.5, 0.5]]])
+    expected = [[0.6, 0.4, 0.0], [1.0, 0.0, 0.0], [1 / 3] * 3]
+    np.testing.assert_allclose(sparsemax(scores, None)[0], expected, atol=1e-6)
+    keep = torch.tensor([[False, True, True]])
+    np.testing.assert_allclose(
+        sparsemax(scores, keep)[0], [[0, 1, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]], atol=1e-6
+    )
+    assert torch.isnan(sparsemax(scores, torch.zeros(1, 3, dtype=torch.bool))).all()
+
+
+def test_sparsemax_is_the_nearest_point_of_the_simplex(states: tuple[Tensor, Tensor]) -> None:
+    """Against the condition that makes it so: no other point of the simplex is nearer, which for
+    a projection p of z means (z - p) . (q - p) <= 0 for every corner q."""
+    queries, encoded = states
+    scores = DotScore().scores(queries, encoded)
+    weights = sparsemax(scores, None)
+    assert ((weights == 0).sum(-1) > 0).any()
+    rest = scores - weights
+    inner = rest - (rest * weights).sum(-1, keepdim=True)
+    assert inner.max() < 1e-12
+
+
+def test_slopes_of_sparsemax(states: tuple[Tensor, Tensor]) -> None:
+    """Eq. 14 of the paper, and finite differences."""
+    queries, encoded = states
+    scores = DotScore().scores(queries, encoded).detach().requires_grad_()
+    upstream = torch.randn(N, T, S, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    weights = sparsemax(scores, None)
+    weights.backward(upstream)
+    support = (weights > 0).double()
+    mean = (upstream * support).sum(-1, keepdim=True) / support.sum(-1, keepdim=True)
+    assert scores.grad is not None
+    torch.testing.assert_close(scores.grad, support * (upstream - mean), atol=1e-12, rtol=0)
+    keep = torch.arange(S) < torch.tensor([1, 11, 2, 3, 5, 7, 10])[:, None]
+    assert torch.autograd.gradcheck(
+        lambda z: sparsemax(z, keep[:2]), (scores[:2, :2].detach().requires_grad_(),)
+    )
+
+
+def soft_scores() -> tuple[Tensor, Tensor]:
+    """Four rows of scores, and 20,000 uniform numbers for each."""
+    scores = torch.tensor([[0.0, math.log(2), math.log(5)], [3.0, -3.0, 0.0],
+                           [0.0, 0.0, 0.0], [-1.0, 1.0, 9.0]], dtype=torch.float64)  # fmt: skip
+    numbers = torch.rand(4, 20_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return scores[:, None].expand(4, 20_000, 3), numbers
+
+
+@pytest.mark.parametrize("normalizer", [StraightThrough(), Reinforce()])
+def test_hard_choices_are_drawn_from_the_softmax(normalizer: Normalizer) -> None:
+    scores, numbers = soft_scores()
+    drawn = normalizer.weigh(scores, None, numbers).weights
+    assert ((drawn == 0) | (drawn == 1)).all()
+    # 20,000 draws: the standard error of a share is at most 0.0035.
+    torch.testing.assert_close(drawn.mean(dim=1), scores.softmax(-1)[:, 0], atol=0.015, rtol=0)
+    best = normalizer.weigh(scores[:, :1] * 1.0, None, None).weights
+    assert best[[0, 1, 3], 0].argmax(-1).tolist() == [2, 0, 2]
+    keep = torch.tensor([[True, True, False]] * 4)
+    for edge in (0.0, 1 - 2**-53, 1.0):  # float32 rounds the largest number below 1 to 1
+        at_the_edge = normalizer.weigh(scores, keep, torch.full_like(numbers, edge)).weights
+        assert (at_the_edge[..., 2] == 0).all()
+        assert (at_the_edge.sum(-1) == 1).all()
+
+
+def test_straight_through_goes_back_as_the_soft_weights_would() -> None:
+    scores, numbers = soft_scores()
+    scores = scores[:, :7].clone().requires_grad_()
+    upstream = torch.randn(4, 7, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    drawn = StraightThrough().weigh(scores, None, numbers[:, :7]).weights
+    (found,) = torch.autograd.grad(drawn, scores, upstream)
+    (soft,) = torch.autograd.grad(scores.softmax(-1), scores, upstream)
+    torch.testing.assert_close(found, soft)
+
+
+@pytest.mark.parametrize("baseline", [0.0, 0.7])
+def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
+    """Two steps with three choices each, whose errors depend on both: the mean over many draws
+    against the derivative of the sum over all nine outcomes, whatever the baseline."""
+    numbers = torch.Generator().manual_seed(6)
+    scores = torch.randn(1, 2, 3, generator=numbers, dtype=torch.float64, requires_grad=True)
+    first = torch.tensor([0.2, 1.1, 0.5], dtype=torch.float64)
+    second = torch.tensor([[0.9, 0.1, 0.4], [0.0, 2.0, 0.3], [0.6, 0.2, 1.0]], dtype=torch.float64)
+    p = scores.softmax(-1)[0]
+    expected_error = (p[0] * first).sum() + (p[0][:, None] * p[1] * second).sum()
+    (exact,) = torch.autograd.grad(expected_error / 2, scores)  # a mean over two steps
+
+    draws = 200_000
+    many = scores.expand(draws, 2, 3)
+    normalizer = Reinforce().double()
+    assert normalizer.baseline is not None
+    normalizer.baseline.value.data.fill_(baseline)
+    uniform = torch.rand(draws, 2, generator=numbers, dtype=torch.float64)
+    weights, log_chance = normalizer.weigh(many, None, uniform)
+    assert log_chance is not None
+    a, b = weights.argmax(-1).unbind(-1)
+    errors = torch.stack([first[a], second[a, b]], dim=-1)
+    choices = Choices(log_chance, normalizer.baseline.over(log_chance))
+    surrogate = reinforcement(choices, errors, None)
+    found, of_baseline = torch.autograd.grad(surrogate, [scores, normalizer.baseline.value])
+    torch.testing.assert_close(found, exact, atol=0.005, rtol=0)
+    assert exact.abs().max() > 0.03
+    # The baseline is pulled down the slope of mean (G - b steps)^2.
+    rest = torch.stack([errors.sum(-1), errors[:, 1]], dim=-1)
+    steps = torch.tensor([2.0, 1.0])
+    pull = (-2 * steps * (rest - baseline * steps)).sum(-1).mean() / 2
+    torch.testing.assert_close(of_baseline[0], pull)
+
+
+def test_reinforcement_leaves_padding_out() -> None:
+    log_chance = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    choices = Choices(log_chance, torch.zeros(1, 1))
+    keep = torch.tensor([[True, True, False], [True, False, False]])
+    errors = torch.tensor([[0.5, 0.25, math.nan], [1.0, math.inf, 9.0]])
+    reinforcement(choices, errors, keep).backward()
+    assert log_chance.grad is not None
+    # G_t is what is still to come; three real steps.
+    expected = [[0.75 / 3, 0.25 / 3, 0], [1 / 3, 0, 0]]
+    np.testing.assert_allclose(log_chance.grad, expected, atol=1e-7)
+
+
+# --- heads, cosine, places ------------------------------------------------------------------------
+
+
+def test_heads_against_torchs_multihead_attention() -> None:
+    """Copied weights, the padding mask included: weights per head and context to 1e-6."""
+    heads, width = 3, 15
+    theirs = torch.nn.MultiheadAttention(width, heads, batch_first=True)
+    score = ScaledDotScore(width, width, heads)
+    value = Affine(width, width)
+    assert score.query is not None
+    assert score.key is not None
+    with torch.no_grad():
+        for part, layer in enumerate((score.query, score.key, value)):
+            assert layer.bias is not None
+            rows = slice(part * width, (part + 1) * width)
+            theirs.in_proj_bias.uniform_(-1, 1)
+            layer.weight.copy_(theirs.in_proj_weight[rows])
+            layer.bias.copy_(theirs.in_proj_bias[rows])
+        for part, layer in enumerate((score.query, score.key, value)):
+            assert layer.bias is not None
+            layer.bias.copy_(theirs.in_proj_bias[part * width : (part + 1) * width])
+    attention = Attention(score, value=value)
+    queries, states = torch.randn(N, T, width), torch.randn(N, S, width)
+    keep = torch.arange(S) < torch.tensor([1, 11, 2, 3, 5, 7, 10])[:, None]
+    expected, weights = theirs(
+        queries, states, states, key_padding_mask=~keep, average_attn_weights=False
+    )
+    look = attention.look(queries, attention.remember(states, keep))
+    torch.testing.assert_close(look.weights, weights, atol=1e-6, rtol=0)
+    found = theirs.out_proj(look.context)  # the recurrent decoder's output layer is its own
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_heads_of_every_score_are_scores_of_their_share(heads: int) -> None:
+    """A head on its share of the width against the same score built as narrow as the share."""
+    width, share = 15, 15 // heads
+    queries, states = (torch.randn(2, L, width, dtype=torch.float64) for L in (T, S))
+    for score in (DotScore(heads), CosineScore(width, None, heads, temperature=0.3),
+                  ScaledDotScore(width, None, heads)):  # fmt: skip
+        initialise(score, 1)
+        score.double()
+        found = score.scores(queries, score.keys(states))
+        assert found.shape == ((2, heads, T, S) if heads > 1 else (2, T, S))
+        for head in range(heads):
+            narrow: Score = {
+                DotScore: lambda: DotScore(),
+                CosineScore: lambda: CosineScore(share, None, temperature=0.3),
+                ScaledDotScore: lambda: ScaledDotScore(share, None),
+            }[type(score)]()  # type: ignore[operator]
+            initialise(narrow, 1)
+            narrow.double()
+            part = slice(head * share, (head + 1) * share)
+            alone = narrow.scores(queries[..., part], narrow.keys(states[..., part]))
+            mine = found[:, head] if heads > 1 else found
+            torch.testing.assert_close(mine, alone)
+    additive, general = filled(AdditiveScore(width, 6, heads)), filled(GeneralScore(width, heads))
+    assert isinstance(additive, AdditiveScore)
+    assert isinstance(general, GeneralScore)
+    found = additive.scores(queries, additive.keys(states)).view(2, heads, T, S)
+    met = additive.query(queries).unsqueeze(2) + additive.key(states).unsqueeze(1)
+    terms = met.tanh() * additive.combine.weight[0]  # (2, T, S, 6), before they are summed
+    expected = terms.unflatten(-1, (heads, -1)).sum(-1).permute(0, 3, 1, 2)
+    torch.testing.assert_close(found, expected)
+    found = general.scores(queries, general.keys(states)).view(2, heads, T, S)
+    keys = general.key(states)
+    products = (queries.unsqueeze(2) * keys.unsqueeze(1)).unflatten(-1, (heads, -1)).sum(-1)
+    torch.testing.assert_close(found, products.permute(0, 3, 1, 2))
+
+
+def test_cosine_by_hand() -> None:
+    score = CosineScore(2, None, temperature=0.5)
+    initialise(score, 1)
+    queries = torch.tensor([[[3.0, 4.0], [0.0, 0.0]]])
+    keys = torch.tensor([[[6.0, 8.0], [-3.0, -4.0], [4.0, -3.0]]])
+    found = score.scores(queries, score.keys(keys))
+    np.testing.assert_allclose(found[0].detach(), [[2, -2, 0], [0, 0, 0]], atol=1e-6)
+    found[0, 0, 0].backward()
+    slope = score.log_temperature.value.grad
+    assert slope is not None
+    assert slope.item() == pytest.approx(-2)  # d exp(-t) = -exp(-t): hotter is flatter
+
+
+def focus(gate: float, sharpness: float, shift: list[float]) -> ShiftedFocus:
+    """Whose control is the same for every query."""
+    made = ShiftedFocus(H, 1, len(shift))
+    made.control.weight.data.zero_()
+    assert made.control.bias is not None
+    made.control.bias.data = torch.tensor([gate, sharpness, *shift])
+    return made
+
+
+def test_a_focus_shifts_round_the_ring_of_each_source() -> None:
+    """Gate closed (contents have no say), all chance on +1 and gamma close to 1: from the last real
+    point to the first, the second, and so on, with every source's own length."""
+    made = focus(-50.0, -50.0, [-50.0, -50.0, 50.0])
+    keep = torch.arange(5) < torch.tensor([5, 2])[:, None]
+    content = torch.full((2, 4, 5), 0.2)
+    weights, last = made.weigh(torch.zeros(2, 4, H), content, keep, None)
+    np.testing.assert_allclose(weights[0].argmax(-1), [0, 1, 2, 3])
+    np.testing.assert_allclose(weights[1].argmax(-1), [0, 1, 0, 1])
+    np.testing.assert_allclose(weights.detach().max(-1).values, np.ones((2, 4)), atol=1e-5)
+    assert torch.equal(last, weights[:, -1])
+    again, _ = made.weigh(torch.zeros(2, 1, H), content[:, :1], keep, last)
+    np.testing.assert_allclose(again[:, 0].argmax(-1), [4, 0])
+
+
+def test_gate_shift_and_sharpness_by_hand() -> None:
+    """One step written out: g = 0.5, shifts -1, 0, 1 with 1/4, 1/2, 1/4, gamma = 1 + log 2."""
+    made = focus(0.0, 0.0, [0.0, math.log(2), 0.0])
+    content = torch.tensor([[[0.6, 0.4, 0.0]]])
+    previous = torch.tensor([[0.0, 0.0, 1.0]])
+    gated = np.array([0.3, 0.2, 0.5])
+    shifted = 0.25 * np.roll(gated, -1) + 0.5 * gated + 0.25 * np.roll(gated, 1)
+    sharp = shifted ** (1 + math.log(2))
+    weights, _ = made.weigh(torch.zeros(1, 1, H), content, None, previous)
+    np.testing.assert_allclose(weights[0, 0].detach(), sharp / sharp.sum(), atol=1e-6)
+
+
+def test_a_very_sharp_focus_is_still_a_distribution() -> None:
+    made = focus(50.0, 300.0, [0.0, 0.0, 0.0])
+    content = torch.full((1, 1, 1000), 1e-3)
+    weights, _ = made.weigh(torch.zeros(1, 1, H), content, None, None)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-4)
+
+
+def test_a_local_window_by_hand() -> None:
+    """Luong's eq. 10 written out, for p = (L - 1) / 2: scores 0 within D = 2, so that the rest is
+    the Gaussian of standard deviation 1 and the edges of the window."""
+    made = LocalWindow(H, 1, 2)
+    made.predict.weight.data.zero_()
+    made.combine.weight.data.zero_()
+    keep = torch.arange(9) < torch.tensor([9, 4])[:, None]
+    weights = made.weigh(Softmax(), torch.zeros(2, 1, H), torch.zeros(2, 1, 9), keep)
+    weights = weights[:, 0].detach()
+    away = np.arange(9) - 4
+    expected = np.where(np.abs(away) <= 2, np.exp(-(away**2) / 2) / 5, 0)
+    np.testing.assert_allclose(weights[0], expected, atol=1e-6)
+    away = np.arange(9) - 1.5
+    expected = np.where(np.arange(9) < 4, np.exp(-(away**2) / 2) / 4, 0)
+    np.testing.assert_allclose(weights[1], expected, atol=1e-6)
+    assert weights[0].sum() < 1  # eq. 10 gives nothing back
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", [GRU, LSTM, RNN])
+def test_a_cell_is_torchs_cell(cell: type[Cell]) -> None:
+    ours, theirs = cell(F, H), getattr(torch.nn, cell.__name__)(F, H, batch_first=True)
+    initialise(ours, 7)
+    theirs.load_state_dict({f"{name}_l0": p.detach() for name, p in ours.named_parameters()})
+    source, start = torch.randn(N, S, F), torch.randn(N, ours.parts * H)
+    given = start[None] if ours.parts == 1 else tuple(part[None] for part in start.split(H, -1))
+    for ours_given, theirs_given in ((start, given), (None, None)):
+        states, last = theirs(source, theirs_given)
+        found, found_last = ours.run(ours.project_steps(source), ours_given)
+        torch.testing.assert_close(ours.output(found), states)
+        joined = last[0] if ours.parts == 1 else torch.cat([part[0] for part in last], dim=-1)
+        torch.testing.assert_close(found_last, joined)
+
+
+@pytest.mark.parametrize("cell", [GRU, LSTM, RNN])
+def test_both_directions_against_torch_one_length_at_a_time(cell: type[Cell]) -> None:
+    reader = TwoWay(cell, F, H)
+    initialise(reader, 4)
+    theirs = getattr(torch.nn, cell.__name__)(F, H, batch_first=True, bidirectional=True)
+    theirs.load_state_dict(
+        {f"{name}_l0{end}": p.detach()
+         for part, end in ((reader.forwards, ""), (reader.backwards, "_reverse"))
+         for name, p in part.named_parameters()}
+    )  # fmt: skip
+    lengths = torch.tensor([11, 1, 2, 3, 5, 7, 10])
+    source = torch.randn(N, S, F)
+    said, last = reader.read(source, lengths)
+    for n, length in enumerate(lengths.tolist()):
+        states, ends = theirs(source[n : n + 1, :length])
+        torch.testing.assert_close(said[n, :length], reader.merge(states[0]))
+        ends = (ends,) if isinstance(ends, Tensor) else ends
+        bridged = [bridge(end[:, 0].flatten())
+                   for bridge, end in zip(reader.bridges, ends, strict=True)]  # fmt: skip
+        bridged[0] = bridged[0].tanh()
+        torch.testing.assert_close(last[n], torch.cat(bridged))
