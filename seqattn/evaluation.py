@@ -23,7 +23,7 @@ from seqattn.data.baselines import (
     mean_squared_error,
     noise_floor,
 )
-from seqattn.models import SequenceModel
+from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training import to_tensors
 from seqattn.training.batches import slices, together
@@ -39,14 +39,14 @@ class FreeRun:
 
     Attributes:
         values: (N, T, F).
-        weights: (N, layers, A, T, S), or None for a model without attention.
-        kind, meaning: what the weights are; see `AttentionMap`.
+        maps: by kind, "cross" (N, layers, A, T, S) and whatever else the model looks at; empty for
+            a model without attention. See `AttentionMap`.
+        meaning: of their numbers.
     """
 
     values: NDArray[np.float64]
-    weights: NDArray[np.float32] | None
-    kind: str = "cross"
-    meaning: str = "distribution"
+    maps: dict[MapKind, NDArray[np.float32]]
+    meaning: MapMeaning = "distribution"
 
     def attention_arrays(self, part: Sequences, *, steps_real: bool) -> dict[str, NDArray[Any]]:
         """The weights as a file holds them.
@@ -55,16 +55,17 @@ class FreeRun:
             part: what was forecast.
             steps_real: steps beyond a known target's length are padding; else all T are real.
         """
-        if self.weights is None:
+        if not self.maps:
             raise ValueError("a model without attention has no weights")
         N, T, _ = self.values.shape
         return attention_arrays(
-            self.weights,
+            self.maps["cross"],
             ids=part.ids,
             source_lengths=part.source_lengths,
             target_lengths=part.target_lengths if steps_real else np.full(N, T),
-            kind=self.kind,
             meaning=self.meaning,
+            encoder_self=self.maps.get("encoder_self"),
+            decoder_self=self.maps.get("decoder_self"),
         )
 
 
@@ -142,26 +143,29 @@ def free_run(model: SequenceModel, part: Sequences, steps: int) -> FreeRun:
 def free_runs(model: SequenceModel, runs: int, part: Sequences, steps: int) -> list[FreeRun]:
     """The same for `runs` models side by side, whose parameters have a leading axis."""
     batch = to_tensors(part, *_device_and_type(model))
-    values, weights = list[Tensor](), list[Tensor]()
-    kind, meaning = "cross", "distribution"
+    values = list[Tensor]()
+    maps = dict[MapKind, list[Tensor]]()
+    meaning: MapMeaning = "distribution"
     with torch.inference_mode():
         for places in slices(len(batch), max(CHUNK // runs, 1)):
             chunk = together([batch.take(places)] * runs)
             forecast = model.forecast(chunk.source, steps, source_lengths=chunk.source_lengths)
             values.append(forecast.values.double().cpu())
-            if forecast.attention:
-                kind, meaning = forecast.attention[0].kind, forecast.attention[0].meaning
-                layers = [layer.weights for layer in forecast.attention]
-                weights.append(torch.stack(layers, dim=-4).float().cpu())
+            layers = dict[MapKind, list[Tensor]]()
+            for layer in forecast.attention:
+                meaning = layer.meaning
+                layers.setdefault(layer.kind, []).append(layer.weights)
+            for kind, weights in layers.items():
+                maps.setdefault(kind, []).append(torch.stack(weights, dim=-4).float().cpu())
 
     def each(pieces: list[Tensor], axes: int) -> list[NDArray[Any]]:
         joined = torch.cat(pieces, dim=-axes)
         return [run.numpy() for run in (joined if runs > 1 else joined.unsqueeze(0))]
 
-    maps = each(weights, 5) if weights else [None] * runs
+    by_kind = {kind: each(pieces, 5) for kind, pieces in maps.items()}
     return [
-        FreeRun(said, looked, kind, meaning)
-        for said, looked in zip(each(values, 3), maps, strict=True)
+        FreeRun(said, {kind: weights[k] for kind, weights in by_kind.items()}, meaning)
+        for k, said in enumerate(each(values, 3))
     ]
 
 

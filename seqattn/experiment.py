@@ -16,11 +16,9 @@ from typing import Any
 import torch
 
 from seqattn.config import (
-    AdditiveAttention,
     Config,
     CosineRate,
     LinearForcing,
-    LocationShift,
     as_plain,
     differences,
     resolve,
@@ -62,6 +60,7 @@ from seqattn.training import (
     train,
 )
 from seqattn.training.loop import VALIDATION_CHUNK
+from seqattn.training.memory import numbers_of_a_sequence
 from seqattn.training.stack import Stack
 from seqattn.training.threads import choose_threads
 
@@ -379,26 +378,14 @@ def bytes_of_a_run(job: Job) -> int:
     """An estimate, on the safe side, of what one run among many takes in memory.
 
     Parameters eight times (gradient, moments, best epoch, a position to go back to), the sequences
-    in the epoch's order, and for each step of a batch some 40 numbers of the state's width and six
-    of the source's length; an additive score keeps K numbers for each pair of points more, a
-    sense of place a few. Layers, and reading from both ends, take as much again.
+    in the epoch's order, and what the model keeps of each sequence of a batch.
     """
     N, S, F = job.data.train.source.shape
     T = job.data.train.target.shape[1]
-    model = job.config.model
-    H, attention = model.hidden_dim, model.attention
     P = sum(parameter.numel() for parameter in job.new_model().parameters())
-    additive = isinstance(attention, AdditiveAttention)
-    K = (attention.key_dim or H) if isinstance(attention, AdditiveAttention) else 0
-    of_pair = 6 + 4 * K if additive else 6
-    if attention is not None:
-        shifts = attention.location
-        placed = 4 * shifts.shift_range + 8 if isinstance(shifts, LocationShift) else 8
-        of_pair += attention.heads * placed if shifts is not None else 6 * (attention.heads - 1)
-    of_state = 40 * model.layers * (2 if model.bidirectional else 1)
-    of_sequence = (S + T) * of_state * H + T * S * of_pair
     sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
-    return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * of_sequence)
+    kept = numbers_of_a_sequence(job.config.model, S, T)
+    return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
 
 
 def _train_group(
@@ -579,7 +566,7 @@ def _write_results(
         "seconds": sum(record.seconds for record in state.history),
     }
     write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))
-    if free.weights is not None:
+    if free.maps:
         write_arrays(folder.attention, free.attention_arrays(data.test, steps_real=True))
     write_json(folder.summary, summary)
     job.summary = summary

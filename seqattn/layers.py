@@ -72,6 +72,29 @@ class Learned(nn.Module):
         return value if value.dim() == 1 else value.view(-1, *[1] * (x.dim() - 1))
 
 
+class LayerNorm(nn.Module):
+    """Each row to mean 0 and variance 1, times a learned gain, plus a learned bias (Ba, Kiros and
+    Hinton 2016, "Layer Normalization", eq. 4).
+
+    Args:
+        width: of a row.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain, self.bias = Learned(1.0, width), Learned(0.0, width)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., width) -> (..., width)."""
+        *_, width = x.shape
+        gain: Tensor = self.gain.value
+        bias: Tensor = self.bias.value
+        if gain.dim() == 1:
+            return F.layer_norm(x, (width,), gain, bias)
+        runs = (-1, *[1] * (x.dim() - 2), width)
+        return F.layer_norm(x, (width,)) * gain.view(runs) + bias.view(runs)
+
+
 def initialise(model: nn.Module, seed: int) -> None:
     """Draw every parameter from its own stream, named after it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from seqattn.runs import RunFolder, read_arrays, write_whole
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
+MOST_PANELS = 20
 
 
 def draw_all(folder: RunFolder) -> list[Path]:
@@ -88,16 +90,60 @@ def predictions_picture(predictions: Arrays, examples: int = EXAMPLES) -> Figure
     )  # fmt: skip
 
 
-def attention_picture(attention: Arrays, titles: Sequence[str], examples: int) -> Figure:
-    """Heatmaps of the first sequences.
+def attention_picture(
+    attention: Arrays,
+    titles: Sequence[str],
+    examples: int,
+    *,
+    kind: str = "cross",
+    layer: int | None = None,
+    head: int | None = None,
+) -> Figure:
+    """Heatmaps of the first sequences, a panel for each of their layers and heads.
+
+    Where there are several of these, only as many sequences are drawn as make some twenty panels.
 
     Args:
         attention: arrays of an attention file, weights (N, layers, A, T, S).
         titles: one a sequence.
+        examples: sequences, at most.
+        kind: cross, encoder_self or decoder_self.
+        layer, head: only this one, counted from 0; None: all.
+
+    Raises:
+        UsageError: there is no such kind, layer or head.
     """
-    weights = attention["weights"]
+    kinds = {"cross": "weights"} | {
+        name: name for name in ("encoder_self", "decoder_self") if name in attention
+    }
+    if kind not in kinds:
+        raise UsageError(f"--kind {kind}: this model has {', '.join(kinds)}.")
+    weights = attention[kinds[kind]]
+    _, layers, heads, _, _ = weights.shape
+    chosen_layers = _chosen("--layer", layer, layers)
+    chosen_heads = _chosen("--head", head, heads)
+    places = list(itertools.product(chosen_layers, chosen_heads))
     n = min(examples, len(weights))
-    return attention_figure(list(weights[:n, 0, 0]), titles=titles[:n])
+    if len(places) > 1:
+        n = min(n, max(1, MOST_PANELS // len(places)))
+    panels, words = list[NDArray[Any]](), list[str]()
+    for k, title in zip(range(n), titles, strict=False):
+        for i, j in places:
+            panels.append(weights[k, i, j])
+            where = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
+            words.append(title + (f"\n{', '.join(where)}" if where else ""))
+    return attention_figure(
+        panels, titles=words, signed=str(attention["meaning"]) == "strength",
+        across="target" if kind == "decoder_self" else "source",
+        down="source" if kind == "encoder_self" else "target",
+        source_lengths=np.repeat(attention["source_lengths"][:n], len(places)).tolist(),
+    )  # fmt: skip
+
+
+def _chosen(option: str, one: int | None, count: int) -> list[int]:
+    if one is not None and one >= count:
+        raise UsageError(f"{option} {one}: this model has {count}, counted from 0.")
+    return list(range(count)) if one is None else [one]
 
 
 def panel_titles(predictions: Arrays, word: str = "test") -> list[str]:

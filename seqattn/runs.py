@@ -336,24 +336,39 @@ def attention_arrays(
     ids: Sequence[str],
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
-    kind: str,
     meaning: str,
+    encoder_self: NDArray[np.floating] | None = None,
+    decoder_self: NDArray[np.floating] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Weights as a file holds them: axes named in the file, cells at padding NaN.
+    """Weights as a file holds them: axes named in the file, cells nobody may look at NaN.
 
     Args:
-        weights: (N, layers, A, T, S).
-        kind: "cross": the decoder looked at the source.
-        meaning: "distribution": each row of real cells sums to 1.
+        weights: (N, layers, A, T, S): the decoder looked at the source.
+        meaning: of the numbers; see `seqattn.models.AttentionMap`.
+        encoder_self: (N, layers, A, S, S): the source looked at itself.
+        decoder_self: (N, layers, A, T, T): the target looked back at itself.
     """
     *_, T, S = weights.shape
-    real = (np.arange(T) < target_lengths[:, None])[:, :, None] & (
-        np.arange(S) < source_lengths[:, None]
-    )[:, None, :]
+    of_target = np.arange(T) < target_lengths[:, None]
+    of_source = np.arange(S) < source_lengths[:, None]
+
+    def blanked(
+        cells: NDArray[np.floating], rows: NDArray[np.bool_], columns: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        real = (rows[:, :, None] & columns[:, None, :])[:, None, None]
+        return np.where(real, cells, np.nan).astype(np.float32)
+
+    selves = dict[str, NDArray[Any]]()
+    if encoder_self is not None:
+        selves["encoder_self"] = blanked(encoder_self, of_source, of_source)
+    if decoder_self is not None:
+        back = blanked(decoder_self, of_target, of_target)
+        selves["decoder_self"] = np.where(np.tri(T, dtype=bool), back, np.float32(np.nan))
     return {
-        "weights": np.where(real[:, None, None], weights, np.nan).astype(np.float32),
+        "weights": blanked(weights, of_target, of_source),
         "axes": np.array(["sequence", "layer", "head", "target_step", "source_step"]),
-        "kind": np.array(kind),
+        "kind": np.array("cross"),
+        **selves,
         "meaning": np.array(meaning),
         "ids": np.array(list(ids)),
         "source_lengths": source_lengths,

@@ -13,11 +13,17 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from seqattn.config import Recurrent, every_key
-from seqattn.models import RecurrentModel, build_model
+from seqattn.config import Model, Recurrent, every_key
+from seqattn.models import (
+    Forecast,
+    RecurrentModel,
+    SequenceModel,
+    TransformerModel,
+    build_model,
+)
 from seqattn.training.batches import Batch
 from seqattn.training.draws import StepDraws
 from seqattn.training.objective import Autograd
@@ -61,6 +67,22 @@ def combinations() -> Iterator[dict[str, Any]]:
         } | context  # fmt: skip
 
 
+def other_families() -> Iterator[dict[str, Any]]:
+    for layer_norm, inner_steps in itertools.product((True, False), (1, 3)):
+        yield {
+            "kind": "fast_weights", "hidden_dim": H, "layer_norm": layer_norm,
+            "inner_steps": inner_steps,
+        }  # fmt: skip
+    for positions, norm, heads, layers, dropout in itertools.product(
+        ("sinusoidal", "learned", "none"), ("pre", "post"), (1, A), (1, 3), (0.0, 0.3)
+    ):
+        yield {
+            "kind": "transformer", "positions": positions, "norm": norm, "heads": heads,
+            "layers": layers, "dropout": dropout, "model_dim": H * heads, "feedforward_dim": 13,
+            "longest": 17 if positions == "learned" else None,
+        }  # fmt: skip
+
+
 def allowed(config: dict[str, Any]) -> bool:
     """The rules, written down a second time."""
     attention = config["attention"]
@@ -74,6 +96,8 @@ def allowed(config: dict[str, Any]) -> bool:
 
 EVERY = list(combinations())
 ALLOWED = [config for config in EVERY if allowed(config)]
+OTHERS = list(other_families())
+KINDS = ("cross", "encoder_self", "decoder_self")
 
 
 def name_of(config: dict[str, Any]) -> str:
@@ -85,7 +109,7 @@ def name_of(config: dict[str, Any]) -> str:
         else:
             yield str(value)
 
-    return " ".join(flat(config)) + (" plain" if config["attention"] is None else "")
+    return " ".join(flat(config)) + (" plain" if config.get("attention", 1) is None else "")
 
 
 def test_every_other_combination_is_refused_with_a_reason(
@@ -107,14 +131,17 @@ def test_every_other_combination_is_refused_with_a_reason(
     # 5 scores x (2 soft x 3 places + 2 hard) + uniform x 2 soft x 3 places, 3 contexts, 2 heads
     assert len(ALLOWED) == (5 * 8 + 6) * 3 * 2 + 24 * (3 + 1)
     with capsys.disabled():
-        print(f" [{len(ALLOWED)} combinations held to the contract,"
+        print(f" [{len(ALLOWED) + len(OTHERS)} combinations held to the contract,"
               f" {len(EVERY) - len(ALLOWED)} refused]", end="")  # fmt: skip
 
 
-def model_of(config: dict[str, Any], seed: int = 1) -> RecurrentModel:
-    model = build_model(Recurrent.model_validate(config), F, seed).double()
-    assert isinstance(model, RecurrentModel)
-    return model
+def model_of(config: dict[str, Any], seed: int = 1) -> SequenceModel:
+    return build_model(validated(config), F, seed).double()
+
+
+def validated(config: dict[str, Any]) -> Model:
+    found: Model = TypeAdapter(Model).validate_python(config)
+    return found
 
 
 def sequences(seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -126,15 +153,90 @@ def sequences(seed: int = 0) -> tuple[Tensor, Tensor]:
     return source, target
 
 
-@pytest.mark.parametrize("config", ALLOWED, ids=name_of)
+@pytest.mark.parametrize("config", ALLOWED + OTHERS, ids=name_of)
 def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str, Any]) -> None:
     model = model_of(config)
     source, target = sequences()
     with torch.no_grad():
         free = model.forecast(source, T, source_lengths=LENGTHS)
-        never = torch.zeros(T, dtype=torch.bool)
-        told = model(source, target, source_lengths=LENGTHS, teacher_forcing=never)
-        always = model(source, target, source_lengths=LENGTHS, teacher_forcing=~never)
+        blind = model.forecast(source, T, source_lengths=LENGTHS, with_attention=False)
+        torch.testing.assert_close(blind.values, free.values, **EXACT)
+        assert blind.attention == ()
+        for n, length in enumerate(LENGTHS.tolist()):
+            alone = model.forecast(source[n : n + 1, :length], T)
+            torch.testing.assert_close(alone.values[0], free.values[n], **EXACT)
+            for one, both in zip(alone.attention, free.attention, strict=True):
+                assert (one.kind, one.layer, one.meaning) == (both.kind, both.layer, both.meaning)
+                rows = length if both.kind == "encoder_self" else T
+                columns = T if both.kind == "decoder_self" else length
+                weights = both.weights[n]
+                torch.testing.assert_close(one.weights[0], weights[:, :rows, :columns], **EXACT)
+                assert (weights[..., columns:] == 0).all()
+                assert (weights[:, rows:] == 0).all()
+        hands_over_the_truth(model, source, target, free)
+    heads = config.get("heads", (config.get("attention") or {}).get("heads", 1))
+    layers = config["layers"] if config.get("kind") == "transformer" else 1
+    if config.get("attention", 1) is None:
+        assert free.attention == ()
+        return
+    kinds = KINDS if config.get("kind") == "transformer" else KINDS[:1]
+    seen = [(shown.kind, shown.layer) for shown in free.attention]
+    assert seen == [(kind, layer) for kind in kinds for layer in range(layers)]
+    for shown in free.attention:
+        size = {"cross": (T, S), "encoder_self": (S, S), "decoder_self": (T, T)}[shown.kind]
+        assert shown.weights.shape == (N, heads, *size)
+        if shown.meaning == "strength":
+            assert config["kind"] == "fast_weights"
+            assert (shown.weights < 0).any()
+            continue
+        assert (shown.weights >= 0).all()
+        sums = shown.weights.sum(-1)
+        if shown.kind == "encoder_self":  # rows of padding look nowhere
+            sums = sums[(torch.arange(S) < LENGTHS[:, None])[:, None].expand_as(sums)]
+        if shown.meaning == "partial":
+            assert (sums <= 1 + 1e-12).all()
+            assert (sums > 0).all()
+        else:
+            torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+    if (config.get("attention") or {}).get("normalizer") == "hard":
+        weights = free.attention[0].weights
+        assert ((weights == 0) | (weights == 1)).all()
+
+
+def hands_over_the_truth(
+    model: SequenceModel, source: Tensor, target: Tensor, free: Forecast
+) -> None:
+    """Fed its own word a model does what it does on its own; fed the truth, the same as when its
+    own word happened to be the truth."""
+    always = torch.ones(T, dtype=torch.bool)
+    its_own = model(source, free.values, source_lengths=LENGTHS, teacher_forcing=always)
+    torch.testing.assert_close(its_own.values, free.values, **EXACT)
+    for one, both in zip(its_own.attention, free.attention, strict=True):
+        torch.testing.assert_close(one.weights, both.weights, **EXACT)
+    if isinstance(model, TransformerModel):
+        with pytest.raises(ValueError, match="always told the truth"):
+            model(source, target, source_lengths=LENGTHS, teacher_forcing=~always)
+        return
+    told = model(source, target, source_lengths=LENGTHS, teacher_forcing=~always)
+    torch.testing.assert_close(told.values, free.values, **EXACT)
+    mixed = torch.arange(N * T).view(N, T) % 3 == 0
+    truth = model(source, target, source_lengths=LENGTHS, teacher_forcing=always)
+    said = model(source, target, source_lengths=LENGTHS, teacher_forcing=mixed)
+    torch.testing.assert_close(said.values[:, 0], truth.values[:, 0], **EXACT)
+    assert not torch.allclose(said.values[:, 1:], truth.values[:, 1:])
+
+
+@pytest.mark.parametrize("config", ALLOWED, ids=name_of)
+def test_one_step_at_a_time(config: dict[str, Any]) -> None:
+    """A stretch of known inputs against its steps."""
+    model = model_of(config)
+    assert isinstance(model, RecurrentModel)
+    source, target = sequences()
+    with torch.no_grad():
+        always = model(
+            source, target, source_lengths=LENGTHS,
+            teacher_forcing=torch.ones(T, dtype=torch.bool),
+        )  # fmt: skip
         _, state, fed = model.encode(source, LENGTHS)
         memory = model.encode(source, LENGTHS).memory
         for t in range(T):  # one step at a time, against the stretch of all
@@ -144,33 +246,9 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
             if look is not None:
                 shown = always.attention[0].weights[..., [t], :]
                 torch.testing.assert_close(shown, look.weights.view_as(shown), **EXACT)
-        torch.testing.assert_close(told.values, free.values, **EXACT)
-        for n, length in enumerate(LENGTHS.tolist()):
-            alone = model.forecast(source[n : n + 1, :length], T)
-            torch.testing.assert_close(alone.values[0], free.values[n], **EXACT)
-            if free.attention:
-                weights = free.attention[0].weights[n]
-                torch.testing.assert_close(
-                    alone.attention[0].weights[0], weights[..., :length], **EXACT
-                )
-                assert (weights[..., length:] == 0).all()
-    if config["attention"] is None:
-        assert free.attention == ()
-        return
-    weights, heads = free.attention[0].weights, config["attention"].get("heads", 1)
-    assert weights.shape == (N, heads, T, S)
-    sums = weights.sum(-1)
-    assert (weights >= 0).all()
-    if free.attention[0].meaning == "partial":
-        assert (sums <= 1 + 1e-12).all()
-        assert (sums > 0).all()
-    else:
-        torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
-    if config["attention"].get("normalizer") == "hard":
-        assert ((weights == 0) | (weights == 1)).all()
 
 
-@pytest.mark.parametrize("config", ALLOWED, ids=name_of)
+@pytest.mark.parametrize("config", ALLOWED + OTHERS, ids=name_of)
 def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
     """Loss and gradient of a training step with its own coins, dropout and choices."""
     numbers = torch.Generator().manual_seed(3)
@@ -179,6 +257,8 @@ def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
     keep = torch.arange(T) < torch.tensor([[5, 2, 3], [1, 5, 4]]).unsqueeze(-1)
     coins = torch.rand(RUNS, N, T, generator=numbers) < 0.5
+    if config.get("kind") == "transformer":
+        coins = torch.ones(RUNS, N, T, dtype=torch.bool)
     seeds = [4, 9]
     models = [model_of(config, seed) for seed in seeds]
     stack = Stack(copy.deepcopy(models))

@@ -16,6 +16,7 @@ import torch
 from seqattn import reference
 from seqattn.attention import AdditiveScore, Attention, GeneralScore, ScaledDotScore, weighted_sum
 from seqattn.layers import initialise
+from seqattn.models.fast_weights import Matrix, Past
 from seqattn.reference import (
     Array,
     Gradients,
@@ -181,6 +182,27 @@ def test_three_scoring_functions() -> None:
     close([scores[0] for scores in found], NOTES["scores"])
 
 
+def test_fast_weights_and_that_they_are_attention() -> None:
+    """The memory as a matrix, and reading it as attention over the states that were written."""
+    inputs = NOTES["fastweights-A"]["inputs"]
+    assert NOTES["fastweights-is-attention"]["inputs"] == inputs
+    states = torch.tensor(inputs["H"], dtype=torch.float64).unsqueeze(1)  # three steps, N = 1
+    decay, rate = inputs["decay"], inputs["lr"]
+    matrix = Matrix(torch.zeros(1, 3, 3, dtype=torch.float64))
+    past = Past(states.new_zeros(1, 0, 3), states.new_zeros(1, 0))
+    for state in states:
+        matrix = matrix.write(state, None, decay, rate)
+        past = past.write(state, None, decay, rate)
+    close(matrix.A[0], NOTES["fastweights-A"])
+    W, C, x = (torch.tensor(inputs[name], dtype=torch.float64) for name in ("W_h", "C", "x"))
+    settled = torch.tanh(W @ states[-1, 0] + C @ x).unsqueeze(0)
+    close(matrix.read(settled)[0][0], NOTES["fastweights-is-attention"])
+    read, strengths = past.read(settled)
+    close(read[0], NOTES["fastweights-is-attention"])
+    by_hand = [rate * decay ** (2 - t) * float(states[t, 0] @ settled[0]) for t in range(3)]
+    np.testing.assert_allclose(strengths[0], by_hand, atol=1e-15)
+
+
 def test_every_must_case_is_held() -> None:
     """Each file's cases by role, and each named by a test of this project."""
     files = [PRINTED, WALK, ARTICLE, NOTES]
@@ -192,7 +214,7 @@ def test_every_must_case_is_held() -> None:
     missing = [
         name for name in asked if f'"{name}"' not in tests.partition("def test_every_must")[0]
     ]
-    assert missing == ["fastweights-A", "fastweights-is-attention"]  # their mechanism is to come
+    assert missing == []
 
 
 # --- gradients ------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_weights_at_padding_are_nan_and_never_0(tmp_path: Path) -> None:
     weights = np.full((2, 1, 1, 3, 5), 0.25)
     arrays = attention_arrays(
         weights, ids=["a", "b"], source_lengths=np.array([4, 5]), target_lengths=np.array([3, 2]),
-        kind="cross", meaning="distribution",
+        meaning="distribution",
     )  # fmt: skip
     file = tmp_path / "attention.npz"
     write_arrays(file, arrays)

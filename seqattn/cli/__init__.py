@@ -77,6 +77,14 @@ class Plots(StrEnum):
     none = "none"
 
 
+class MapKind(StrEnum):
+    """Who looks at whom."""
+
+    cross = "cross"
+    encoder_self = "encoder_self"
+    decoder_self = "decoder_self"
+
+
 class Format(StrEnum):
     csv = "csv"
     jsonl = "jsonl"
@@ -326,6 +334,16 @@ def plot_attention(
         int | None,
         typer.Option("--steps", min=1, max=64, help="With --input: points to forecast."),
     ] = None,
+    kind: Annotated[
+        MapKind,
+        typer.Option("--kind", help="Who looks at whom; a Transformer has all three."),
+    ] = MapKind.cross,
+    layer: Annotated[
+        int | None, typer.Option("--layer", min=0, help="One layer, counted from 0.")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option("--head", min=0, help="One head, counted from 0.")
+    ] = None,
 ) -> None:
     """Draw where the model looked, target rows against source columns: in the run's test
     sequences, or in your own (--input)."""
@@ -338,11 +356,16 @@ def plot_attention(
     if steps is not None and input_file is None:
         raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_summary()["model"]["attention"]:
+        if not folder.attention.exists() and not folder.read_summary()["model"].get(
+            "attention", True
+        ):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
         weights = read_arrays(folder.attention)
         titles = pictures.panel_titles(read_arrays(folder.predictions))
-        target = output or folder.attention_picture
+        name = folder.attention_picture
+        if kind is not MapKind.cross:
+            name = name.with_stem(f"{name.stem}-{kind.value}")
+        target = output or name
     else:
         from seqattn.data import files, load
         from seqattn.evaluation import free_run
@@ -362,8 +385,13 @@ def plot_attention(
         described = files.forecast_arrays(part, result.values, with_target=False)
         titles = pictures.panel_titles(described, "sequence" if own else "test")
         home = folder.path if folder.is_run else checkpoint.parent
-        target = output or home / f"attention-{'input' if own else checkpoint.stem}.png"
-    pictures.save(pictures.attention_picture(weights, titles, examples), target)
+        words = ["attention", "input" if own else checkpoint.stem]
+        words += [kind.value] if kind is not MapKind.cross else []
+        target = output or home / f"{'-'.join(words)}.png"
+    figure = pictures.attention_picture(
+        weights, titles, examples, kind=kind.value, layer=layer, head=head
+    )
+    pictures.save(figure, target)
     note(f"Drew {target}")
 
 

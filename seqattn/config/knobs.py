@@ -327,6 +327,95 @@ class Recurrent(Section):
                 )
         return self
 
+    @property
+    def has_attention(self) -> bool:
+        """Whether its forecasts come with attention weights."""
+        return self.attention is not None
+
+
+class FastWeights(Section):
+    """A recurrent net that reads its recent past from fast weights (Ba et al. 2016)."""
+
+    model_config = must_say("kind")
+    kind: Literal["fast_weights"] = "fast_weights"
+    """The family of models."""
+    hidden_dim: Width = 16
+    """H, the width of the recurrent state."""
+    decay: Annotated[float, Field(ge=0, le=1)] = 0.95
+    """What the memory is multiplied with at every step."""
+    rate: Annotated[float, Field(gt=0, le=100)] = 0.5
+    """What a new state is written with."""
+    inner_steps: Annotated[int, Field(ge=1, le=100)] = 1
+    """How often a new state reads the memory before it counts."""
+    layer_norm: bool = True
+    """Normalize the state before its tanh (Ba, Kiros and Hinton 2016)."""
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether its forecasts come with attention weights."""
+        return True
+
+
+class Transformer(Section):
+    """Encoder and decoder of self-attention, and cross-attention between them (Vaswani et al.
+    2017)."""
+
+    model_config = must_say("kind")
+    kind: Literal["transformer"] = "transformer"
+    """The family of models."""
+    model_dim: Width = 32
+    """D, the width of every layer."""
+    heads: Annotated[int, Field(ge=1, le=256)] = 4
+    """A, attention heads of every layer, each D / A wide."""
+    layers: Annotated[int, Field(ge=1, le=64)] = 2
+    """Layers of the encoder, and of the decoder."""
+    feedforward_dim: Annotated[int, Field(ge=1, le=32768)] = 64
+    """Width of the hidden layer that follows attention."""
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    """How a layer knows what comes when; with none, a source is a set."""
+    longest: Count | None = None
+    """How many positions are learned; sequences may be no longer. Goes with positions: learned."""
+    norm: Literal["pre", "post"] = "pre"
+    """Normalize before each part (Xiong et al. 2020), or after the sum as in the first paper."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Chance of dropping a number of a part's result, in training."""
+
+    @model_validator(mode="after")
+    def _heads_share_the_width(self) -> Self:
+        if self.model_dim % self.heads:
+            divisors = [
+                n for n in range(1, min(self.model_dim, 256) + 1) if self.model_dim % n == 0
+            ]
+            raise contradiction(
+                "heads",
+                f"is {self.heads}, which does not divide model_dim = {self.model_dim}: every head"
+                f" needs an equal share. Choose from {', '.join(map(str, divisors))}",
+            )
+        return self
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether its forecasts come with attention weights."""
+        return True
+
+    @model_validator(mode="after")
+    def _positions_to_learn(self) -> Self:
+        if self.positions == "learned" and self.longest is None:
+            raise contradiction("longest", "must say how many positions are to be learned")
+        if self.positions != "learned" and self.longest is not None:
+            raise contradiction(
+                "longest", f"goes with positions: learned; {self.positions} has no end"
+            )
+        return self
+
+
+Model = Annotated[
+    Annotated[Recurrent, Tag("recurrent")]
+    | Annotated[FastWeights, Tag("fast_weights")]
+    | Annotated[Transformer, Tag("transformer")],
+    told_apart_by("kind", "recurrent"),
+]
+
 
 # --- training ---------------------------------------------------------------------------------
 
@@ -518,10 +607,25 @@ class Config(Section):
     """Seed of the initial weights, the batch order and the coins; the data have their own."""
     data: Squares = Squares()
     """What to learn from."""
-    model: Recurrent = Recurrent()
+    model: Model = Recurrent()
     """What learns."""
     training: Training = Training()
     """How it learns."""
+
+    @model_validator(mode="after")
+    def _all_at_once_needs_the_truth(self) -> Self:
+        forcing = self.training.teacher_forcing
+        always = isinstance(forcing, ConstantForcing) and forcing.probability == 1
+        if isinstance(self.model, Transformer) and not always:
+            said = (f"probability: {forcing.probability:g}" if isinstance(forcing, ConstantForcing)
+                    else f"schedule: {forcing.schedule}")  # fmt: skip
+            raise contradiction(
+                "training",
+                f"has teacher_forcing with {said}, but a transformer learns all steps of a target"
+                " at once, from the true ones before them; a word of its own comes too late. Set"
+                " training.teacher_forcing.probability=1 (schedule: constant)",
+            )
+        return self
 
 
 class Compare(Section):

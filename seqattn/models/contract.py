@@ -12,6 +12,9 @@ from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
+MapKind = Literal["cross", "encoder_self", "decoder_self"]
+MapMeaning = Literal["distribution", "partial", "strength"]
+
 
 class Draws(Protocol):
     """Random numbers for one training step, from the run's own named streams."""
@@ -27,16 +30,18 @@ class AttentionMap:
     """Where one attention layer looked, and what its numbers mean.
 
     Attributes:
-        weights: (..., N, A, T, S); 0 at padding.
-        kind: what looked at what; "cross" is the decoder at the source.
-        meaning: "distribution": non-negative, each row sums to 1 over the source; "partial":
-            non-negative, each row sums to 1 at most.
+        weights: (..., N, A, queries, keys); 0 at padding.
+        kind: what looked at what: "cross" is the decoder at the source, (T, S); "encoder_self" the
+            source at itself, (S, S); "decoder_self" the target at itself, (T, T), 0 ahead.
+        meaning: "distribution": non-negative, each row sums to 1 over the keys; "partial":
+            non-negative, each row sums to 1 at most; "strength": signed, how strongly each state
+            was read from a fast memory.
         layer: which layer of its kind, from 0.
     """
 
     weights: Tensor
-    kind: Literal["cross"] = "cross"
-    meaning: Literal["distribution", "partial"] = "distribution"
+    kind: MapKind = "cross"
+    meaning: MapMeaning = "distribution"
     layer: int = 0
 
 

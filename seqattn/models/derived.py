@@ -44,7 +44,8 @@ from torch import Tensor
 
 from seqattn.attention import DotScore, GeneralScore, ScaledDotScore
 from seqattn.cells import GRU
-from seqattn.models.recurrent import RecurrentModel, who_is_told
+from seqattn.models.feeding import who_is_told
+from seqattn.models.recurrent import RecurrentModel
 
 Stretch = tuple[int, int, str]  # first target step, the one after the last, how the first is fed
 

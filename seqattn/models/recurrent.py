@@ -25,6 +25,14 @@ from seqattn.cells import Cell, TwoWay, cell_type, last_real
 from seqattn.config import Recurrent
 from seqattn.layers import Affine
 from seqattn.models.contract import AttentionMap, Choices, Draws, Forecast, SequenceModel
+from seqattn.models.feeding import (
+    check_source,
+    check_steps,
+    check_target,
+    shifted,
+    told_or_own,
+    who_is_told,
+)
 
 
 class State(NamedTuple):
@@ -144,19 +152,13 @@ class RecurrentModel(SequenceModel):
         with_attention: bool = True,
         draws: Draws | None = None,
     ) -> Forecast:
-        _check(source, source_lengths, self.features)
-        *lead, T, F = target.shape
-        if tuple(lead) != tuple(source.shape[:-2]) or self.features != F or T < 1:
-            raise ValueError(
-                f"target must be {tuple(source.shape[:-2])} by T >= 1 by {self.features},"
-                f" has shape {tuple(target.shape)}"
-            )
-        if teacher_forcing.dtype != torch.bool:
-            raise ValueError("teacher_forcing must hold booleans, one toss of a coin each")
+        check_source(source, source_lengths, self.features)
+        check_target(source, target, teacher_forcing)
+        *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, draws)
         chance = NO_CHANCE if draws is None else self._chance(draws, lead[-1], T)
         # What the decoder is fed when it is told the truth.
-        truth = torch.cat([start.point.unsqueeze(-2), target.narrow(-2, 0, T - 1)], dim=-2)
+        truth = shifted(start.point, target)
         everyone, anyone = who_is_told(teacher_forcing, T)
         own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
         told = [t for t in range(T) if t == 0 or everyone[t]]  # all others, projected at once
@@ -169,8 +171,7 @@ class RecurrentModel(SequenceModel):
             if first > 0:
                 fed = values[-1].select(-2, -1)
                 if anyone[first]:
-                    coins = teacher_forcing.expand(*lead, T)[..., first, None].to(source.device)
-                    fed = torch.where(coins, truth[..., first, :], fed)
+                    fed = told_or_own(teacher_forcing, truth, fed, first)
                 steps[first] = self.decoder.project(fed)
             stretch = [steps[t] for t in range(first, last)]
             said, look, state = self._decode(stretch, state, start.memory, chance.part(first, last))
@@ -187,9 +188,8 @@ class RecurrentModel(SequenceModel):
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
     ) -> Forecast:
-        _check(source, source_lengths, self.features)
-        if steps < 1:
-            raise ValueError(f"steps must be 1 or more, is {steps}")
+        check_source(source, source_lengths, self.features)
+        check_steps(steps)
         memory, state, point = self.encode(source, source_lengths)
         values, looks = list[Tensor](), list[Look]()
         for _ in range(steps):
@@ -353,32 +353,3 @@ def _joined_looks(looks: list[Look]) -> Look:
                                dim=-1)  # fmt: skip
     weights = torch.cat([look.weights for look in looks], dim=-2)
     return Look(looks[-1].context, weights, looks[-1].last, log_chance)
-
-
-def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
-    """For each step: whether all sequences (of all runs) are told the truth, and whether any is."""
-    if teacher_forcing.dim() == 1:
-        told = teacher_forcing.tolist()
-        told = told * steps if len(told) == 1 else told
-        return told, told
-    tosses = teacher_forcing.flatten(0, -2)
-    heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
-    return [count == len(tosses) for count in heads], [count > 0 for count in heads]
-
-
-def _check(source: Tensor, lengths: Tensor | None, features: int) -> None:
-    """Refuse shapes that cannot be meant. Values on a device are not looked at: that would wait."""
-    if source.dim() < 3 or source.shape[-1] != features or source.shape[-2] < 1:
-        raise ValueError(
-            f"source must be (..., N, S, {features}) with S >= 1, has shape {tuple(source.shape)}"
-        )
-    if lengths is None:
-        return
-    if lengths.shape != source.shape[:-2]:
-        raise ValueError(
-            f"source_lengths must be {tuple(source.shape[:-2])}, has shape {tuple(lengths.shape)}"
-        )
-    if lengths.device.type == "cpu" and lengths.numel():
-        least, most = (int(bound) for bound in lengths.aminmax())
-        if least < 1 or most > source.shape[-2]:
-            raise ValueError(f"source_lengths must lie within 1 and {source.shape[-2]}")

@@ -96,7 +96,7 @@ class Trained:
 
     @property
     def has_attention(self) -> bool:
-        return self.config.model.attention is not None
+        return self.config.model.has_attention
 
 
 def save_best(path: Path, state: TrainingState, config: Config, layout: Layout) -> None:

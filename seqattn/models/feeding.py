@@ -1,0 +1,70 @@
+"""What a decoder is fed while it learns: the truth, or its own word, as the coins fall.
+
+Shapes may carry leading axes of runs; letters as in `seqattn.models.contract`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def shifted(point: Tensor, target: Tensor) -> Tensor:
+    """What is fed when the truth is told: the last source point (..., N, F), then the target
+    (..., N, T, F) without its last point; (..., N, T, F)."""
+    *_, T, _ = target.shape
+    return torch.cat([point.unsqueeze(-2), target.narrow(-2, 0, T - 1)], dim=-2)
+
+
+def told_or_own(teacher_forcing: Tensor, truth: Tensor, own: Tensor, step: int) -> Tensor:
+    """What is fed at a step: (..., N, F) of the truth (..., N, T, F) where the coin says so, of
+    the decoder's own word (..., N, F) elsewhere."""
+    coins = teacher_forcing.expand(truth.shape[:-1])[..., step, None].to(truth.device)
+    return torch.where(coins, truth[..., step, :], own)
+
+
+def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
+    """For each step: whether all sequences (of all runs) are told the truth, and whether any is."""
+    if teacher_forcing.dim() == 1:
+        told = teacher_forcing.tolist()
+        told = told * steps if len(told) == 1 else told
+        return told, told
+    tosses = teacher_forcing.flatten(0, -2)
+    heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
+    return [count == len(tosses) for count in heads], [count > 0 for count in heads]
+
+
+def check_source(source: Tensor, lengths: Tensor | None, features: int) -> None:
+    """Refuse shapes that cannot be meant. Values on a device are not looked at: that would wait."""
+    if source.dim() < 3 or source.shape[-1] != features or source.shape[-2] < 1:
+        raise ValueError(
+            f"source must be (..., N, S, {features}) with S >= 1, has shape {tuple(source.shape)}"
+        )
+    if lengths is None:
+        return
+    if lengths.shape != source.shape[:-2]:
+        raise ValueError(
+            f"source_lengths must be {tuple(source.shape[:-2])}, has shape {tuple(lengths.shape)}"
+        )
+    if lengths.device.type == "cpu" and lengths.numel():
+        least, most = (int(bound) for bound in lengths.aminmax())
+        if least < 1 or most > source.shape[-2]:
+            raise ValueError(f"source_lengths must lie within 1 and {source.shape[-2]}")
+
+
+def check_target(source: Tensor, target: Tensor, teacher_forcing: Tensor) -> None:
+    """Refuse a target that does not fit its source, or coins that are none."""
+    *lead, T, F = target.shape
+    if tuple(lead) != tuple(source.shape[:-2]) or source.shape[-1] != F or T < 1:
+        raise ValueError(
+            f"target must be {tuple(source.shape[:-2])} by T >= 1 by {source.shape[-1]},"
+            f" has shape {tuple(target.shape)}"
+        )
+    if teacher_forcing.dtype != torch.bool:
+        raise ValueError("teacher_forcing must hold booleans, one toss of a coin each")
+
+
+def check_steps(steps: int) -> None:
+    """Refuse to forecast nothing."""
+    if steps < 1:
+        raise ValueError(f"steps must be 1 or more, is {steps}")

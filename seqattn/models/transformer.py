@@ -1,0 +1,410 @@
+"""The Transformer (Vaswani et al. 2017, "Attention Is All You Need"), for points instead of words.
+
+An encoder of self-attention reads the source; a decoder of self-attention, which never looks
+ahead, and of cross-attention to the source says the target. Points enter and leave by affine maps.
+With `norm: post` a part is x -> LN(x + part(x)), as in the paper; with `norm: pre` it is
+x -> x + part(LN(x)), with one more LN at the end of each stack (Xiong et al. 2020).
+
+The decoder is fed what the other models are fed: the last real source point, then the target's
+points. In training all steps are one pass over the true points, shifted by one. Free running goes
+step by step and keeps the keys and values of the steps before.
+
+Letters: N sequences, S source length, T target length, L a length, F features, D width of a layer,
+A heads; any leading axes of runs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple, assert_never, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqattn.attention import softmax
+from seqattn.attention.scores import join_heads, split_heads
+from seqattn.cells import last_real
+from seqattn.config import Transformer
+from seqattn.errors import UsageError
+from seqattn.layers import Affine, LayerNorm
+from seqattn.models.contract import AttentionMap, Draws, Forecast, MapKind, SequenceModel
+from seqattn.models.feeding import check_source, check_steps, check_target, shifted, who_is_told
+
+
+class Drop(NamedTuple):
+    """Dropout of a forward pass.
+
+    Attributes:
+        draws: None: nothing is dropped.
+        chance: of a number.
+    """
+
+    draws: Draws | None
+    chance: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.draws is None or self.chance == 0:
+            return x
+        kept = self.draws.uniform("dropout", *x.shape[-3:]) >= self.chance
+        return x * kept.to(x.dtype) / (1 - self.chance)
+
+
+class MultiHead(nn.Module):
+    """Multi-head attention (eq. 1 and section 3.2.2): heads of width D / A on affine maps of
+    queries, keys and values, joined and mapped once more."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (Affine(width, width) for _ in range(3))
+        self.out = Affine(width, width)
+        self.heads = heads
+
+    def remember(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (..., N, A, L, D / A) of x (..., N, L, D)."""
+        return self._split(self.key(x)), self._split(self.value(x))
+
+    def look(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        keep: Tensor | None,
+        *,
+        causal: bool = False,
+        with_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """What queries from x (..., N, L, D) read, and with what weights.
+
+        Args:
+            keys, values: from `remember`, of length S.
+            keep: (..., N, S), True where attention may go; None: everywhere.
+            causal: query t may look at keys 0 to t only; L is S then.
+            with_weights: torch's fused attention does the work where nobody asks for weights.
+
+        Returns:
+            (..., N, L, D), and weights (..., N, A, L, S) or None.
+        """
+        queries = self._split(self.query(x))
+        *_, L, width = queries.shape
+        if not with_weights:
+            mask = None if keep is None else keep[..., None, None, :]
+            read = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
+            return self.out(self._join(read)), None
+        scores = queries @ keys.mT / math.sqrt(width)
+        if causal:
+            ahead = torch.ones(L, L, dtype=torch.bool, device=x.device).triu(1)
+            scores = scores.masked_fill(ahead, -float("inf"))
+        weights = softmax(scores, None if keep is None else keep.unsqueeze(-2))
+        return self.out(self._join(weights @ values)), weights
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(-3) if self.heads == 1 else split_heads(x, self.heads)
+
+    def _join(self, x: Tensor) -> Tensor:
+        return x.squeeze(-3) if self.heads == 1 else join_heads(x, self.heads)
+
+
+class FeedForward(nn.Module):
+    """W_2 max(0, W_1 x + b_1) + b_2 at every position (eq. 2)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.first, self.second = Affine(width, hidden), Affine(hidden, width)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).relu())
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward part."""
+
+    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
+        super().__init__()
+        self.attend, self.feed = MultiHead(width, heads), FeedForward(width, hidden)
+        self.attend_norm, self.feed_norm = LayerNorm(width), LayerNorm(width)
+        self.pre = norm == "pre"
+
+    def read(
+        self, x: Tensor, keep: Tensor | None, drop: Drop, with_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (..., N, S, D) -> (..., N, S, D), and weights (..., N, A, S, S) or None."""
+        inner = self.attend_norm(x) if self.pre else x
+        keys, values = self.attend.remember(inner)
+        part, weights = self.attend.look(inner, keys, values, keep, with_weights=with_weights)
+        x = _added(x, drop(part), self.attend_norm, self.pre)
+        part = self.feed(self.feed_norm(x) if self.pre else x)
+        return _added(x, drop(part), self.feed_norm, self.pre), weights
+
+
+class Cached(NamedTuple):
+    """Keys and values of the steps that a decoder layer has made: (..., N, A, t, D / A) each."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention that never looks ahead, cross-attention and a feed-forward part."""
+
+    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
+        super().__init__()
+        self.attend, self.cross = MultiHead(width, heads), MultiHead(width, heads)
+        self.feed = FeedForward(width, hidden)
+        self.attend_norm, self.cross_norm = LayerNorm(width), LayerNorm(width)
+        self.feed_norm = LayerNorm(width)
+        self.pre = norm == "pre"
+
+    def say(
+        self,
+        x: Tensor,
+        memory: Cached,
+        keep: Tensor | None,
+        drop: Drop,
+        with_weights: bool,
+        before: Cached | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Cached]:
+        """All steps, or one more.
+
+        Args:
+            x: (..., N, L, D).
+            memory: of the source, from `cross.remember`.
+            keep: (..., N, S), True at real source points.
+            before: of the steps before, where L is 1; None: x is all there is.
+
+        Returns:
+            (..., N, L, D); weights over the target (..., N, A, L, t) and over the source
+            (..., N, A, L, S), or None; and keys and values with those of x.
+        """
+        inner = self.attend_norm(x) if self.pre else x
+        own = Cached(*self.attend.remember(inner))
+        if before is not None:
+            own = Cached(*(torch.cat(pair, dim=-2) for pair in zip(before, own, strict=True)))
+        causal = before is None and x.shape[-2] > 1
+        part, looked_back = self.attend.look(
+            inner, *own, None, causal=causal, with_weights=with_weights
+        )
+        x = _added(x, drop(part), self.attend_norm, self.pre)
+        inner = self.cross_norm(x) if self.pre else x
+        part, looked_over = self.cross.look(inner, *memory, keep, with_weights=with_weights)
+        x = _added(x, drop(part), self.cross_norm, self.pre)
+        part = self.feed(self.feed_norm(x) if self.pre else x)
+        return _added(x, drop(part), self.feed_norm, self.pre), looked_back, looked_over, own
+
+
+def _added(x: Tensor, part: Tensor, norm: LayerNorm, pre: bool) -> Tensor:
+    return x + part if pre else norm(x + part)
+
+
+class Encoded(NamedTuple):
+    """What the decoder starts from.
+
+    Attributes:
+        memory: keys and values of the source for each decoder layer.
+        keep: (..., N, S), True at real source points; None: all are.
+        point: (..., N, F), the last real one.
+        weights: (..., N, A, S, S) of each encoder layer; empty where nobody asked.
+    """
+
+    memory: list[Cached]
+    keep: Tensor | None
+    point: Tensor
+    weights: list[Tensor]
+
+
+class LearnedPlaces(nn.Module):
+    """A learned vector for each of the first places (Gehring et al. 2017), like an affine map of
+    which place it is: U(-b, b), b = 1/sqrt(D)."""
+
+    def __init__(self, longest: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(longest, width))
+        self.bound = 1 / math.sqrt(width)
+        self.longest = longest
+
+    def at(self, first: int, last: int, like: Tensor) -> Tensor:
+        """Vectors of places `first` to `last - 1`, to be added to like (..., N, L, D).
+
+        Raises:
+            UsageError: there are not that many.
+        """
+        if last > self.longest:
+            raise UsageError(
+                f"A sequence of {last} points is longer than model.longest, {self.longest}: no more"
+                " positions are learned. Set model.longest higher, or positions to sinusoidal."
+            )
+        places = self.weight[..., first:last, :]
+        return places if places.dim() == 2 else places.unsqueeze(-3)
+
+
+class SinusoidalPlaces(nn.Module):
+    """sin(t / 10000^(2i / D)) and the cosine of the same in turn (section 3.5): no weights."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def at(self, first: int, last: int, like: Tensor) -> Tensor:
+        """See `LearnedPlaces.at`; (L, D)."""
+        place = torch.arange(first, last, dtype=like.dtype, device=like.device).unsqueeze(-1)
+        even = torch.arange(0, self.width, 2, dtype=like.dtype, device=like.device)
+        angles = place * torch.exp(even * (-math.log(10_000.0) / self.width))
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+        return waves[:, : self.width]  # an odd width ends on a sine
+
+
+def _places(config: Transformer, width: int) -> LearnedPlaces | SinusoidalPlaces | None:
+    match config.positions:
+        case "learned":
+            assert config.longest is not None
+            return LearnedPlaces(config.longest, width)
+        case "sinusoidal":
+            return SinusoidalPlaces(width)
+        case "none":
+            return None
+        case _:
+            assert_never(config.positions)
+
+
+class TransformerModel(SequenceModel):
+    """See the module's docstring."""
+
+    def __init__(self, config: Transformer, features: int) -> None:
+        super().__init__()
+        D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
+        self.features, self.width, self.chance = features, D, config.dropout
+        self.source_in, self.target_in = Affine(features, D), Affine(features, D)
+        self.source_places = _places(config, D)
+        self.target_places = _places(config, D)
+        self.encoder = nn.ModuleList(
+            [EncoderLayer(D, A, hidden, config.norm) for _ in range(config.layers)]
+        )
+        self.decoder = nn.ModuleList(
+            [DecoderLayer(D, A, hidden, config.norm) for _ in range(config.layers)]
+        )
+        pre = config.norm == "pre"
+        self.encoder_norm = LayerNorm(D) if pre else None
+        self.decoder_norm = LayerNorm(D) if pre else None
+        self.output = Affine(D, features)
+
+    def encode(
+        self,
+        source: Tensor,
+        lengths: Tensor | None,
+        *,
+        draws: Draws | None = None,
+        with_weights: bool,
+    ) -> Encoded:
+        """Read the source. Padding is never read."""
+        *_, S, _ = source.shape
+        keep, point = None, source.select(-2, -1)
+        if lengths is not None:
+            keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
+            source = source.masked_fill(~keep.unsqueeze(-1), 0)
+            point = last_real(source, lengths)
+        drop = Drop(draws, self.chance)
+        x = drop(_placed(self.source_in(source), self.source_places, 0))
+        looks = list[Tensor]()
+        for layer in cast(list[EncoderLayer], self.encoder):
+            x, weights = layer.read(x, keep, drop, with_weights)
+            if weights is not None:
+                # A padded query looks somewhere, and nobody reads what it saw.
+                real = weights if keep is None else weights * keep[..., None, :, None]
+                looks.append(real)
+        if self.encoder_norm is not None:
+            x = self.encoder_norm(x)
+        memory = [Cached(*layer.cross.remember(x)) for layer in self._decoder]
+        return Encoded(memory, keep, point, looks)
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        source_lengths: Tensor | None,
+        teacher_forcing: Tensor,
+        with_attention: bool = True,
+        draws: Draws | None = None,
+    ) -> Forecast:
+        """See `SequenceModel.forward`.
+
+        Raises:
+            ValueError: a coin that fell on tails: all steps are one pass, so none can be fed the
+                model's own word.
+        """
+        check_source(source, source_lengths, self.features)
+        check_target(source, target, teacher_forcing)
+        *_, T, _ = target.shape
+        everyone, _ = who_is_told(teacher_forcing, T)
+        if not all(everyone[1:]):  # the first step is fed the last source point either way
+            raise ValueError("a transformer is always told the truth in training")
+        start = self.encode(source, source_lengths, draws=draws, with_weights=with_attention)
+        drop = Drop(draws, self.chance)
+        x = drop(_placed(self.target_in(shifted(start.point, target)), self.target_places, 0))
+        back, over = list[Tensor](), list[Tensor]()
+        for layer, memory in zip(self._decoder, start.memory, strict=True):
+            x, looked_back, looked_over, _ = layer.say(x, memory, start.keep, drop, with_attention)
+            if looked_back is not None and looked_over is not None:
+                back.append(looked_back)
+                over.append(looked_over)
+        return Forecast(self._said(x), _maps(over, start.weights, back))
+
+    def forecast(
+        self,
+        source: Tensor,
+        steps: int,
+        *,
+        source_lengths: Tensor | None = None,
+        with_attention: bool = True,
+    ) -> Forecast:
+        check_source(source, source_lengths, self.features)
+        check_steps(steps)
+        start = self.encode(source, source_lengths, with_weights=with_attention)
+        drop = Drop(None, 0)
+        caches: list[Cached | None] = [None] * len(self.decoder)
+        back: list[list[Tensor]] = [[] for _ in self.decoder]
+        over: list[list[Tensor]] = [[] for _ in self.decoder]
+        point, values = start.point.unsqueeze(-2), list[Tensor]()
+        for t in range(steps):
+            x = _placed(self.target_in(point), self.target_places, t)
+            for i, (layer, memory) in enumerate(zip(self._decoder, start.memory, strict=True)):
+                x, looked_back, looked_over, caches[i] = layer.say(
+                    x, memory, start.keep, drop, with_attention, caches[i]
+                )
+                if looked_back is not None and looked_over is not None:
+                    back[i].append(F.pad(looked_back, (0, steps - 1 - t)))  # 0 ahead
+                    over[i].append(looked_over)
+            point = self._said(x)
+            values.append(point)
+        maps: tuple[AttentionMap, ...] = ()
+        if with_attention:
+            maps = _maps(
+                [torch.cat(layer, dim=-2) for layer in over],
+                start.weights,
+                [torch.cat(layer, dim=-2) for layer in back],
+            )
+        return Forecast(torch.cat(values, dim=-2), maps)
+
+    def _said(self, x: Tensor) -> Tensor:
+        return self.output(x if self.decoder_norm is None else self.decoder_norm(x))
+
+    @property
+    def _decoder(self) -> list[DecoderLayer]:
+        return cast(list[DecoderLayer], self.decoder)
+
+
+def _placed(x: Tensor, places: LearnedPlaces | SinusoidalPlaces | None, first: int) -> Tensor:
+    return x if places is None else x + places.at(first, first + x.shape[-2], x)
+
+
+def _maps(
+    over: list[Tensor], encoder: list[Tensor], back: list[Tensor]
+) -> tuple[AttentionMap, ...]:
+    kinds: tuple[tuple[MapKind, list[Tensor]], ...] = (
+        ("cross", over), ("encoder_self", encoder), ("decoder_self", back),
+    )  # fmt: skip
+    return tuple(
+        AttentionMap(weights, kind=kind, layer=layer)
+        for kind, layers in kinds
+        for layer, weights in enumerate(layers)
+    )

@@ -1,0 +1,48 @@
+"""How much a training step keeps, by rough rules on the safe side."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from seqattn.config import (
+    AdditiveAttention,
+    FastWeights,
+    LocationShift,
+    Model,
+    Recurrent,
+    Transformer,
+)
+
+
+def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
+    """Numbers that forward and backward pass keep of one sequence of a batch.
+
+    A recurrent state: 40 of its width a step, for each layer and direction. A pair of points: 6 a
+    head, an additive score K more four times over, a sense of place a few. Fast weights: the states
+    in memory, or the matrix, at every step. A Transformer: each part of a layer, and every pair.
+
+    Args:
+        S, T: lengths of source and target.
+    """
+    match model:
+        case Recurrent():
+            H, attention, of_pair = model.hidden_dim, model.attention, 6
+            if attention is not None:
+                of_pair *= attention.heads
+                if isinstance(attention, AdditiveAttention):
+                    of_pair += 4 * (attention.key_dim or H)
+                if attention.location is not None:
+                    place = attention.location
+                    steps = place.shift_range if isinstance(place, LocationShift) else 0
+                    of_pair += attention.heads * (4 * steps + 8)
+            of_state = 40 * model.layers * (2 if model.bidirectional else 1)
+            return (S + T) * of_state * H + T * S * of_pair
+        case FastWeights():
+            H, L = model.hidden_dim, S + T
+            return L * H * (40 + 6 * (1 + model.inner_steps) * min(L, H))
+        case Transformer():
+            D, A = model.model_dim, model.heads
+            of_point = 40 * D + 6 * model.feedforward_dim
+            return 2 * model.layers * ((S + T) * of_point + 6 * A * (S * S + T * T + S * T))
+        case _:
+            assert_never(model)
