@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seqattn.attention import Override
 from seqattn.data import Rule, Sequences
 from seqattn.data.baselines import (
     LEAST_SQUARES,
@@ -134,13 +135,27 @@ class References:
         return cls(noise_floor(part), dict(losses(train, part, rule)), fitted)
 
 
-def free_run(model: SequenceModel, part: Sequences, steps: int) -> FreeRun:
-    """Forecast `steps` points of every sequence, in chunks, on the model's device."""
-    (run,) = free_runs(model, 1, part, steps)
+def free_run(
+    model: SequenceModel, part: Sequences, steps: int, override: Override | None = None
+) -> FreeRun:
+    """Forecast `steps` points of every sequence, in chunks, on the model's device.
+
+    Raises:
+        UsageError: an override that the model, or a sequence, has no place for.
+    """
+    if override is not None:
+        override.check(int(part.source_lengths.min()))
+    (run,) = free_runs(model, 1, part, steps, override)
     return run
 
 
-def free_runs(model: SequenceModel, runs: int, part: Sequences, steps: int) -> list[FreeRun]:
+def free_runs(
+    model: SequenceModel,
+    runs: int,
+    part: Sequences,
+    steps: int,
+    override: Override | None = None,
+) -> list[FreeRun]:
     """The same for `runs` models side by side, whose parameters have a leading axis."""
     batch = to_tensors(part, *_device_and_type(model))
     values = list[Tensor]()
@@ -149,7 +164,9 @@ def free_runs(model: SequenceModel, runs: int, part: Sequences, steps: int) -> l
     with torch.inference_mode():
         for places in slices(len(batch), max(CHUNK // runs, 1)):
             chunk = together([batch.take(places)] * runs)
-            forecast = model.forecast(chunk.source, steps, source_lengths=chunk.source_lengths)
+            forecast = model.forecast(
+                chunk.source, steps, source_lengths=chunk.source_lengths, override=override
+            )
             values.append(forecast.values.double().cpu())
             layers = dict[MapKind, list[Tensor]]()
             for layer in forecast.attention:
@@ -167,6 +184,13 @@ def free_runs(model: SequenceModel, runs: int, part: Sequences, steps: int) -> l
         FreeRun(said, {kind: weights[k] for kind, weights in by_kind.items()}, meaning)
         for k, said in enumerate(each(values, 3))
     ]
+
+
+def loss_of(result: FreeRun, part: Sequences) -> float | None:
+    """The mean squared error of forecasts, or None where the truth is not known to their end."""
+    if part.target.shape[1] != result.values.shape[1]:
+        return None
+    return mean_squared_error(result.values, part)
 
 
 def teacher_forced(model: SequenceModel, runs: int, part: Sequences) -> list[float]:

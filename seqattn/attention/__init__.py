@@ -12,6 +12,7 @@ from seqattn.attention.normalizers import (
     softmax,
     sparsemax,
 )
+from seqattn.attention.override import Hand, Override
 from seqattn.attention.scores import (
     AdditiveScore,
     CosineScore,
@@ -28,10 +29,12 @@ __all__ = [
     "CosineScore",
     "DotScore",
     "GeneralScore",
+    "Hand",
     "LocalWindow",
     "Look",
     "Memory",
     "Normalizer",
+    "Override",
     "Reinforce",
     "ScaledDotScore",
     "Score",

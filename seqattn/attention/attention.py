@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from seqattn.attention.locations import LocalWindow, ShiftedFocus, build_location
 from seqattn.attention.normalizers import Normalizer, Softmax, Weighing, build_normalizer
+from seqattn.attention.override import Hand
 from seqattn.attention.scores import Score, build_score, join_heads, split_heads
 from seqattn.config import Attention as AttentionConfig
 from seqattn.layers import Affine, product
@@ -23,11 +24,13 @@ class Memory:
         values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
         keep: (..., N, S), with several heads (..., N, 1, S): True where attention may go; None:
             everywhere.
+        hand: what takes the place of the weights; None: they are the model's own.
     """
 
     keys: Tensor
     values: Tensor
     keep: Tensor | None
+    hand: Hand | None = None
 
 
 class Look(NamedTuple):
@@ -128,6 +131,9 @@ class Attention(nn.Module):
     ) -> Look:
         """Context and weights of queries (..., N, T, H); see `weigh` for the arguments."""
         (weights, log_chance), last = self.weigh(queries, memory, last, numbers)
+        if memory.hand is not None:
+            weights = memory.hand(weights, memory.keep)
+            last = None if last is None else weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
         return Look(context, weights, last, log_chance)
 

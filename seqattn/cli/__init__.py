@@ -269,6 +269,14 @@ def predict(
         int | None,
         typer.Option("--steps", min=1, max=100_000, help="Points to forecast; as trained without."),
     ] = None,
+    attention_override: Annotated[
+        str | None,
+        typer.Option(
+            "--attention-override",
+            metavar="WAY",
+            help="Look elsewhere than the model would: uniform, shuffled, previous or one_hot:K.",
+        ),
+    ] = None,
 ) -> None:
     """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
     all of these."""
@@ -284,12 +292,14 @@ def predict(
     if attention is not None and attention.suffix.lower() != ".npz":
         raise UsageError(f"--attention {attention}: weights are written as NPZ; end it in .npz.")
 
+    from seqattn.attention import Override
     from seqattn.data import files, load
-    from seqattn.evaluation import free_run
+    from seqattn.evaluation import free_run, loss_of
     from seqattn.experiment import open_run
 
+    override = None if attention_override is None else Override.parse(attention_override)
     _, trained = open_run(run)
-    if attention is not None and not trained.has_attention:
+    if (attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     if input_file is not None:
         table = _read(input_file, trained.layout.features)
@@ -299,7 +309,14 @@ def predict(
         if example is not None:
             part = part.only(_checked_example(example, len(part)))
         last_steps = tuple(int(length) for length in part.source_lengths)
-    result = free_run(trained.model, part, steps or trained.layout.target_length)
+    length = steps or trained.layout.target_length
+    result = free_run(trained.model, part, length, override)
+    if override is not None:
+        own = loss_of(free_run(trained.model, part, length), part)
+        forced = loss_of(result, part)
+        if own is not None and forced is not None:
+            note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
+                 f" {attention_override}.")  # fmt: skip
     if chosen is Format.npz:
         assert output is not None
         write_arrays(output, files.forecast_arrays(part, result.values, with_target=False))

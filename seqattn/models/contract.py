@@ -12,6 +12,8 @@ from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
+from seqattn.attention import Override
+
 MapKind = Literal["cross", "encoder_self", "decoder_self"]
 MapMeaning = Literal["distribution", "partial", "strength"]
 
@@ -113,6 +115,7 @@ class SequenceModel(nn.Module, ABC):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
+        override: Override | None = None,
     ) -> Forecast:
         """Free running: forecast `steps` points from the source alone.
 
@@ -120,7 +123,9 @@ class SequenceModel(nn.Module, ABC):
             source: (..., N, S, F); what stands beyond a length is never read.
             steps: T, 1 or more.
             source_lengths: (..., N) real points of each source; None: all S.
+            override: looks elsewhere than the model would; None: the model looks for itself.
 
         Raises:
             ValueError: shapes or lengths that do not fit.
+            UsageError: an override for a model whose weights are none that could be replaced.
         """

@@ -31,7 +31,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from seqattn.attention import Override
 from seqattn.config import FastWeights
+from seqattn.errors import UsageError
 from seqattn.layers import Affine, LayerNorm, product
 from seqattn.models.contract import AttentionMap, Draws, Forecast, SequenceModel
 from seqattn.models.feeding import (
@@ -214,9 +216,15 @@ class FastWeightsModel(SequenceModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
+        override: Override | None = None,
     ) -> Forecast:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
+        if override is not None:
+            raise UsageError(
+                "model.kind fast_weights reads signed strengths from one memory: they are no"
+                " weights over the source that another distribution could take the place of."
+            )
         *_, S, _ = source.shape
         as_matrix = self._as_matrix(S, steps, with_attention)
         memory, state, said = self.encode(source, source_lengths, as_matrix=as_matrix)

@@ -15,12 +15,20 @@ a_t = tanh(W_a [c_t; h_t] + b_a), which makes the point, W a_t + b, and joins th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import Attention, LocalWindow, Look, Memory, build_attention
+from seqattn.attention import (
+    Attention,
+    LocalWindow,
+    Look,
+    Memory,
+    Override,
+    build_attention,
+)
 from seqattn.cells import Cell, TwoWay, cell_type, last_real
 from seqattn.config import Recurrent
 from seqattn.layers import Affine
@@ -187,10 +195,13 @@ class RecurrentModel(SequenceModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
+        override: Override | None = None,
     ) -> Forecast:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
         memory, state, point = self.encode(source, source_lengths)
+        if memory is not None and override is not None:
+            memory = replace(memory, hand=override.begin())
         values, looks = list[Tensor](), list[Look]()
         for _ in range(steps):
             said, look, state = self.step(point, state, memory)

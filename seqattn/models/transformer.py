@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.attention import softmax
+from seqattn.attention import Hand, Override, softmax
 from seqattn.attention.scores import join_heads, split_heads
 from seqattn.cells import last_real
 from seqattn.config import Transformer
@@ -73,6 +73,8 @@ class MultiHead(nn.Module):
         *,
         causal: bool = False,
         with_weights: bool,
+        hand: Hand | None = None,
+        where: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """What queries from x (..., N, L, D) read, and with what weights.
 
@@ -81,13 +83,14 @@ class MultiHead(nn.Module):
             keep: (..., N, S), True where attention may go; None: everywhere.
             causal: query t may look at keys 0 to t only; L is S then.
             with_weights: torch's fused attention does the work where nobody asks for weights.
+            hand: what takes the place of the weights, told where in the model they are.
 
         Returns:
             (..., N, L, D), and weights (..., N, A, L, S) or None.
         """
         queries = self._split(self.query(x))
         *_, L, width = queries.shape
-        if not with_weights:
+        if not with_weights and hand is None:
             mask = None if keep is None else keep[..., None, None, :]
             read = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
             return self.out(self._join(read)), None
@@ -96,6 +99,8 @@ class MultiHead(nn.Module):
             ahead = torch.ones(L, L, dtype=torch.bool, device=x.device).triu(1)
             scores = scores.masked_fill(ahead, -float("inf"))
         weights = softmax(scores, None if keep is None else keep.unsqueeze(-2))
+        if hand is not None:
+            weights = hand(weights, None if keep is None else keep.unsqueeze(-2), where)
         return self.out(self._join(weights @ values)), weights
 
     def _split(self, x: Tensor) -> Tensor:
@@ -163,6 +168,8 @@ class DecoderLayer(nn.Module):
         drop: Drop,
         with_weights: bool,
         before: Cached | None = None,
+        hand: Hand | None = None,
+        where: int = 0,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, Cached]:
         """All steps, or one more.
 
@@ -171,6 +178,7 @@ class DecoderLayer(nn.Module):
             memory: of the source, from `cross.remember`.
             keep: (..., N, S), True at real source points.
             before: of the steps before, where L is 1; None: x is all there is.
+            hand, where: see `MultiHead.look`; on the cross-attention.
 
         Returns:
             (..., N, L, D); weights over the target (..., N, A, L, t) and over the source
@@ -186,7 +194,9 @@ class DecoderLayer(nn.Module):
         )
         x = _added(x, drop(part), self.attend_norm, self.pre)
         inner = self.cross_norm(x) if self.pre else x
-        part, looked_over = self.cross.look(inner, *memory, keep, with_weights=with_weights)
+        part, looked_over = self.cross.look(
+            inner, *memory, keep, with_weights=with_weights, hand=hand, where=where
+        )
         x = _added(x, drop(part), self.cross_norm, self.pre)
         part = self.feed(self.feed_norm(x) if self.pre else x)
         return _added(x, drop(part), self.feed_norm, self.pre), looked_back, looked_over, own
@@ -356,11 +366,13 @@ class TransformerModel(SequenceModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
+        override: Override | None = None,
     ) -> Forecast:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
         start = self.encode(source, source_lengths, with_weights=with_attention)
         drop = Drop(None, 0)
+        hand = None if override is None else override.begin()
         caches: list[Cached | None] = [None] * len(self.decoder)
         back: list[list[Tensor]] = [[] for _ in self.decoder]
         over: list[list[Tensor]] = [[] for _ in self.decoder]
@@ -369,7 +381,7 @@ class TransformerModel(SequenceModel):
             x = _placed(self.target_in(point), self.target_places, t)
             for i, (layer, memory) in enumerate(zip(self._decoder, start.memory, strict=True)):
                 x, looked_back, looked_over, caches[i] = layer.say(
-                    x, memory, start.keep, drop, with_attention, caches[i]
+                    x, memory, start.keep, drop, with_attention, caches[i], hand, i
                 )
                 if looked_back is not None and looked_over is not None:
                     back[i].append(F.pad(looked_back, (0, steps - 1 - t)))  # 0 ahead
