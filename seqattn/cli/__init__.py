@@ -412,6 +412,82 @@ def plot_attention(
     note(f"Drew {target}")
 
 
+class Shape(StrEnum):
+    """How an explanation is written."""
+
+    table = "table"
+    markdown = "markdown"
+    json = "json"
+
+
+@app.command(
+    short_help="Show the arithmetic of one attention step.",
+    epilog="Example: seqattn explain outputs/notebook --example 3 --step 2 --figure step.png",
+)
+def explain(
+    run: Run,
+    example: Annotated[
+        int, typer.Option("--example", metavar="K", help="Test sequence K of the run.")
+    ] = 0,
+    step: Annotated[
+        int, typer.Option("--step", metavar="T", help="Step of the forecast, counted from 1.")
+    ] = 1,
+    layer: Annotated[
+        int, typer.Option("--layer", help="A Transformer's decoder layer, counted from 0.")
+    ] = 0,
+    head: Annotated[int, typer.Option("--head", help="Attention head, counted from 0.")] = 0,
+    form: Annotated[Shape, typer.Option("--format", help="How to write it.")] = Shape.table,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            "--figure", metavar="FILE.png|svg|pdf", help="Draw query, keys and context, too."
+        ),
+    ] = None,
+) -> None:
+    """Take one attention step of a trained model apart: keys, query, scores, weights, the weighted
+    sum and what is said. Every number follows from the printed ones above it."""
+    from seqattn import pictures
+
+    if figure is not None:
+        pictures.picture_ending(figure)
+
+    from seqattn.cli.explaining import print_explanation
+    from seqattn.data import files, load
+    from seqattn.experiment import open_run
+    from seqattn.explanation import explain as take_apart
+
+    leave_with_the_reader()
+    _, trained = open_run(run)
+    if not trained.has_attention:
+        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    part = load(trained.config.data).test
+    chosen = part.only(_checked_example(example, len(part)))
+    steps = int(chosen.target_lengths[0])
+    if not 1 <= step <= steps:
+        raise UsageError(
+            f"--step {step}: test sequence {example} has {steps} target steps, so T must lie within"
+            f" 1 and {steps}."
+        )
+    source = chosen.source[0, : chosen.source_lengths[0]]
+    described = files.forecast_arrays(chosen, chosen.target, with_target=False)
+    title = pictures.panel_titles(described)[0]
+    explanation = take_apart(
+        trained.model, source, step=step, layer=layer, head=head,
+        features=trained.layout.features, title=title.replace("\n", ", "),
+    )  # fmt: skip
+    print_explanation(explanation, form.value)
+    if figure is not None:
+        from seqattn.figures import vectors_figure
+
+        drawn = vectors_figure(
+            explanation.vectors.get("query"), explanation.vectors["keys"],
+            explanation.vectors["values"], explanation.vectors["context"],
+            explanation.vectors["weights"], title=explanation.title, cosines=explanation.cosines,
+        )  # fmt: skip
+        pictures.save(drawn, figure)
+        note(f"Drew {figure}")
+
+
 @app.command(
     short_help="Score a run beside baselines and noise floor.",
     epilog="Example: seqattn evaluate outputs/squares --json",

@@ -5,6 +5,7 @@ from seqattn.figures.comparison import band_figure, comparison_figure
 from seqattn.figures.curves import loss_figure
 from seqattn.figures.paths import paths_figure
 from seqattn.figures.style import as_bytes, formats
+from seqattn.figures.vectors import vectors_figure
 
 __all__ = [
     "as_bytes",
@@ -14,4 +15,5 @@ __all__ = [
     "formats",
     "loss_figure",
     "paths_figure",
+    "vectors_figure",
 ]

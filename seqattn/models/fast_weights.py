@@ -119,11 +119,18 @@ class FastWeightsModel(SequenceModel):
         Returns:
             the new state (..., N, H), and the strengths of the last reading (..., N, L) or None.
         """
-        state, strengths = self._bent(held, norm), None
-        for _ in range(self.inner_steps):
-            read, strengths = memory.read(state)
+        read, strengths = memory.read(self.settle_for(held, memory, self.inner_steps - 1, norm))
+        return self._bent(held + read, norm), strengths
+
+    def settle_for(
+        self, held: Tensor, memory: Memory, steps: int, norm: LayerNorm | None
+    ) -> Tensor:
+        """The state (..., N, H) after some readings of the inner loop."""
+        state = self._bent(held, norm)
+        for _ in range(steps):
+            read, _ = memory.read(state)
             state = self._bent(held + read, norm)
-        return state, strengths
+        return state
 
     def _bent(self, held: Tensor, norm: LayerNorm | None) -> Tensor:
         return (held if norm is None else norm(held)).tanh()

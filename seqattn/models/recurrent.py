@@ -259,17 +259,17 @@ class RecurrentModel(SequenceModel):
         for t, step in enumerate(projected):
             here = chance.part(t, t + 1)
             if self.context_is_input:
-                asks = self._said(state.cells).unsqueeze(-2)
+                asks = self.top(state.cells).unsqueeze(-2)
                 look = self._look(asks, memory, state.last, here.choices)
                 joined = self.decoder.project_context(look.context.squeeze(-2))
-                cells = self._next(step + joined, state.cells, here)
+                cells = self.advance(step + joined, state.cells, here)
                 state = State(cells, None, look.last)
-                said.append(self._said(cells))
+                said.append(self.top(cells))
             else:
                 if state.fed is not None:  # before the first step it is 0
                     step = step + self.decoder.project_context(state.fed)
-                cells = self._next(step, state.cells, here)
-                now = self._said(cells).unsqueeze(-2)
+                cells = self.advance(step, state.cells, here)
+                now = self.top(cells).unsqueeze(-2)
                 look = self._look(now, memory, state.last, here.choices)
                 assert self.combine is not None
                 vector = self.combine(torch.cat([look.context, now], dim=-1)).tanh().squeeze(-2)
@@ -279,8 +279,8 @@ class RecurrentModel(SequenceModel):
         values = self.output(_dropped(torch.stack(said, dim=-2), chance))
         return values, _joined_looks(looks), state
 
-    def _next(
-        self, projected: Tensor, cells: tuple[Tensor, ...], chance: Chance
+    def advance(
+        self, projected: Tensor, cells: tuple[Tensor, ...], chance: Chance = NO_CHANCE
     ) -> tuple[Tensor, ...]:
         """The states of all layers after one step."""
         new = [self.decoder.step(projected, cells[0])]
@@ -291,7 +291,7 @@ class RecurrentModel(SequenceModel):
             said = layer.output(new[-1])
         return tuple(new)
 
-    def _said(self, cells: tuple[Tensor, ...]) -> Tensor:
+    def top(self, cells: tuple[Tensor, ...]) -> Tensor:
         """What the highest layer says, (..., N, H)."""
         top = self._above[-1] if self.decoder_above else self.decoder
         return top.output(cells[-1])

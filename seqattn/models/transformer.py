@@ -64,6 +64,10 @@ class MultiHead(nn.Module):
         """Keys and values (..., N, A, L, D / A) of x (..., N, L, D)."""
         return self._split(self.key(x)), self._split(self.value(x))
 
+    def queries(self, x: Tensor) -> Tensor:
+        """(..., N, A, L, D / A) of x (..., N, L, D)."""
+        return self._split(self.query(x))
+
     def look(
         self,
         x: Tensor,
@@ -88,7 +92,7 @@ class MultiHead(nn.Module):
         Returns:
             (..., N, L, D), and weights (..., N, A, L, S) or None.
         """
-        queries = self._split(self.query(x))
+        queries = self.queries(x)
         *_, L, width = queries.shape
         if not with_weights and hand is None:
             mask = None if keep is None else keep[..., None, None, :]
@@ -204,6 +208,23 @@ class DecoderLayer(nn.Module):
 
 def _added(x: Tensor, part: Tensor, norm: LayerNorm, pre: bool) -> Tensor:
     return x + part if pre else norm(x + part)
+
+
+class CrossLook(NamedTuple):
+    """What one decoder layer's cross-attention works with, for one sequence.
+
+    Attributes:
+        queries: (N, A, T, D / A).
+        keys, values: (N, A, S, D / A).
+        context: (N, A, T, D / A), the weighted sums.
+        out: the map that follows.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    context: Tensor
+    out: Affine
 
 
 class Encoded(NamedTuple):
@@ -396,6 +417,28 @@ class TransformerModel(SequenceModel):
                 [torch.cat(layer, dim=-2) for layer in back],
             )
         return Forecast(torch.cat(values, dim=-2), maps)
+
+    def cross_look(self, source: Tensor, steps: int, layer: int) -> CrossLook:
+        """Free running for some steps, and what a layer's cross-attention met on the way.
+
+        Args:
+            source: (N, S, F), without padding.
+        """
+        values = self.forecast(source, steps, with_attention=False).values
+        start = self.encode(source, None, with_weights=False)
+        x = _placed(self.target_in(shifted(start.point, values)), self.target_places, 0)
+        drop = Drop(None, 0)
+        for below, memory in zip(self._decoder[:layer], start.memory, strict=False):
+            x, *_ = below.say(x, memory, None, drop, False)
+        here, (keys, found) = self._decoder[layer], start.memory[layer]
+        inner = here.attend_norm(x) if here.pre else x
+        part, _ = here.attend.look(
+            inner, *here.attend.remember(inner), None, causal=steps > 1, with_weights=False
+        )
+        x = _added(x, part, here.attend_norm, here.pre)
+        queries = here.cross.queries(here.cross_norm(x) if here.pre else x)
+        context = F.scaled_dot_product_attention(queries, keys, found)
+        return CrossLook(queries, keys, found, context, here.cross.out)
 
     def _said(self, x: Tensor) -> Tensor:
         return self.output(x if self.decoder_norm is None else self.decoder_norm(x))

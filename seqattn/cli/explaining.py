@@ -1,0 +1,92 @@
+"""An explanation on the terminal, as Markdown or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqattn.explanation import Explanation, Stage
+
+WIDE = 8
+
+
+def print_explanation(explanation: Explanation, form: str) -> None:
+    """Write it to standard output as table, markdown or json."""
+    if form == "json":
+        described = {
+            "title": explanation.title,
+            "stages": [asdict(stage) for stage in explanation.stages],
+            "said": explanation.said,
+            "model_says": explanation.model_says,
+        }
+        print(json.dumps(described, indent=2))
+    elif form == "markdown":
+        print("\n".join(_markdown(explanation)))
+    else:
+        _tables(explanation)
+
+
+def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows; wide tables stand on their side."""
+    from seqattn.explanation import DECIMALS
+
+    heads = ["", *stage.columns]
+    rows = [[name, *(f"{x:.{DECIMALS}f}" for x in numbers)] for name, numbers in stage.rows]
+    if len(stage.columns) > WIDE and len(stage.rows) < len(stage.columns):
+        whole = [list(line) for line in zip(heads, *rows, strict=True)]
+        return whole[0], whole[1:]
+    return heads, rows
+
+
+def _conclusion(explanation: Explanation) -> str:
+    from seqattn.explanation import DECIMALS
+
+    says = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_says)
+    if not explanation.said:
+        return f"In the end the model says {says}."
+    return (
+        f"The model itself, which rounds nothing, says {says}. Every number above follows from the"
+        " printed ones before it."
+    )
+
+
+def _tables(explanation: Explanation) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(Text(explanation.title, style="bold"))
+    for stage in explanation.stages:
+        console.print()
+        heading = Text(stage.name, style="bold")
+        console.print(heading + (f":  {stage.formula}" if stage.formula else ""))
+        heads, rows = _cells(stage)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(Text(heads[0]))
+        for head in heads[1:]:
+            table.add_column(Text(head), justify="right")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
+    console.print()
+    console.print(Text(_conclusion(explanation)))
+
+
+def _markdown(explanation: Explanation) -> list[str]:
+    def escaped(text: str) -> str:
+        return text.replace("|", "\\|")
+
+    lines = [f"# {explanation.title}"]
+    for stage in explanation.stages:
+        lines += ["", f"## {stage.name}", ""]
+        if stage.formula:
+            lines += [f"`{stage.formula}`", ""]
+        heads, rows = _cells(stage)
+        lines.append("| " + " | ".join(map(escaped, heads)) + " |")
+        lines.append("| --- |" + " ---: |" * (len(heads) - 1))
+        lines += ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    return [*lines, "", _conclusion(explanation)]

@@ -1,0 +1,454 @@
+"""One attention step of a trained model as arithmetic that a pocket calculator can follow.
+
+Every stage is worked out from the *printed* numbers of the stages above it, rounded to the same
+decimals: whoever types them in gets what is printed below. The result therefore differs from the
+model's own by some rounding, and both are shown.
+
+Letters: S source length, F features, H width of the state, K width in which queries meet keys,
+A heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqattn.attention import (
+    AdditiveScore,
+    Attention,
+    CosineScore,
+    DotScore,
+    GeneralScore,
+    LocalWindow,
+    Memory,
+    Reinforce,
+    ScaledDotScore,
+    ShiftedFocus,
+    Sparsemax,
+    StraightThrough,
+    UniformScore,
+)
+from seqattn.attention.scores import split_heads
+from seqattn.errors import UsageError
+from seqattn.models import FastWeightsModel, RecurrentModel, SequenceModel, TransformerModel
+from seqattn.models.fast_weights import Past
+
+DECIMALS = 4
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A table: what is worked out, by what formula, row by row.
+
+    Attributes:
+        name: what it is.
+        formula: how it follows from the stages above; empty where it is given.
+        columns: names.
+        rows: a name and its numbers, one for each column.
+    """
+
+    name: str
+    formula: str
+    columns: list[str]
+    rows: list[tuple[str, list[float]]]
+
+
+@dataclass
+class Explanation:
+    """All stages of one step.
+
+    Attributes:
+        title: which sequence and step, of which model.
+        stages: from the source to what is said.
+        said: the point that follows from the printed numbers, (F,); empty where more layers
+            follow than are shown.
+        model_says: the model's own, (F,).
+        vectors: for a picture: query (K,), keys (S, K), values (S, V), context (V,), weights (S,).
+        cosines: whether the angle between query and key is what counts.
+    """
+
+    title: str
+    stages: list[Stage] = field(default_factory=list)
+    said: list[float] = field(default_factory=list)
+    model_says: list[float] = field(default_factory=list)
+    vectors: dict[str, Array] = field(default_factory=dict)
+    cosines: bool = False
+
+    def given(self, name: str, formula: str, rows: Sequence[str], numbers: Any,
+              columns: Sequence[str] | None = None) -> Array:  # fmt: skip
+        """Add a stage; its numbers as they were printed, (rows, columns)."""
+        printed = np.atleast_2d(_rounded(numbers))
+        columns = list(columns) if columns is not None else [
+            str(i) for i in range(1, printed.shape[1] + 1)
+        ]  # fmt: skip
+        table = [(row, line.tolist()) for row, line in zip(rows, printed, strict=True)]
+        self.stages.append(Stage(name, formula, columns, table))
+        return printed
+
+
+def explain(
+    model: SequenceModel, source: Array, *, step: int, layer: int = 0, head: int = 0,
+    features: Sequence[str], title: str,
+) -> Explanation:  # fmt: skip
+    """One step of free running, taken apart.
+
+    Args:
+        source: (S, F), without padding.
+        step: of the forecast, counted from 1.
+        layer, head: which to show where there are several, counted from 0.
+        features: F names.
+        title: which sequence this is.
+
+    Raises:
+        UsageError: a layer or head that the model does not have, or a model without attention.
+    """
+    made = Explanation(f"{title}, forecast step {step}")
+    S = len(source)
+    made.given("Source points", "", _points(S), source, features)
+    with torch.inference_mode():
+        like = next(model.parameters())
+        tensor = torch.as_tensor(source, dtype=like.dtype, device=like.device).unsqueeze(0)
+        own = model.forecast(tensor, step).values[0, -1]
+        if isinstance(model, RecurrentModel):
+            _recurrent(made, model, tensor, step, layer, head, features)
+        elif isinstance(model, FastWeightsModel):
+            _one_of("--layer", layer, 1)
+            _one_of("--head", head, 1)
+            _fast_weights(made, model, tensor, step, features)
+        elif isinstance(model, TransformerModel):
+            _transformer(made, model, tensor, step, layer, head, features)
+    made.model_says = _rounded(own).tolist()
+    return made
+
+
+# --- recurrent models -----------------------------------------------------------------------------
+
+
+def _recurrent(
+    made: Explanation, model: RecurrentModel, source: Tensor, step: int, layer: int, head: int,
+    features: Sequence[str],
+) -> None:  # fmt: skip
+    attention = model.attention
+    if attention is None:
+        raise UsageError("This model has no attention (model.attention: null).")
+    _one_of("--layer", layer, 1)
+    _one_of("--head", head, attention.heads)
+    memory, state, point = model.encode(source, None)
+    for _ in range(step - 1):
+        said, _, state = model.step(point, state, memory)
+        point = said.select(-2, 0)
+    assert memory is not None
+    projected = model.decoder.project(point)
+    if model.context_is_input:
+        asks = model.top(state.cells)
+        look = attention.look(asks.unsqueeze(-2), memory, state.last)
+        joined = projected + model.decoder.project_context(look.context.squeeze(-2))
+        now = model.top(model.advance(joined, state.cells))
+    else:
+        if state.fed is not None:
+            projected = projected + model.decoder.project_context(state.fed)
+        now = asks = model.top(model.advance(projected, state.cells))
+        look = attention.look(asks.unsqueeze(-2), memory, state.last)
+    made.given("What the decoder is fed", "", ["point"], point, features)
+    whose = "before this step" if model.context_is_input else "after reading that point"
+    H = asks.shape[-1]
+    made.given(f"Decoder state h, {whose}", "", ["h"], asks, _numbered(H))
+    context = _content(made, attention, memory, asks, state.last, head)
+    if attention.heads > 1:
+        every = look.context.view(attention.heads, -1)
+        others = np.array(_rounded(every))
+        others[head] = context
+        made.given("Contexts of all heads", f"this is head {head}, the others likewise",
+                   [f"head {i}" for i in range(attention.heads)], others)  # fmt: skip
+        context = others.reshape(-1)
+    weight, bias = _rounded(model.output.weight), _rounded(model.output.bias)
+    if model.context_is_input:
+        made.given("New state h'", "from the point fed, the context and h, by the recurrent cell",
+                   ["h'"], now, _numbered(H))  # fmt: skip
+        read, name = _rounded(now)[0], "h'"
+    elif model.combine is not None:
+        joined_row = np.concatenate([context, _rounded(asks)[0]])
+        made.given("Joined", "[context; h]", ["[c; h]"], joined_row)
+        W, b = _rounded(model.combine.weight), _rounded(model.combine.bias)
+        read = made.given(
+            "Attentional vector a",
+            "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint", ["a"],
+            np.tanh(W @ joined_row + b),
+        )[0]  # fmt: skip
+        name = "a"
+    else:
+        read, name = np.concatenate([context, _rounded(asks)[0]]), "[context; h]"
+        made.given("Joined", "[context; h]", ["[c; h]"], read)
+    _output(made, weight, bias, read, name, features)
+
+
+def _output(
+    made: Explanation, weight: Array, bias: Array, read: Array, name: str, features: Sequence[str]
+) -> None:
+    columns = [*_numbered(weight.shape[1]), "bias"]
+    made.given("Output layer W, b", "", list(features), np.column_stack([weight, bias]), columns)
+    said = made.given("Point that is said", f"y = W {name} + b", ["y"], weight @ read + bias,
+                      features)  # fmt: skip
+    made.said = said[0].tolist()
+
+
+def _content(
+    made: Explanation, attention: Attention, memory: Memory, asks: Tensor, last: Tensor | None,
+    head: int,
+) -> Array:  # fmt: skip
+    """Query, keys, scores, weights, values and their sum, of one head; returns the context."""
+    score, heads = attention.score, attention.heads
+
+    def of_head(x: Tensor) -> Array:
+        return _rounded(split_heads(x, heads)[0, head] if heads > 1 else x[0])
+
+    keys = _rounded(memory.keys[0, head] if heads > 1 else memory.keys[0])
+    values = _rounded(memory.values[0, head] if heads > 1 else memory.values[0])
+    S = len(keys)
+    rows = _points(S)
+    query = asks.unsqueeze(-2)
+    projects = isinstance(score, ScaledDotScore | CosineScore) and score.query is not None
+    if isinstance(score, ScaledDotScore | CosineScore | AdditiveScore) and score.query is not None:
+        query = score.query(query)
+    q = of_head(query)[0]
+    mapped = "q = W_q h + b_q, W_q and b_q in the checkpoint" if projects else "q = h"
+    match score:
+        case UniformScore():
+            made.given("Scores", "0 for every source point", rows, np.zeros((S, 1)), ["score"])
+            scores = np.zeros(S)
+        case DotScore() | GeneralScore():
+            made.given("Query", "q = h", ["q"], q)
+            keys = made.given("Keys", "k = s, the encoder's states" if isinstance(score, DotScore)
+                              else "k = W s of the encoder's states", rows, keys)  # fmt: skip
+            scores = made.given("Scores", "score = q . k", rows, (keys @ q)[:, None],
+                                ["score"])[:, 0]  # fmt: skip
+            made.cosines = True
+        case ScaledDotScore():
+            root = float(_rounded(np.sqrt(keys.shape[1])))
+            own = memory.keys[0, head] if heads > 1 else memory.keys[0]
+            made.given("Query", mapped, ["q"], q)
+            keys = made.given("Keys", "k = W_k s + b_k of the encoder's states" if projects
+                              else "k = s, the encoder's states", rows,
+                              own * np.sqrt(keys.shape[1]))  # fmt: skip
+            products = _rounded(keys @ q)
+            table = np.column_stack([products, np.full(S, root), products / root])
+            scores = made.given("Scores", f"score = q . k / sqrt(K), K = {keys.shape[1]}", rows,
+                                table, ["q . k", "sqrt(K)", "score"])[:, 2]  # fmt: skip
+            made.cosines = True
+        case CosineScore():
+            temperature = float(_rounded(score.log_temperature.value.exp())[0])
+            length = np.linalg.norm(q)
+            q = made.given("Query, at length 1", f"{mapped}; then q / |q|", ["q"],
+                           q / (length or 1.0))[0]  # fmt: skip
+            keys = made.given("Keys, at length 1", "k / |k|", rows, keys)
+            cosines = _rounded(keys @ q)
+            table = np.column_stack([cosines, np.full(S, temperature), cosines / temperature])
+            scores = made.given("Scores", "score = cos(q, k) / temperature", rows, table,
+                                ["cos", "temperature", "score"])[:, 2]  # fmt: skip
+            made.cosines = True
+        case AdditiveScore():
+            made.given("Query", "W q, W in the checkpoint", ["W q"], q)
+            keys = made.given("Keys", "U k + b, U and b in the checkpoint", rows, keys)
+            parts = score.combine.weight.view(heads, -1)[head]
+            v = made.given("Vector v", "", ["v"], parts)[0]
+            met = made.given("What came of them", "tanh(W q + U k + b)", rows, np.tanh(keys + q))
+            scores = made.given("Scores", "score = v . tanh(W q + U k + b)", rows,
+                                (met @ v)[:, None], ["score"])[:, 0]  # fmt: skip
+        case _:
+            raise AssertionError(f"no words for {type(score).__name__}")
+    weights = _weights(made, attention, scores, rows, asks, last, head)
+    values = made.given("Values", "maps of the encoder's states" if attention.value is not None
+                        else "the encoder's states", rows, values)  # fmt: skip
+    parts_: Array = made.given(
+        "Weighted values", "weight times value", rows, weights[:, None] * values
+    )
+    context: Array = made.given("Context", "the sum of the weighted values", ["c"],
+                                parts_.sum(axis=0))[0]  # fmt: skip
+    made.vectors = {"keys": keys, "values": values, "context": context, "weights": weights}
+    if not isinstance(score, UniformScore):
+        made.vectors["query"] = q
+    return context
+
+
+def _weights(
+    made: Explanation, attention: Attention, scores: Array, rows: list[str], asks: Tensor,
+    last: Tensor | None, head: int,
+) -> Array:  # fmt: skip
+    location, S = attention.location, len(scores)
+    places = np.arange(S)
+    inside = np.ones(S, dtype=bool)
+    centre = 0.0
+    if isinstance(location, LocalWindow):
+        share = location.combine(location.predict(asks).tanh()).sigmoid()[0, head]
+        formula = "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint"
+        centre = float(made.given("Place", formula, ["p"], share * (S - 1), ["p"])[0, 0])
+        inside = np.abs(places - centre) <= location.window
+    normalizer = attention.normalizer
+    name = "Weights" if location is None else "Weights by contents"
+    if isinstance(normalizer, Sparsemax):
+        falling = np.sort(scores[inside])[::-1]
+        k = np.arange(1, len(falling) + 1)
+        count = int((1 + k * falling > falling.cumsum()).sum())
+        tau = float(_rounded((falling[:count].sum() - 1) / count))
+        weights = np.where(inside, np.clip(scores - tau, 0, None), 0)
+        table = np.column_stack([scores, np.full(S, tau), weights])
+        weights = made.given(
+            name, f"sparsemax: weight = max(score - tau, 0), tau = (sum of the {count} largest"
+            f" - 1) / {count}", rows, table, ["score", "tau", "weight"],
+        )[:, 2]  # fmt: skip
+    elif isinstance(normalizer, StraightThrough | Reinforce):
+        weights = (places == int(scores.argmax())).astype(float)
+        made.given(name, "hard: all weight on the largest score", rows,
+                   np.column_stack([scores, weights]), ["score", "weight"])  # fmt: skip
+    else:
+        raised = _rounded(np.where(inside, np.exp(scores - scores[inside].max()), 0))
+        table = np.column_stack([scores, raised, raised / raised.sum()])
+        weights = made.given(
+            name, "softmax: weight = exp(score - largest) / sum of these", rows, table,
+            ["score", "exp(score - largest)", "weight"],
+        )[:, 2]  # fmt: skip
+    if isinstance(location, LocalWindow):
+        bell = _rounded(np.exp(-2 * ((places - centre) / location.window) ** 2))
+        table = np.column_stack([weights, bell, weights * bell])
+        weights = made.given(
+            "Weights", f"times exp(-(s - p)^2 / (2 (D/2)^2)), D = {location.window:g}, s from 0",
+            rows, table, ["by contents", "window", "weight"],
+        )[:, 2]  # fmt: skip
+    elif isinstance(location, ShiftedFocus):
+        control = location.control(asks)[0].view(attention.heads, -1)[head]
+        gate, sharp, shift = control[0].sigmoid(), control[1], control[2:].softmax(-1)
+        gamma = 1 + torch.nn.functional.softplus(sharp)
+        reach = location.steps // 2
+        names = ["g", "gamma", *(f"s({j:+d})" for j in range(-reach, reach + 1))]
+        numbers = torch.cat([gate.view(1), gamma.view(1), shift])
+        g, sharpness, *s = made.given("Gate, sharpness and shift", "from h, by the checkpoint",
+                                      ["h says"], numbers, names)[0]  # fmt: skip
+        before = (places == S - 1).astype(float) if last is None else _rounded(
+            last[0, head] if attention.heads > 1 else last[0]
+        )  # fmt: skip
+        gated = _rounded(g * weights + (1 - g) * before)
+        moved = _rounded(sum(s[j + reach] * np.roll(gated, j) for j in range(-reach, reach + 1)))
+        power = _rounded(moved**sharpness)
+        table = np.column_stack([before, gated, moved, power, power / power.sum()])
+        weights = made.given(
+            "Weights", "gated = g content + (1 - g) previous; shifted(i) = sum of gated(i - j) s(j)"
+            " round the ring; weight = shifted^gamma / sum of these", rows, table,
+            ["previous", "gated", "shifted", "shifted^gamma", "weight"],
+        )[:, 4]  # fmt: skip
+    return np.asarray(weights, dtype=np.float64)
+
+
+# --- fast weights ---------------------------------------------------------------------------------
+
+
+def _fast_weights(
+    made: Explanation, model: FastWeightsModel, source: Tensor, step: int, features: Sequence[str]
+) -> None:
+    S = source.shape[1]
+    memory, state, point = model.encode(source, None, as_matrix=False)
+    for _ in range(step - 1):
+        point, state, _, memory = model.step(model.decoder_input(point), state, memory)
+    assert isinstance(memory, Past)
+    made.given("What the decoder is fed", "", ["point"], point, features)
+    held = model.decoder_input(point) + model.decoder_state(state)
+    asks = model.settle_for(held, memory, model.inner_steps - 1, model.decoder_norm)
+    rows = [*_points(S), *(f"step {t}" for t in range(1, step))]
+    outside = made.given("What comes from outside", "W h + C x, held through the inner loop",
+                         ["held"], held)[0]  # fmt: skip
+    h = made.given("State that asks", f"after {model.inner_steps - 1} readings", ["h"], asks)[0]
+    states = made.given("States in memory", "", rows, memory.states[0])
+    factors, products = _rounded(memory.factors[0]), _rounded(states @ h)
+    table = np.column_stack([products, factors, products * factors])
+    strengths = made.given("Strengths", "strength = rate decay^age (h(tau) . h)", rows, table,
+                           ["h(tau) . h", "rate decay^age", "strength"])[:, 2]  # fmt: skip
+    parts = made.given("Weighted states", "strength times state", rows, strengths[:, None] * states)
+    read = made.given("What is read", "A h, the sum of the weighted states", ["A h"],
+                      parts.sum(axis=0))[0]  # fmt: skip
+    z, name = _rounded(outside + read), "held + A h"
+    if model.decoder_norm is not None:
+        gain = _rounded(model.decoder_norm.gain.value)
+        bias = _rounded(model.decoder_norm.bias.value)
+        table = np.stack([z, gain, bias])
+        made.given("Layer norm's input, gain and bias", "held + A h", ["z", "gain", "bias"], table)
+        mean, deviation = (float(_rounded(x)) for x in (z.mean(), np.sqrt(z.var() + 1e-5)))
+        made.given("Mean and deviation of z", "", ["z"], [mean, deviation], ["mean", "deviation"])
+        z = _rounded((z - mean) / deviation * gain + bias)
+        name = "(z - mean) / deviation * gain + bias"
+    new = made.given("New state", f"tanh({name})", ["h'"], np.tanh(z))[0]
+    _output(made, _rounded(model.output.weight), _rounded(model.output.bias), new, "h'", features)
+    made.vectors = {"query": h, "keys": states, "values": states, "context": read,
+                    "weights": strengths}  # fmt: skip
+
+
+# --- the Transformer ------------------------------------------------------------------------------
+
+
+def _transformer(
+    made: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int,
+    features: Sequence[str],
+) -> None:  # fmt: skip
+    _one_of("--layer", layer, len(model.decoder))
+    look = model.cross_look(source, step, layer)
+    _one_of("--head", head, look.keys.shape[1])
+    S = source.shape[1]
+    rows = _points(S)
+    heads, width = look.keys.shape[1], look.keys.shape[-1]
+    q = made.given("Query", f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state",
+                   ["q"], look.queries[0, head, -1])[0]  # fmt: skip
+    keys = made.given("Keys", "k = W_k s + b_k of the encoder's output", rows, look.keys[0, head])
+    root = float(_rounded(np.sqrt(width)))
+    products = _rounded(keys @ q)
+    table = np.column_stack([products, np.full(S, root), products / root])
+    scores = made.given("Scores", f"score = q . k / sqrt(K), K = {width}", rows, table,
+                        ["q . k", "sqrt(K)", "score"])[:, 2]  # fmt: skip
+    raised = _rounded(np.exp(scores - scores.max()))
+    table = np.column_stack([scores, raised, raised / raised.sum()])
+    weights = made.given("Weights", "softmax: weight = exp(score - largest) / sum of these", rows,
+                         table, ["score", "exp(score - largest)", "weight"])[:, 2]  # fmt: skip
+    values = made.given("Values", "v = W_v s + b_v of the encoder's output", rows,
+                        look.values[0, head])  # fmt: skip
+    parts = made.given("Weighted values", "weight times value", rows, weights[:, None] * values)
+    context = made.given("Context", "the sum of the weighted values", ["c"],
+                         parts.sum(axis=0))[0]  # fmt: skip
+    every = np.array(_rounded(look.context[0, :, -1]))
+    every[head] = context
+    made.given("Contexts of all heads", f"this is head {head}, the others likewise",
+               [f"head {i}" for i in range(heads)], every)  # fmt: skip
+    weight, bias = _rounded(look.out.weight), _rounded(look.out.bias)
+    made.given("What cross-attention adds", "W_o [contexts] + b_o, W_o and b_o in the checkpoint;"
+               " the rest of the decoder follows", ["+"],
+               weight @ every.reshape(-1) + bias)  # fmt: skip
+    made.vectors = {"query": q, "keys": keys, "values": values, "context": context,
+                    "weights": weights}  # fmt: skip
+    made.cosines = True
+
+
+# --- small things ---------------------------------------------------------------------------------
+
+
+def _rounded(numbers: Any) -> Array:
+    """As printed."""
+    array = numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
+    rounded = np.round(np.asarray(array, dtype=np.float64), DECIMALS)
+    return np.asarray(rounded + 0.0, dtype=np.float64)  # no -0
+
+
+def _points(count: int) -> list[str]:
+    return [f"point {s}" for s in range(1, count + 1)]
+
+
+def _numbered(count: int) -> list[str]:
+    return [str(i) for i in range(1, count + 1)]
+
+
+def _one_of(option: str, value: int, count: int) -> None:
+    if not 0 <= value < count:
+        raise UsageError(f"{option} {value}: this model has {count}, counted from 0.")
