@@ -64,7 +64,8 @@ def vectors_figure(
     _list(right, "weight of value", weights)
     corner = np.zeros(2)
     for weight, value in zip(weights, drawn[:-1], strict=True):
-        _arrow(right, weight * value, BLUE, start=corner)
+        if np.linalg.norm(weight * value) > 0.03 * np.abs(drawn).max():  # else all head
+            _arrow(right, weight * value, BLUE, start=corner)
         corner = corner + weight * value
     _arrow(right, drawn[-1], VERMILION, "context", lw=2.2, beside=True)
     _frame(right, np.vstack([drawn, np.zeros((1, 2))]))
