@@ -47,6 +47,8 @@ def test_the_shipped_configs_are_all_here() -> None:
         "squares.yaml", "notebook.yaml", "plain.yaml", "additive.yaml", "bahdanau.yaml",
         "variable_length.yaml",
     }  # fmt: skip
+    mechanisms = [path for path in CONFIGS if path.parent.name == "mechanisms"]
+    assert len(mechanisms) == 18
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -54,8 +56,9 @@ def test_a_shipped_config_is_right_and_an_essay(path: Path) -> None:
     config = resolve(path).config
     assert config.name == path.stem
     text = path.read_text()
-    assert text.startswith("# yaml-language-server: $schema=seqattn.schema.json\n")
-    assert f"seqattn train configs/{path.name}" in text
+    up = "../" * (len(path.relative_to(ROOT / "configs").parts) - 1)
+    assert text.startswith(f"# yaml-language-server: $schema={up}seqattn.schema.json\n")
+    assert f"seqattn train {path.relative_to(ROOT)}" in text
     for heading in ("# Purpose", "# Expect", "# Time"):
         assert heading in text
     assert "EXPECT" not in text
