@@ -314,9 +314,19 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 
 
 def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -> Job:
-    """Find out where a run stands."""
+    """Find out where a run stands.
+
+    Raises:
+        UsageError: its model cannot take sequences as long as these.
+    """
     job = Job(config, folder, data)
     job.model = job.new_model()
+    points = max(data.train.source.shape[1], data.train.target.shape[1])
+    if job.model.longest is not None and points > job.model.longest:
+        raise UsageError(
+            f"model.longest is {job.model.longest}, but the data have sequences of {points} points:"
+            " each place needs a position of its own. Set it higher, or positions to sinusoidal."
+        )
     if resume and folder.last.exists():
         job.state, before = load_state(folder.last, job.model)
         _refuse_another_run(folder, before, config, job.state.epoch)

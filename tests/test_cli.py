@@ -530,6 +530,77 @@ def test_evaluate_on_sequences_of_any_length(
     assert bool(found["fitted"]) == (length == 4)  # the map fits the trained lengths only
 
 
+def test_a_model_that_is_too_short_is_refused_before_anything_is_written(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "short.yaml").write_text(
+        "name: short\nmodel: {kind: transformer, positions: learned, longest: 1}\n"
+        "training: {teacher_forcing: {probability: 1.0}, epochs: 1}\n"
+    )
+    done = seqattn("train", "short.yaml")
+    assert done.code == 2
+    assert "model.longest is 1, but the data have sequences of 2 points" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+KINDS = {
+    "fast_weights": "model={kind: fast_weights}",
+    "transformer": "model={kind: transformer, model_dim: 8, heads: 2}",
+    "hard": "model.attention={normalizer: hard, estimator: reinforce, heads: 2}",
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str) -> None:
+    """Train, stop and go on, predict, evaluate, plot, explain: on sources of unequal length."""
+    sets = ["--set", KINDS[name], "--set", "data.n_train=16", "--set", "data.variable_length=true",
+            "--set", "training.teacher_forcing.probability=1", "--name", name]  # fmt: skip
+    (tmp_path / "c.yaml").write_text("training: {epochs: 2}\n")
+    (tmp_path / "my.csv").write_text(MY_CSV)
+    done = seqattn("train", "c.yaml", *sets, "--name", "alone")
+    assert done.code == 0, done.err
+    assert (tmp_path / "outputs/alone/attention.png").exists()
+    assert "seqattn plot-attention outputs/alone" in done.out
+    done = seqattn("train", "c.yaml", *sets, "--seeds", "2", "--plots", "none")
+    assert done.code == 0, done.err
+    run = tmp_path / "outputs" / name / "seed-23"
+    arrays = read_arrays(run / "attention.npz")
+    layers, heads = {"fast_weights": (1, 1), "transformer": (2, 2), "hard": (1, 2)}[name]
+    assert arrays["weights"].shape[1:3] == (layers, heads)
+    assert np.isnan(arrays["weights"]).any()
+    assert str(arrays["meaning"]) == ("strength" if name == "fast_weights" else "distribution")
+    if name == "transformer":
+        looked_back = arrays["decoder_self"]
+        T = looked_back.shape[-1]
+        assert np.isnan(looked_back[..., ~np.tri(T, dtype=bool)]).all()
+        lengths = arrays["source_lengths"]
+        for k, row in enumerate(arrays["encoder_self"]):
+            real = np.isfinite(row[0, 0])
+            assert real.sum() == lengths[k] ** 2
+            np.testing.assert_allclose(np.nansum(row, axis=-1)[..., : lengths[k]], 1, atol=1e-5)
+    for words in (
+        ["train", "c.yaml", *sets, "--seeds", "2", "--set", "training.epochs=3", "--resume",
+         "--plots", "none"],
+        ["predict", run, "--input", "my.csv", "--attention", "w.npz"],
+        ["evaluate", run],
+        ["plot-attention", run, "--examples", "3"],
+        ["plot-attention", run, "--input", "my.csv", "--steps", "4", "--layer", "0"],
+        ["explain", run, "--example", "1"],
+    ):  # fmt: skip
+        done = seqattn(*words)
+        assert done.code == 0, (words, done.err)
+    for words, said in (
+        (["--layer", "7"], "--layer 7: this model has"),
+        (["--head", "7"], "--head 7: this model has"),
+        (["--kind", "decoder_self"], "--kind decoder_self: this model has cross"),
+    ):
+        done = seqattn("plot-attention", run, *words)
+        expected = 0 if name == "transformer" and "--kind" in words else 2
+        assert done.code == expected
+        assert expected == 0 or said in done.err
+    assert (run / "attention-decoder_self.png").exists() == (name == "transformer")
+
+
 # --- plot-attention -----------------------------------------------------------------------------
 
 

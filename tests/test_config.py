@@ -318,6 +318,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model: {attention: {location: {kind: location_shift, shift_range: 4}}}", "is 4, an even number: steps back, steps forward and 0 make an odd one. Choose 3 or 5"),
         ("model: {input_feeding: true, attention: null}", "with attention: null there is no attentional vector"),
         ("model: {input_feeding: true, context: input}", "with context: input the context itself joins the input"),
+        ("model: {attention: {location: {window: 3}}}", "it works with kind: local."),
+        ("model: {kind: transformer}", "has teacher_forcing with probability: 0.5, but a transformer learns all steps of a target at once"),
+        ("model: {kind: transformer, heads: 5}", "is 5, which does not divide model_dim = 32: every head needs an equal share. Choose from 1, 2, 4, 8, 16, 32"),
+        ("model: {kind: transformer, positions: learned}", "must say how many positions are to be learned"),
+        ("model: {kind: transformer, longest: 9}", "goes with positions: learned; sinusoidal has no end"),
+        ("model: {kind: fast_weights, layers: 2}", "it works with kind: recurrent or transformer"),
         ("model: {dropout: 1}", "model.dropout: must be less than 1"),
         ("model: {attention: {key_dim: 4, project_query_key: false}}", "needs project_query_key: true"),
         ("model: {attention: none}", "expected a section with keys (normalizer"),
@@ -330,7 +336,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("name: -q", "name: may hold up to 100 letters"),
         ("name: 5", "name: expected a text, got 5."),
     ],
-    ids=range(50),
+    ids=range(56),
 )  # fmt: skip
 def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, words: str) -> None:
     assert words in mistakes(tmp_path, text)

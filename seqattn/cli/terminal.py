@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -103,15 +103,20 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
         f" the best parameter-free baseline ({best}).",
         f"Everything lies in {folder}: loss_curve.png, predictions.png"
-        + (", attention.png" if summary["model"]["attention"] else "")
+        + (", attention.png" if _looks(summary) else "")
         + ", and the data they are drawn from.",
         "Next:",
         f"  seqattn evaluate {folder}",
-        f"  seqattn plot-attention {folder}" if summary["model"]["attention"]
+        f"  seqattn plot-attention {folder}" if _looks(summary)
         else f"  seqattn predict {folder} --example 0",
     ]  # fmt: skip
     for line in lines:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def _looks(summary: Mapping[str, Any]) -> bool:
+    """Whether a run's forecasts came with attention; a kind of model without the key always does."""
+    return summary["model"].get("attention", True) is not None
 
 
 def print_seeds(arm: Arm, folder: Path) -> None:
@@ -129,7 +134,7 @@ def print_seeds(arm: Arm, folder: Path) -> None:
         + ". Brackets: 95% bootstrap intervals.",
         f"Each seed's run lies in {folder}; next, for one of them:",
         f"  seqattn plot-attention {arm.folders[arm.spread.best_seed].path}"
-        if summary["model"]["attention"] and arm.spread is not None
+        if _looks(summary) and arm.spread is not None
         else f"  seqattn evaluate {next(iter(arm.folders.values())).path}",
     ]  # fmt: skip
     for line in lines:

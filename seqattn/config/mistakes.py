@@ -114,7 +114,8 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
     siblings = elsewhere.pop(".".join(parents), None)
     if siblings:
         name = _discriminator(tuple(parents))
-        return f"{here} has no such key; it works with {name}: {' or '.join(siblings)}."
+        tags = " or ".join(dict.fromkeys(siblings))  # once, however many sections it may stand in
+        return f"{here} has no such key; it works with {name}: {tags}."
     close = nearest(key, list(section.model_fields))
     if close:
         return f"unknown key. Did you mean {'.'.join([*parents, close])}?"

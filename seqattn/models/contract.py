@@ -77,7 +77,14 @@ class Forecast:
 
 class SequenceModel(nn.Module, ABC):
     """The interface of every model. It holds weights and nothing else: whatever was worked out
-    on the way is in the forecast."""
+    on the way is in the forecast.
+
+    Attributes:
+        longest: points of the longest source, and of the longest target, that it can take; None:
+            any number.
+    """
+
+    longest: int | None = None
 
     @abstractmethod
     def forward(

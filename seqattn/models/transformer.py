@@ -304,6 +304,7 @@ class TransformerModel(SequenceModel):
         super().__init__()
         D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
         self.features, self.width, self.chance = features, D, config.dropout
+        self.longest = config.longest
         self.source_in, self.target_in = Affine(features, D), Affine(features, D)
         self.source_places = _places(config, D)
         self.target_places = _places(config, D)
