@@ -115,7 +115,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
 
 
 def _looks(summary: Mapping[str, Any]) -> bool:
-    """Whether a run's forecasts came with attention; a kind of model without the key always does."""
+    """Whether forecasts came with attention; a kind of model without the key always has it."""
     return summary["model"].get("attention", True) is not None
 
 
