@@ -8,11 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from seqattn.errors import UsageError
-from seqattn.figures import as_bytes, attention_figure, formats, loss_figure, paths_figure
+from seqattn.figures import (
+    as_bytes,
+    attention_figure,
+    formats,
+    loss_figure,
+    paths_figure,
+    vectors_figure,
+)
 from seqattn.pictures import panel_titles, picture_ending
 
 WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
@@ -135,6 +143,81 @@ def test_paths_of_other_widths_go_over_the_steps(features: list[str]) -> None:
     assert len(figure.axes[0].lines) >= 3 * F
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["given", "forecast"]
+
+
+def strengths() -> Figure:
+    return attention_figure(
+        [np.array([[-12.5, 0.25], [3.0, np.nan]])] * 3, titles=["one\ntwo"] * 3, signed=True
+    )
+
+
+def test_signed_strengths_are_white_at_0() -> None:
+    figure = strengths()
+    image = figure.axes[0].images[0]
+    assert image.get_clim() == (-12.5, 12.5)
+    red, green, blue, _ = image.get_cmap()(0.5)
+    assert min(red, green, blue) > 0.95
+    assert texts(figure.axes[0]) == ["-12.50", "0.25", "3.00"]
+    assert figure.axes[-1].get_ylabel() == "read strength"
+
+
+def test_axes_say_who_looks_at_whom() -> None:
+    square = np.eye(2)
+    for across, down, below, beside, first in (
+        ("source", "source", "source points (given)", "source points (given)", "Point 1"),
+        ("target", "target", "decoder steps, named by the point they forecast",
+         "target points (forecast)", "Point 6"),
+    ):  # fmt: skip
+        figure = attention_figure(
+            [square], titles=["t"], across=across, down=down, source_lengths=[5],  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert figure.get_supxlabel() == below
+        assert figure.get_supylabel() == beside
+        assert ticks(figure.axes[0])[0][0] == first
+
+
+def pictures_of_every_kind() -> dict[str, Figure]:
+    """With what makes margins narrow: large numbers, long words, a single panel, many lines."""
+    numbers = np.random.default_rng(1)
+
+    def paths(panels: int, features: int, scale: float) -> Figure:
+        given, truth, said = scale * numbers.normal(size=(3, panels, 4, features))
+        return paths_figure(
+            given, truth, said, titles=["sequence number one\nMSE 0.1234"] * panels,
+            features=[f"a feature {k}" for k in range(features)],
+        )  # fmt: skip
+
+    return {
+        "loss": loss(),
+        "loss, tiny": loss_figure(
+            [1, 2], [1e-7, 1e-8], [1e-7, 1e-7], [1e-7, 1e-7], best_epoch=2, noise_floor=1e-9,
+            baseline=("a rule with a rather long name", 1e-8), title="t",
+        ),
+        "one path": paths(1, 2, 1.0),
+        "many paths": paths(7, 2, 1e5),
+        "one series": paths(1, 1, 1e6),
+        "series": paths(6, 3, 1e-6),
+        "one weight": attention_figure([np.ones((1, 1))], titles=["t"]),
+        "long": attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
+        "strengths": strengths(),
+        "vectors": vectors_figure(
+            np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),
+            np.full(9, 1 / 9), title="one, forecast step 2", cosines=True,
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(pictures_of_every_kind()))
+def test_no_word_is_cut_off(name: str) -> None:
+    """All that is drawn lies within the picture."""
+    figure = pictures_of_every_kind()[name]
+    as_bytes(figure)
+    width, height = figure.get_size_inches()
+    drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
+    assert drawn.x0 > -0.01, drawn
+    assert drawn.y0 > -0.01, drawn
+    assert drawn.x1 < width + 0.01, (drawn, width)
+    assert drawn.y1 < height + 0.01, (drawn, height)
 
 
 @pytest.mark.parametrize("ending", formats())
