@@ -32,6 +32,7 @@ from seqattn.training.loop import validate
 from seqattn.training.objective import Autograd
 
 CHUNK = 2048
+CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
 
 
 @dataclass(frozen=True)
@@ -136,16 +137,25 @@ class References:
 
 
 def free_run(
-    model: SequenceModel, part: Sequences, steps: int, override: Override | None = None
+    model: SequenceModel,
+    part: Sequences,
+    steps: int,
+    override: Override | None = None,
+    *,
+    with_attention: bool = True,
 ) -> FreeRun:
     """Forecast `steps` points of every sequence, in chunks, on the model's device.
+
+    Args:
+        override: looks elsewhere than the model would; None: the model looks for itself.
+        with_attention: False keeps no maps, which for long sequences are most of the memory.
 
     Raises:
         UsageError: an override that the model, or a sequence, has no place for.
     """
     if override is not None:
         override.check(int(part.source_lengths.min()))
-    (run,) = free_runs(model, 1, part, steps, override)
+    (run,) = free_runs(model, 1, part, steps, override, with_attention=with_attention)
     return run
 
 
@@ -155,6 +165,8 @@ def free_runs(
     part: Sequences,
     steps: int,
     override: Override | None = None,
+    *,
+    with_attention: bool = True,
 ) -> list[FreeRun]:
     """The same for `runs` models side by side, whose parameters have a leading axis."""
     batch = to_tensors(part, *_device_and_type(model))
@@ -162,11 +174,14 @@ def free_runs(
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
     with torch.inference_mode():
-        for places in slices(len(batch), max(CHUNK // runs, 1)):
+        points = batch.source.shape[-2] + steps
+        at_once = min(CHUNK, CHUNK_PAIRS // points**2)
+        for places in slices(len(batch), max(at_once // runs, 1)):
             chunk = together([batch.take(places)] * runs)
             forecast = model.forecast(
-                chunk.source, steps, source_lengths=chunk.source_lengths, override=override
-            )
+                chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
+                with_attention=with_attention,
+            )  # fmt: skip
             values.append(forecast.values.double().cpu())
             layers = dict[MapKind, list[Tensor]]()
             for layer in forecast.attention:
@@ -200,19 +215,22 @@ def teacher_forced(model: SequenceModel, runs: int, part: Sequences) -> list[flo
     return forced
 
 
-def evaluate(
-    model: SequenceModel, part: Sequences, against: References
-) -> tuple[Evaluation, FreeRun]:
+def evaluate(model: SequenceModel, part: Sequences, against: References) -> Evaluation:
     """Score a model on a part with known targets."""
-    (scored,) = evaluate_runs(model, 1, part, against)
+    ((scored, _),) = evaluate_runs(model, 1, part, against, with_attention=False)
     return scored
 
 
 def evaluate_runs(
-    model: SequenceModel, runs: int, part: Sequences, against: References
+    model: SequenceModel,
+    runs: int,
+    part: Sequences,
+    against: References,
+    *,
+    with_attention: bool = True,
 ) -> list[tuple[Evaluation, FreeRun]]:
     """The same for `runs` models side by side."""
-    free = free_runs(model, runs, part, part.target.shape[1])
+    free = free_runs(model, runs, part, part.target.shape[1], with_attention=with_attention)
     forced = teacher_forced(model, runs, part)
     return [
         (

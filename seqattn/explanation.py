@@ -244,15 +244,16 @@ def _content(
                                 table, ["q . k", "sqrt(K)", "score"])[:, 2]  # fmt: skip
             made.cosines = True
         case CosineScore():
-            temperature = float(_rounded(score.log_temperature.value.exp())[0])
+            strength = float(_rounded((-score.log_temperature.value).exp())[0])
             length = np.linalg.norm(q)
             q = made.given("Query, at length 1", f"{mapped}; then q / |q|", ["q"],
                            q / (length or 1.0))[0]  # fmt: skip
             keys = made.given("Keys, at length 1", "k / |k|", rows, keys)
             cosines = _rounded(keys @ q)
-            table = np.column_stack([cosines, np.full(S, temperature), cosines / temperature])
-            scores = made.given("Scores", "score = cos(q, k) / temperature", rows, table,
-                                ["cos", "temperature", "score"])[:, 2]  # fmt: skip
+            table = np.column_stack([cosines, np.full(S, strength), cosines * strength])
+            formula = "score = cos(q, k) times the learned strength, 1 / temperature"
+            scores = made.given("Scores", formula, rows, table,
+                                ["cos", "strength", "score"])[:, 2]  # fmt: skip
             made.cosines = True
         case AdditiveScore():
             made.given("Query", "W q, W in the checkpoint", ["W q"], q)

@@ -30,7 +30,7 @@ def draw_all(folder: RunFolder) -> list[Path]:
     ]
     if folder.attention.exists():
         titles = panel_titles(predictions)
-        picture = attention_picture(read_arrays(folder.attention), titles, EXAMPLES)
+        picture, _ = attention_picture(read_arrays(folder.attention), titles, EXAMPLES)
         drawn.append((folder.attention_picture, picture))
     for path, figure in drawn:
         save(figure, path)
@@ -98,10 +98,10 @@ def attention_picture(
     kind: str = "cross",
     layer: int | None = None,
     head: int | None = None,
-) -> Figure:
+) -> tuple[Figure, str]:
     """Heatmaps of the first sequences, a panel for each of their layers and heads.
 
-    Where there are several of these, only as many sequences are drawn as make some twenty panels.
+    Where there are several of these, no more than some twenty panels are drawn.
 
     Args:
         attention: arrays of an attention file, weights (N, layers, A, T, S).
@@ -109,6 +109,9 @@ def attention_picture(
         examples: sequences, at most.
         kind: cross, encoder_self or decoder_self.
         layer, head: only this one, counted from 0; None: all.
+
+    Returns:
+        the figure, and what was left out of it, in a sentence; empty where nothing was.
 
     Raises:
         UsageError: there is no such kind, layer or head.
@@ -122,22 +125,29 @@ def attention_picture(
     _, layers, heads, _, _ = weights.shape
     chosen_layers = _chosen("--layer", layer, layers)
     chosen_heads = _chosen("--head", head, heads)
-    places = list(itertools.product(chosen_layers, chosen_heads))
-    n = min(examples, len(weights))
+    every = list(itertools.product(chosen_layers, chosen_heads))
+    places = every[:MOST_PANELS]
+    asked = n = min(examples, len(weights))
     if len(places) > 1:
         n = min(n, max(1, MOST_PANELS // len(places)))
+    left_out = ""
+    if len(places) < len(every):
+        left_out = f"Drew {len(places)} of {len(every)} layers and heads of the first sequence."
+    elif n < asked:
+        left_out = f"Drew {n} of {asked} sequences, with {len(places)} panels each."
     panels, words = list[NDArray[Any]](), list[str]()
     for k, title in zip(range(n), titles, strict=False):
         for i, j in places:
             panels.append(weights[k, i, j])
             where = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
             words.append(title + (f"\n{', '.join(where)}" if where else ""))
-    return attention_figure(
+    figure = attention_figure(
         panels, titles=words, signed=str(attention["meaning"]) == "strength",
         across="target" if kind == "decoder_self" else "source",
         down="source" if kind == "encoder_self" else "target",
         source_lengths=np.repeat(attention["source_lengths"][:n], len(places)).tolist(),
     )  # fmt: skip
+    return figure, left_out
 
 
 def _chosen(option: str, one: int | None, count: int) -> list[int]:

@@ -599,6 +599,47 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
         assert done.code == expected
         assert expected == 0 or said in done.err
     assert (run / "attention-decoder_self.png").exists() == (name == "transformer")
+    before = (run / "attention.png").read_bytes()
+    done = seqattn("plot-attention", run, "--layer", "0", "--head", "0")
+    assert done.code == 0
+    assert (run / "attention-layer0-head0.png").exists()
+    assert (run / "attention.png").read_bytes() == before
+    done = seqattn("plot-attention", run, "--examples", "100")
+    cut = {"transformer": "Drew 5 of 100 sequences, with 4 panels each.",
+           "hard": "Drew 10 of 100 sequences, with 2 panels each."}.get(name, "")  # fmt: skip
+    assert cut in done.err
+    assert ("--layer" in done.err) == bool(cut)
+
+
+def test_predict_keeps_no_weights_that_nobody_asked_for(
+    seqattn: Command, attention_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from seqattn import evaluation
+
+    kept: list[bool] = []
+    original = evaluation.free_runs
+
+    def watched(*words: Any, **options: Any) -> Any:
+        found = original(*words, **options)
+        kept.extend(bool(run.maps) for run in found)
+        return found
+
+    monkeypatch.setattr(evaluation, "free_runs", watched)
+    assert seqattn("predict", attention_run).code == 0
+    assert seqattn("evaluate", attention_run).code == 0
+    assert seqattn("predict", attention_run, "--attention-override", "uniform").code == 0
+    assert kept == [False] * 4
+    assert seqattn("predict", attention_run, "--attention", "w.npz").code == 0
+    assert kept[-1]
+
+
+def test_an_explanation_is_never_shortened(
+    seqattn: Command, attention_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    done = seqattn("explain", attention_run)
+    assert done.code == 0
+    assert "\u2026" not in done.out
 
 
 # --- plot-attention -----------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
         if "cos" in scores["columns"]:
             query, keys = rows(table["Query, at length 1"])[0], rows(table["Keys, at length 1"])
             same(keys @ query, column(scores, "cos"))
-            same(column(scores, "cos") / column(scores, "temperature"), column(scores, "score"))
+            same(column(scores, "cos") * column(scores, "strength"), column(scores, "score"))
         elif "q . k" in scores["columns"]:
             query, keys = rows(table["Query"])[0], rows(table["Keys"])
             same(keys @ query, column(scores, "q . k"))

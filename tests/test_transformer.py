@@ -159,9 +159,9 @@ def test_learned_positions_end_somewhere() -> None:
     made = model(positions="learned", longest=S)
     source = torch.randn(N, S, F, dtype=torch.float64)
     made.forecast(source, S)
-    with pytest.raises(UsageError, match=r"12 points is longer than model.longest, 11"):
+    with pytest.raises(UsageError, match=r"learned 11 positions .* one has 24. Train one"):
         made.forecast(source, T + S)
-    with pytest.raises(UsageError, match=r"12 points .* Set model.longest higher"):
+    with pytest.raises(UsageError, match=r"learned 11 positions .* one has 12"):
         made.forecast(torch.cat([source, source[:, :1]], dim=1), 2)
 
 

@@ -40,7 +40,7 @@ class Override:
         match way, bool(colon):
             case ("uniform" | "shuffled" | "previous") as known, False:
                 return cls(known)
-            case "one_hot", True if place.isascii() and place.isdigit():
+            case "one_hot", True if place.isascii() and place.isdigit() and len(place) < 10:
                 return cls("one_hot", int(place))
         raise UsageError(f"--attention-override {text}: expected {WAYS}, K counted from 0.")
 

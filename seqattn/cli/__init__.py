@@ -310,9 +310,9 @@ def predict(
             part = part.only(_checked_example(example, len(part)))
         last_steps = tuple(int(length) for length in part.source_lengths)
     length = steps or trained.layout.target_length
-    result = free_run(trained.model, part, length, override)
+    result = free_run(trained.model, part, length, override, with_attention=attention is not None)
     if override is not None:
-        own = loss_of(free_run(trained.model, part, length), part)
+        own = loss_of(free_run(trained.model, part, length, with_attention=False), part)
         forced = loss_of(result, part)
         if own is not None and forced is not None:
             note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
@@ -372,6 +372,9 @@ def plot_attention(
         pictures.picture_ending(output)
     if steps is not None and input_file is None:
         raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
+    chosen = [kind.value] if kind is not MapKind.cross else []
+    chosen += [f"layer{layer}"] if layer is not None else []
+    chosen += [f"head{head}"] if head is not None else []
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
         if not folder.attention.exists() and not folder.read_summary()["model"].get(
             "attention", True
@@ -379,10 +382,7 @@ def plot_attention(
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
         weights = read_arrays(folder.attention)
         titles = pictures.panel_titles(read_arrays(folder.predictions))
-        name = folder.attention_picture
-        if kind is not MapKind.cross:
-            name = name.with_stem(f"{name.stem}-{kind.value}")
-        target = output or name
+        target = output or folder.attention_picture.with_stem("-".join(["attention", *chosen]))
     else:
         from seqattn.data import files, load
         from seqattn.evaluation import free_run
@@ -402,13 +402,14 @@ def plot_attention(
         described = files.forecast_arrays(part, result.values, with_target=False)
         titles = pictures.panel_titles(described, "sequence" if own else "test")
         home = folder.path if folder.is_run else checkpoint.parent
-        words = ["attention", "input" if own else checkpoint.stem]
-        words += [kind.value] if kind is not MapKind.cross else []
+        words = ["attention", "input" if own else checkpoint.stem, *chosen]
         target = output or home / f"{'-'.join(words)}.png"
-    figure = pictures.attention_picture(
+    figure, left_out = pictures.attention_picture(
         weights, titles, examples, kind=kind.value, layer=layer, head=head
     )
     pictures.save(figure, target)
+    if left_out:
+        note(f"{left_out} Choose with --layer and --head.")
     note(f"Drew {target}")
 
 
@@ -513,7 +514,7 @@ def evaluate(
     if input_file is not None:
         table = _read(input_file, trained.layout.features)
         part = files.cut(table, trained.layout.source_length)
-    evaluation, _ = score(trained.model, part, References.of(part, data.train, data.rule))
+    evaluation = score(trained.model, part, References.of(part, data.train, data.rule))
     if as_json:
         print(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:

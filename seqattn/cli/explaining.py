@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from seqattn.explanation import Explanation, Stage
 
 WIDE = 8
+WIDEST = 10_000
 
 
 def print_explanation(explanation: Explanation, form: str) -> None:
@@ -58,7 +60,8 @@ def _tables(explanation: Explanation) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=sys.stdout, highlight=False)
+    # No number is ever shortened: a table that is too wide is for the terminal to wrap.
+    console = Console(file=sys.stdout, highlight=False, width=WIDEST)
     console.print(Text(explanation.title, style="bold"))
     for stage in explanation.stages:
         console.print()
@@ -66,14 +69,14 @@ def _tables(explanation: Explanation) -> None:
         console.print(heading + (f":  {stage.formula}" if stage.formula else ""))
         heads, rows = _cells(stage)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column(Text(heads[0]))
+        table.add_column(Text(heads[0]), no_wrap=True)
         for head in heads[1:]:
-            table.add_column(Text(head), justify="right")
+            table.add_column(Text(head), justify="right", no_wrap=True)
         for row in rows:
             table.add_row(*map(Text, row))
         console.print(table)
     console.print()
-    console.print(Text(_conclusion(explanation)))
+    print(textwrap.fill(_conclusion(explanation), 80))
 
 
 def _markdown(explanation: Explanation) -> list[str]:

@@ -243,7 +243,7 @@ class CosineAttention(AttentionKnobs):
     """How well a key suits a query."""
     project_query_key: bool = True
     """Compare learned affine maps of query and key instead of the states themselves."""
-    temperature: Annotated[float, Field(gt=0, le=1e6)] = 0.2
+    temperature: Annotated[float, Field(ge=1e-3, le=1e3)] = 0.2
     """Temperature at the start: scores lie within plus and minus 1 / temperature."""
 
 
@@ -611,6 +611,16 @@ class Config(Section):
     """What learns."""
     training: Training = Training()
     """How it learns."""
+
+    @model_validator(mode="after")
+    def _steps_to_compile(self) -> Self:
+        if self.training.compile != "off" and not isinstance(self.model, Recurrent):
+            raise contradiction(
+                "training",
+                f"has compile: {self.training.compile}, which compiles the step of a recurrent"
+                f" cell; model.kind {self.model.kind} has none. Set training.compile=off",
+            )
+        return self
 
     @model_validator(mode="after")
     def _all_at_once_needs_the_truth(self) -> Self:

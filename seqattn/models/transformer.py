@@ -254,16 +254,8 @@ class LearnedPlaces(nn.Module):
         self.longest = longest
 
     def at(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Vectors of places `first` to `last - 1`, to be added to like (..., N, L, D).
-
-        Raises:
-            UsageError: there are not that many.
-        """
-        if last > self.longest:
-            raise UsageError(
-                f"A sequence of {last} points is longer than model.longest, {self.longest}: no more"
-                " positions are learned. Set model.longest higher, or positions to sinusoidal."
-            )
+        """Vectors of places `first` to `last - 1`, to be added to like (..., N, L, D)."""
+        assert last <= self.longest
         places = self.weight[..., first:last, :]
         return places if places.dim() == 2 else places.unsqueeze(-3)
 
@@ -367,6 +359,7 @@ class TransformerModel(SequenceModel):
         check_source(source, source_lengths, self.features)
         check_target(source, target, teacher_forcing)
         *_, T, _ = target.shape
+        self._check_length(source, T)
         everyone, _ = who_is_told(teacher_forcing, T)
         if not all(everyone[1:]):  # the first step is fed the last source point either way
             raise ValueError("a transformer is always told the truth in training")
@@ -392,6 +385,7 @@ class TransformerModel(SequenceModel):
     ) -> Forecast:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
+        self._check_length(source, steps)
         start = self.encode(source, source_lengths, with_weights=with_attention)
         drop = Drop(None, 0)
         hand = None if override is None else override.begin()
@@ -418,6 +412,15 @@ class TransformerModel(SequenceModel):
                 [torch.cat(layer, dim=-2) for layer in back],
             )
         return Forecast(torch.cat(values, dim=-2), maps)
+
+    def _check_length(self, source: Tensor, steps: int) -> None:
+        points = max(source.shape[-2], steps)
+        if self.longest is not None and points > self.longest:
+            raise UsageError(
+                f"This Transformer has learned {self.longest} positions (model.longest), so no"
+                f" source and no forecast can have more points; one has {points}. Train one with"
+                " more, or with positions: sinusoidal."
+            )
 
     def cross_look(self, source: Tensor, steps: int, layer: int) -> CrossLook:
         """Free running for some steps, and what a layer's cross-attention met on the way.
