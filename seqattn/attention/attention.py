@@ -8,7 +8,13 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from seqattn.attention.locations import LocalWindow, ShiftedFocus, build_location
-from seqattn.attention.normalizers import Normalizer, Softmax, Weighing, build_normalizer
+from seqattn.attention.normalizers import (
+    Normalizer,
+    Softmax,
+    Weighing,
+    build_normalizer,
+    softmax,
+)
 from seqattn.attention.override import Hand
 from seqattn.attention.scores import Score, build_score, join_heads, split_heads
 from seqattn.config import Attention as AttentionConfig
@@ -130,6 +136,9 @@ class Attention(nn.Module):
         numbers: Tensor | None = None,
     ) -> Look:
         """Context and weights of queries (..., N, T, H); see `weigh` for the arguments."""
+        if self.is_plain and memory.hand is None:  # the same with fewer calls
+            weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
+            return Look(weighted_sum(weights, memory.values), weights)
         (weights, log_chance), last = self.weigh(queries, memory, last, numbers)
         if memory.hand is not None:
             weights = memory.hand(weights, memory.keep)

@@ -110,6 +110,7 @@ class RecurrentModel(SequenceModel):
         self.feeds_input = config.input_feeding
         joined = self.context_is_input or self.feeds_input  # to the decoder's input
         self.step_by_step = joined
+        self.is_deep = config.layers > 1  # asked at every step, so no list of modules is
         self.encoder = _reader(cell, features, H, config.bidirectional)
         self.encoder_above = nn.ModuleList(
             [_reader(cell, H, H, config.bidirectional) for _ in range(config.layers - 1)]
@@ -136,7 +137,7 @@ class RecurrentModel(SequenceModel):
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # so no NaN there can spread
         states, last = self.encoder.read(source, source_lengths)
         cells = [last]
-        for layer in cast(list[Cell | TwoWay], self.encoder_above):
+        for layer in cast(list[Cell | TwoWay], self.encoder_above) if self.is_deep else ():
             if draws is not None and self.dropout > 0:
                 states = states * self._factors(draws, N, S, self.hidden)
             states, last = layer.read(states, source_lengths)
@@ -235,7 +236,7 @@ class RecurrentModel(SequenceModel):
             return self._decode_step_by_step(projected, state, memory, chance)
         states, last = self.decoder.run(projected, state.cells[0])
         said = self.decoder.output(states)
-        if not self.decoder_above:
+        if not self.is_deep:
             cells: tuple[Tensor, ...] = (last,)
         else:
             lasts = [last]
@@ -284,6 +285,8 @@ class RecurrentModel(SequenceModel):
     ) -> tuple[Tensor, ...]:
         """The states of all layers after one step."""
         new = [self.decoder.step(projected, cells[0])]
+        if not self.is_deep:
+            return tuple(new)
         said = self.decoder.output(new[0])
         for i, (layer, before) in enumerate(zip(self._above, cells[1:], strict=True)):
             said = said * chance.layers[i].squeeze(-2) if chance.layers else said
@@ -293,7 +296,7 @@ class RecurrentModel(SequenceModel):
 
     def top(self, cells: tuple[Tensor, ...]) -> Tensor:
         """What the highest layer says, (..., N, H)."""
-        top = self._above[-1] if self.decoder_above else self.decoder
+        top = self._above[-1] if self.is_deep else self.decoder
         return top.output(cells[-1])
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -26,15 +25,15 @@ class StepDraws:
     """
 
     def __init__(self, seeds: Sequence[int], epoch: int, step: int, like: Tensor) -> None:
-        self.seeds, self.like = seeds, like
-        self.position = epoch << (STEP_BITS + CALL_BITS) | step << CALL_BITS
-        self.calls = Counter[str]()
+        self.seeds, self.epoch, self.step, self.like = seeds, epoch, step, like
+        self.calls = dict[str, int]()
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
-        call = self.calls[name]
+        call = self.calls.get(name, 0)
         assert call < 1 << CALL_BITS
-        self.calls[name] += 1
-        places = ((seed, self.position | call) for seed in self.seeds)
+        self.calls[name] = call + 1
+        position = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
+        places = ((seed, position) for seed in self.seeds)
         drawn = [numbers.random_sample(shape) for numbers in streams(places, name)]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
         return torch.from_numpy(array).to(self.like)
