@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test lint types format smoke bench ci clean
+.PHONY: help install train test contract lint types format smoke bench ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -25,6 +25,9 @@ train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs
 
 test: $(READY)  ## Run the tests
 	$(BIN)/python -m pytest
+
+contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
+	CONTRACT=all $(BIN)/python -m pytest tests/test_contract.py
 
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .
