@@ -18,12 +18,15 @@ import jsonschema
 import numpy as np
 import pytest
 import yaml
+from matplotlib.image import imread
 from scipy import stats
 
 from seqattn.comparison.statistics import Difference, Spread, differences, holm, rank_biserial
 from seqattn.config import json_schema
 from seqattn.config.comparing import plan
 from seqattn.errors import ConfigError
+from seqattn.figures import as_bytes, attention_figure
+from seqattn.runs import read_arrays
 from tests.conftest import ROOT, Ended, tree
 
 Command = Callable[..., Ended]
@@ -383,3 +386,23 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
         assert f"seqattn compare configs/compare/{path.name}" in text
         assert all(word in text for word in ("Purpose", "Expect", "Time"))
         validator.validate(yaml.safe_load(text))
+
+
+def test_kinds_of_models_against_each_other(tmp_path: Path, seqattn: Any) -> None:
+    """Fast weights beside a GRU: signed strengths have no place among medians of weights."""
+    (tmp_path / "kinds.yaml").write_text(
+        "name: kinds\ndata: {kind: squares, n_train: 16}\ntraining: {epochs: 1}\n"
+        "compare:\n  seeds: 2\n  variants:\n    gru: {}\n    fast: {model.kind: fast_weights}\n"
+    )
+    done = seqattn("compare", "kinds.yaml", "--quiet")
+    assert done.code == 0, done.err
+    folder = tmp_path / "outputs/kinds"
+    assert {path.name for path in folder.iterdir()} >= {"gru", "fast", "attention.png"}
+    outcome_of = {
+        name: read_arrays(folder / name / "seed-23/attention.npz") for name in ("gru", "fast")
+    }
+    assert str(outcome_of["fast"]["meaning"]) == "strength"
+    assert (outcome_of["fast"]["weights"] < 0).any()
+    picture = imread(folder / "attention.png")
+    alone = attention_figure([np.ones((2, 2))], titles=["gru"])
+    assert picture.shape[1] == imread(io.BytesIO(as_bytes(alone))).shape[1]  # one panel

@@ -48,14 +48,21 @@ def validation_losses(arm: Arm) -> NDArray[np.float64]:
 
 
 def median_weights(arm: Arm) -> NDArray[np.float64] | None:
-    """(T, S): of each seed the mean over test sequences, layers and heads; of these the median."""
+    """(T, S): of each seed the mean over test sequences, layers and heads; of these the median.
+
+    None without attention, and for signed strengths: a memory may as well learn the opposite
+    sign with another seed, so their median over seeds would mean nothing.
+    """
     means = []
     for seed in arm.summaries:
         folder = arm.folders[seed]
         if not folder.attention.exists():
             return None
+        arrays = read_arrays(folder.attention)
+        if str(arrays["meaning"]) == "strength":
+            return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of cells that are padding everywhere
-            means.append(np.nanmean(read_arrays(folder.attention)["weights"], axis=(0, 1, 2)))
+            means.append(np.nanmean(arrays["weights"], axis=(0, 1, 2)))
     median: NDArray[np.float64] = np.median(np.array(means, dtype=np.float64), axis=0)
     return median
