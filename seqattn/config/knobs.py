@@ -22,6 +22,7 @@ class Section(BaseModel):
         extra="forbid",
         allow_inf_nan=False,
         use_attribute_docstrings=True,
+        protected_namespaces=(),  # older versions of pydantic keep model_... for themselves
     )
 
 
