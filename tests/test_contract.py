@@ -87,7 +87,7 @@ def mixtures() -> list[dict[str, Any]]:
     assert len(every) == 92 * 3 * 24
     if os.environ.get("CONTRACT") == "all":
         return every
-    return random.Random(0).sample(every, 150)
+    return random.Random(0).sample(every, 60)
 
 
 def other_families() -> Iterator[dict[str, Any]]:
