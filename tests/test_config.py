@@ -322,6 +322,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model: {kind: transformer}", "has teacher_forcing with probability: 0.5, but a transformer learns all steps of a target at once"),
         ("{model: {kind: fast_weights}, training: {compile: auto}}", "compile: auto, which compiles the step of a recurrent cell; model.kind fast_weights has none"),
         ("model: {attention: {score: cosine, temperature: 0.0001}}", "model.attention.temperature: must be at least 0.001"),
+        ("model: {heads: 2}", "it works with kind: transformer. Or did you mean model.attention.heads?"),
         ("model: {kind: transformer, heads: 5}", "is 5, which does not divide model_dim = 32: every head needs an equal share. Choose from 1, 2, 4, 8, 16, 32"),
         ("model: {kind: transformer, positions: learned}", "must say how many positions are to be learned"),
         ("model: {kind: transformer, longest: 9}", "goes with positions: learned; sinusoidal has no end"),
@@ -338,7 +339,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("name: -q", "name: may hold up to 100 letters"),
         ("name: 5", "name: expected a text, got 5."),
     ],
-    ids=range(58),
+    ids=range(59),
 )  # fmt: skip
 def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, words: str) -> None:
     assert words in mistakes(tmp_path, text)

@@ -25,6 +25,7 @@ from seqattn.training import Run, mean_squared_error, to_tensors, train
 from seqattn.training import loop as loop_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
+from seqattn.training.draws import StepDraws
 from seqattn.training.objective import Autograd, Derived, stacked
 from seqattn.training.stack import Stack
 from seqattn.training.threads import choose_threads
@@ -377,6 +378,47 @@ def test_a_group_resumes_where_it_stopped() -> None:
         for run, other in zip(rest, whole, strict=True):
             assert run.finished
             torch.testing.assert_close(losses_of(run), losses_of(other), atol=1e-12, rtol=0)
+
+
+# --- chance ---------------------------------------------------------------------------------------
+
+DRAWING = {
+    "dropout": 0.3,
+    "attention": {"normalizer": "hard", "estimator": "reinforce"},
+    "hidden_dim": 4,
+}
+
+
+def test_draws_are_a_function_of_where_they_are_made() -> None:
+    """Every seed, epoch, step, name and call has numbers of its own, and has them again."""
+    like = torch.zeros(1, dtype=torch.float64)
+
+    def drawn() -> list[Tensor]:
+        found = []
+        for seed, epoch, step in [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1023, 7)]:
+            draws = StepDraws([seed], epoch, step, like)
+            found += [draws.uniform(name, 5) for name in ("sampling", "dropout", "dropout")]  # type: ignore[arg-type]
+        return found
+
+    first, again = drawn(), drawn()
+    assert all(map(torch.equal, first, again))
+    assert len({tuple(numbers.tolist()) for numbers in first}) == 15
+    both = StepDraws([1, 2], 0, 0, like).uniform("sampling", 5)
+    assert torch.equal(both, torch.stack([first[0], first[3]]))
+
+
+def test_a_run_with_dropout_and_hard_choices_resumes_exactly() -> None:
+    config = config_of(DRAWING, {"epochs": 3}, True, 1)
+    whole = run_of(config, torch.float64)
+    train([whole])
+    for stop_after in (1, 4, 6):
+        calls = iter(range(1, 100))
+        half, rest = run_of(config, torch.float64), run_of(config, torch.float64)
+        train([half], stop=lambda calls=calls, last=stop_after: next(calls) >= last)  # type: ignore[misc]
+        assert not half.finished
+        rest.state = half.state
+        train([rest])
+        assert torch.equal(losses_of(rest), losses_of(whole))
 
 
 # --- bfloat16 -------------------------------------------------------------------------------------

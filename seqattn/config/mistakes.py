@@ -115,7 +115,9 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
     if siblings:
         name = _discriminator(tuple(parents))
         tags = " or ".join(dict.fromkeys(siblings))  # once, however many sections it may stand in
-        return f"{here} has no such key; it works with {name}: {tags}."
+        below = [place for place in elsewhere if place.startswith(".".join(parents) + ".")]
+        meant = f" Or did you mean {below[0]}.{key}?" if below else ""
+        return f"{here} has no such key; it works with {name}: {tags}.{meant}"
     close = nearest(key, list(section.model_fields))
     if close:
         return f"unknown key. Did you mean {'.'.join([*parents, close])}?"

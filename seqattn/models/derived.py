@@ -511,7 +511,7 @@ class _Passes:
             self.gru_step_back(step, "encoder")
 
     def gru_step(self, step: int, cell: str) -> None:
-        """h' = (1 - z) n + z h; see `seqattn.layers.GRU`."""
+        """h' = (1 - z) n + z h; see `seqattn.cells.GRU`."""
         do, h, gi, gh = self.do, self.states[step], self.gi[step], self.gh[step]
         weight, bias, gates, n = (
             self.w[f"{cell}.weight_hh"],
