@@ -147,17 +147,17 @@ def test_paths_of_other_widths_go_over_the_steps(features: list[str]) -> None:
 
 def strengths() -> Figure:
     return attention_figure(
-        [np.array([[-12.5, 0.25], [3.0, np.nan]])] * 3, titles=["one\ntwo"] * 3, signed=True
+        [np.array([[-1.95, 0.25], [1.0, np.nan]])] * 6, titles=["one\ntwo"] * 6, signed=True
     )
 
 
 def test_signed_strengths_are_white_at_0() -> None:
     figure = strengths()
     image = figure.axes[0].images[0]
-    assert image.get_clim() == (-12.5, 12.5)
+    assert image.get_clim() == (-1.95, 1.95)
     red, green, blue, _ = image.get_cmap()(0.5)
     assert min(red, green, blue) > 0.95
-    assert texts(figure.axes[0]) == ["-12.50", "0.25", "3.00"]
+    assert texts(figure.axes[0]) == ["-1.95", "0.25", "1.00"]
     assert figure.axes[-1].get_ylabel() == "read strength"
 
 
