@@ -6,7 +6,8 @@ Letters: N sequences, T steps, F features, A heads, S source length.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seqattn.alignment import Looking, Looks
 from seqattn.attention import Override
-from seqattn.data import Rule, Sequences
+from seqattn.data import Rule, Scaling, Sequences
 from seqattn.data.baselines import (
     LEAST_SQUARES,
+    errors_by_feature,
     errors_by_step,
+    forecasts,
     least_squares,
-    losses,
     mean_squared_error,
-    noise_floor,
 )
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
@@ -31,6 +33,7 @@ from seqattn.training.batches import slices, together
 from seqattn.training.loop import validate
 from seqattn.training.objective import Autograd
 
+THIS_MODEL = "this model"
 CHUNK = 2048
 CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
 
@@ -66,74 +69,115 @@ class FreeRun:
             source_lengths=part.source_lengths,
             target_lengths=part.target_lengths if steps_real else np.full(N, T),
             meaning=self.meaning,
+            alignment=part.alignment if steps_real else None,
             encoder_self=self.maps.get("encoder_self"),
             decoder_self=self.maps.get("decoder_self"),
         )
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """A model's errors on a part with known targets, all mean squared errors.
-
-    Attributes:
-        loss: free running, over all real target points.
-        loss_teacher_forced: every step fed the truth.
-        loss_by_step: free running, T numbers.
-        noise_floor: the error of knowing everything but the noise; None where unknown.
-        baselines: parameter-free forecast -> loss.
-        fitted: forecasts with fitted parameters, for comparison -> loss.
-    """
-
-    loss: float
-    loss_teacher_forced: float
-    loss_by_step: list[float]
-    noise_floor: float | None
-    baselines: dict[str, float]
-    fitted: dict[str, float]
-
-    @property
-    def best_baseline(self) -> str:
-        """The parameter-free baseline with the lowest loss."""
-        return min(self.baselines, key=lambda name: self.baselines[name])
-
-    @property
-    def above_floor(self) -> float | None:
-        """Loss less noise floor: what a better model could still gain."""
-        return None if self.noise_floor is None else self.loss - self.noise_floor
-
-    def as_plain(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "best_baseline": self.best_baseline,
-            "above_floor": self.above_floor,
-            "beats_best_baseline": self.loss < self.baselines[self.best_baseline],
-        }
-
-
-@dataclass(frozen=True)
 class References:
     """What a part's losses are held against; the same for every model.
+
+    Losses are mean squared errors in the units that training works in; where data are scaled,
+    those are the scaled ones. Root mean squared errors are in the user's units.
 
     Attributes:
         noise_floor: the error of knowing everything but the noise; None where unknown.
         baselines: parameter-free forecast -> loss.
         fitted: forecasts with fitted parameters -> loss.
+        rmse: forecast -> root mean squared error of each target feature.
     """
 
     noise_floor: float | None
     baselines: dict[str, float]
     fitted: dict[str, float]
+    rmse: dict[str, list[float]]
 
     @classmethod
-    def of(cls, part: Sequences, train: Sequences, rule: tuple[str, Rule] | None) -> References:
+    def of(
+        cls,
+        part: Sequences,
+        train: Sequences,
+        rule: tuple[str, Rule] | None,
+        scaling: Scaling | None = None,
+    ) -> References:
         """
         Args:
             train: what the mean baseline and the fitted ones are taken from.
             rule: the task's own parameter-free rule, if it has one.
+            scaling: of the units that losses are in; None: the part's own.
         """
+        scale = None if scaling is None else scaling.target.scale
+        free = forecasts(train, part, rule)
         linear = least_squares(train, part)
-        fitted = {} if linear is None else {LEAST_SQUARES: mean_squared_error(linear, part)}
-        return cls(noise_floor(part), dict(losses(train, part, rule)), fitted)
+        fitted = {} if linear is None else {LEAST_SQUARES: linear}
+        return cls(
+            None if part.ideal is None else mean_squared_error(part.ideal, part, scale),
+            {name: mean_squared_error(said, part, scale) for name, said in free.items()},
+            {name: mean_squared_error(said, part, scale) for name, said in fitted.items()},
+            {name: errors_by_feature(said, part) for name, said in {**free, **fitted}.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's errors on a part with known targets, and where it looked.
+
+    Attributes:
+        loss: free running, over all real target points; mean squared error as in `References`.
+        loss_teacher_forced: every step fed the truth.
+        loss_by_step: free running, T numbers.
+        rmse: free running, root mean squared error of each target feature in the user's units.
+        against: what these are held against.
+        looks: None for a model without attention, and for one whose weights are no shares of a
+            whole, since none of it can be said of them.
+        features: names of the target's.
+        scaled: whether losses are of scaled numbers, and so in no units of the user's.
+    """
+
+    loss: float
+    loss_teacher_forced: float
+    loss_by_step: list[float]
+    rmse: list[float]
+    against: References
+    looks: Looks | None
+    features: tuple[str, ...]
+    scaled: bool
+
+    @property
+    def best_baseline(self) -> str:
+        """The parameter-free baseline with the lowest loss."""
+        baselines = self.against.baselines
+        return min(baselines, key=lambda name: baselines[name])
+
+    @property
+    def above_floor(self) -> float | None:
+        """Loss less noise floor: what a better model could still gain."""
+        floor = self.against.noise_floor
+        return None if floor is None else self.loss - floor
+
+    def as_plain(self) -> dict[str, Any]:
+        against = self.against
+        return {
+            "loss": self.loss,
+            "loss_teacher_forced": self.loss_teacher_forced,
+            "loss_by_step": self.loss_by_step,
+            "noise_floor": against.noise_floor,
+            "baselines": against.baselines,
+            "fitted": against.fitted,
+            "best_baseline": self.best_baseline,
+            "above_floor": self.above_floor,
+            "beats_best_baseline": self.loss < against.baselines[self.best_baseline],
+            "scaled": self.scaled,
+            "features": list(self.features),
+            "rmse": {THIS_MODEL: self.rmse, **against.rmse},
+            "attention": None if self.looks is None else self.looks.as_plain(),
+        }
+
+
+Watch = Callable[[int, MapMeaning, NDArray[np.float32], slice], None]
+"""(run, meaning, weights (n, layers, A, T, S), their places among the sequences) -> None."""
 
 
 def free_run(
@@ -143,19 +187,23 @@ def free_run(
     override: Override | None = None,
     *,
     with_attention: bool = True,
+    scaling: Scaling | None = None,
 ) -> FreeRun:
     """Forecast `steps` points of every sequence, in chunks, on the model's device.
 
     Args:
         override: looks elsewhere than the model would; None: the model looks for itself.
         with_attention: False keeps no maps, which for long sequences are most of the memory.
+        scaling: to the model's units and back; None: they are the part's.
 
     Raises:
         UsageError: an override that the model, or a sequence, has no place for.
     """
     if override is not None:
         override.check(int(part.source_lengths.min()))
-    (run,) = free_runs(model, 1, part, steps, override, with_attention=with_attention)
+    (run,) = free_runs(
+        model, 1, part, steps, override, with_attention=with_attention, scaling=scaling
+    )
     return run
 
 
@@ -167,9 +215,15 @@ def free_runs(
     override: Override | None = None,
     *,
     with_attention: bool = True,
+    scaling: Scaling | None = None,
+    watch: Watch | None = None,
 ) -> list[FreeRun]:
-    """The same for `runs` models side by side, whose parameters have a leading axis."""
-    batch = to_tensors(part, *_device_and_type(model))
+    """The same for `runs` models side by side, whose parameters have a leading axis.
+
+    Args:
+        watch: shown the cross-attention of some sequences after the other, kept or not.
+    """
+    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
     values = list[Tensor]()
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
@@ -180,44 +234,60 @@ def free_runs(
             chunk = together([batch.take(places)] * runs)
             forecast = model.forecast(
                 chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
-                with_attention=with_attention,
+                with_attention=with_attention or watch is not None,
             )  # fmt: skip
             values.append(forecast.values.double().cpu())
             layers = dict[MapKind, list[Tensor]]()
             for layer in forecast.attention:
                 meaning = layer.meaning
-                layers.setdefault(layer.kind, []).append(layer.weights)
+                if with_attention or layer.kind == "cross":
+                    layers.setdefault(layer.kind, []).append(layer.weights)
             for kind, weights in layers.items():
-                maps.setdefault(kind, []).append(torch.stack(weights, dim=-4).float().cpu())
+                stacked = torch.stack(weights, dim=-4).float().cpu()
+                if with_attention:
+                    maps.setdefault(kind, []).append(stacked)
+                if watch is not None and kind == "cross":
+                    for k, each in enumerate(stacked if runs > 1 else stacked.unsqueeze(0)):
+                        watch(k, meaning, each.numpy(), places)
 
-    def each(pieces: list[Tensor], axes: int) -> list[NDArray[Any]]:
+    def each_run(pieces: list[Tensor], axes: int) -> list[NDArray[Any]]:
         joined = torch.cat(pieces, dim=-axes)
         return [run.numpy() for run in (joined if runs > 1 else joined.unsqueeze(0))]
 
-    by_kind = {kind: each(pieces, 5) for kind, pieces in maps.items()}
+    by_kind = {kind: each_run(pieces, 5) for kind, pieces in maps.items()}
     return [
-        FreeRun(said, {kind: weights[k] for kind, weights in by_kind.items()}, meaning)
-        for k, said in enumerate(each(values, 3))
+        FreeRun(
+            said if scaling is None else scaling.unscaled(said, part),
+            {kind: weights[k] for kind, weights in by_kind.items()},
+            meaning,
+        )
+        for k, said in enumerate(each_run(values, 3))
     ]
 
 
-def loss_of(result: FreeRun, part: Sequences) -> float | None:
+def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) -> float | None:
     """The mean squared error of forecasts, or None where the truth is not known to their end."""
     if part.target.shape[1] != result.values.shape[1]:
         return None
-    return mean_squared_error(result.values, part)
+    return mean_squared_error(
+        result.values, part, None if scaling is None else scaling.target.scale
+    )
 
 
-def teacher_forced(model: SequenceModel, runs: int, part: Sequences) -> list[float]:
+def teacher_forced(
+    model: SequenceModel, runs: int, part: Sequences, scaling: Scaling | None = None
+) -> list[float]:
     """The loss of each of `runs` models with every step fed the truth."""
-    batch = to_tensors(part, *_device_and_type(model))
+    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
     _, forced = validate(Autograd(model), together([batch] * runs))
     return forced
 
 
-def evaluate(model: SequenceModel, part: Sequences, against: References) -> Evaluation:
+def evaluate(
+    model: SequenceModel, part: Sequences, against: References, scaling: Scaling | None = None
+) -> Evaluation:
     """Score a model on a part with known targets."""
-    ((scored, _),) = evaluate_runs(model, 1, part, against, with_attention=False)
+    ((scored, _),) = evaluate_runs(model, 1, part, against, scaling, with_attention=False)
     return scored
 
 
@@ -226,23 +296,41 @@ def evaluate_runs(
     runs: int,
     part: Sequences,
     against: References,
+    scaling: Scaling | None = None,
     *,
     with_attention: bool = True,
 ) -> list[tuple[Evaluation, FreeRun]]:
     """The same for `runs` models side by side."""
-    free = free_runs(model, runs, part, part.target.shape[1], with_attention=with_attention)
-    forced = teacher_forced(model, runs, part)
+    T, keep, lengths = part.target.shape[1], part.target_keep, part.source_lengths
+    looking = dict[int, Looking]()
+
+    def watch(k: int, meaning: MapMeaning, weights: NDArray[np.float32], places: slice) -> None:
+        if meaning == "strength":
+            return
+        looks = looking.setdefault(k, Looking(is_distribution=meaning == "distribution"))
+        known = None if part.alignment is None else part.alignment[places]
+        looks.add(weights, lengths[places], keep[places], known)
+
+    free = free_runs(
+        model, runs, part, T, with_attention=with_attention, scaling=scaling, watch=watch
+    )
+    forced = teacher_forced(model, runs, part, scaling)
+    scale = None if scaling is None else scaling.target.scale
     return [
         (
             Evaluation(
-                loss=mean_squared_error(run.values, part),
+                loss=mean_squared_error(run.values, part, scale),
                 loss_teacher_forced=loss,
-                loss_by_step=errors_by_step(run.values, part),
-                **asdict(against),
+                loss_by_step=errors_by_step(run.values, part, scale),
+                rmse=errors_by_feature(run.values, part),
+                against=against,
+                looks=looking[k].result() if k in looking else None,
+                features=part.said,
+                scaled=scaling is not None and not scaling.is_identity,
             ),
             run,
         )
-        for run, loss in zip(free, forced, strict=True)
+        for k, (run, loss) in enumerate(zip(free, forced, strict=True))
     ]
 
 

@@ -113,7 +113,8 @@ class Job:
         return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
 
     def new_model(self) -> SequenceModel:
-        return build_model(self.config.model, len(self.data.train.features), self.config.seed)
+        points = Layout.of(self.data.train, self.data.scaling).points
+        return build_model(self.config.model, points, self.config.seed)
 
     def begin_again(self) -> None:
         self.model, self.state = self.new_model(), None
@@ -410,9 +411,9 @@ def _train_group(
     alone = len(jobs) == 1
     tensors: dict[int, Batch] = {}
 
-    def part(sequences: Sequences) -> Batch:
+    def part(sequences: Sequences, data: Splits) -> Batch:
         if id(sequences) not in tensors:
-            tensors[id(sequences)] = to_tensors(sequences, device)
+            tensors[id(sequences)] = to_tensors(sequences, device, scaling=data.scaling)
         return tensors[id(sequences)]
 
     runs = [_run_of(job, part, device, watchers, alone=alone) for job in jobs]
@@ -493,7 +494,7 @@ def _train_group(
 
 def _run_of(
     job: Job,
-    part: Callable[[Sequences], Batch],
+    part: Callable[[Sequences, Splits], Batch],
     device: torch.device,
     watchers: Watchers,
     *,
@@ -501,7 +502,7 @@ def _run_of(
 ) -> Run:
     """A job as the training loop sees it."""
     assert job.model is not None
-    folder, layout = job.folder, Layout.of(job.data.train)
+    folder, layout = job.folder, Layout.of(job.data.train, job.data.scaling)
     written_best = 0
 
     def save(state: TrainingState) -> None:
@@ -523,7 +524,7 @@ def _run_of(
         watchers.epoch(record)
 
     return Run(
-        job.model.to(device), part(job.data.train), part(job.data.validation),
+        job.model.to(device), part(job.data.train, job.data), part(job.data.validation, job.data),
         job.config.training, job.config.seed, job.state, tell, save,
     )  # fmt: skip
 
@@ -537,10 +538,12 @@ def _conclude(finished: Sequence[tuple[Job, Run]]) -> None:
         of_part.setdefault(id(job.data), []).append((job, run))
     for together in of_part.values():
         data = together[0][0].data
-        tested = References.of(data.test, data.train, data.rule)
-        validated = References.of(data.validation, data.train, data.rule)
+        tested, validated = (
+            References.of(part, data.train, data.rule, data.scaling)
+            for part in (data.test, data.validation)
+        )
         stack = Stack([run.model for _, run in together])
-        scored = evaluate_runs(stack.model, len(together), data.test, tested)
+        scored = evaluate_runs(stack.model, len(together), data.test, tested, data.scaling)
         for (job, run), (evaluation, free) in zip(together, scored, strict=True):
             _write_results(job, run, evaluation, free, validated)
 

@@ -96,7 +96,7 @@ class Explanation:
 
 def explain(
     model: SequenceModel, source: Array, *, step: int, layer: int = 0, head: int = 0,
-    features: Sequence[str], title: str,
+    features: Sequence[str], said: Sequence[str] = (), title: str,
 ) -> Explanation:  # fmt: skip
     """One step of free running, taken apart.
 
@@ -104,7 +104,8 @@ def explain(
         source: (S, F), without padding.
         step: of the forecast, counted from 1.
         layer, head: which to show where there are several, counted from 0.
-        features: F names.
+        features: F names, of the source.
+        said: those of the target; without, the same.
         title: which sequence this is.
 
     Raises:
@@ -114,7 +115,7 @@ def explain(
     S = len(source)
     made.given("Source points", "", _points(S), source, features)
     with torch.inference_mode():
-        like = next(model.parameters())
+        like, features = next(model.parameters()), said or features
         tensor = torch.as_tensor(source, dtype=like.dtype, device=like.device).unsqueeze(0)
         own = model.forecast(tensor, step).values[0, -1]
         if isinstance(model, RecurrentModel):

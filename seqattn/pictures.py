@@ -136,6 +136,7 @@ def attention_picture(
     elif n < asked:
         left_out = f"Drew {n} of {asked} sequences, with {len(places)} panels each."
     panels, words = list[NDArray[Any]](), list[str]()
+    told = attention.get("alignment") if kind == "cross" else None
     for k, title in zip(range(n), titles, strict=False):
         for i, j in places:
             panels.append(weights[k, i, j])
@@ -146,6 +147,7 @@ def attention_picture(
         across="target" if kind == "decoder_self" else "source",
         down="source" if kind == "encoder_self" else "target",
         source_lengths=np.repeat(attention["source_lengths"][:n], len(places)).tolist(),
+        alignment=None if told is None else list(np.repeat(told[:n], len(places), axis=0)),
     )  # fmt: skip
     return figure, left_out
 

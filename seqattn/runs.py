@@ -337,6 +337,7 @@ def attention_arrays(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
     meaning: str,
+    alignment: NDArray[np.int64] | None = None,
     encoder_self: NDArray[np.floating] | None = None,
     decoder_self: NDArray[np.floating] | None = None,
 ) -> dict[str, NDArray[Any]]:
@@ -345,6 +346,7 @@ def attention_arrays(
     Args:
         weights: (N, layers, A, T, S): the decoder looked at the source.
         meaning: of the numbers; see `seqattn.models.AttentionMap`.
+        alignment: (N, T) the source step that tells each target step, -1 where none does.
         encoder_self: (N, layers, A, S, S): the source looked at itself.
         decoder_self: (N, layers, A, T, T): the target looked back at itself.
     """
@@ -369,6 +371,7 @@ def attention_arrays(
         "axes": np.array(["sequence", "layer", "head", "target_step", "source_step"]),
         "kind": np.array("cross"),
         **selves,
+        **({} if alignment is None else {"alignment": alignment}),
         "meaning": np.array(meaning),
         "ids": np.array(list(ids)),
         "source_lengths": source_lengths,

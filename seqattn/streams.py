@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling"]
+StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", "split"]
 
 
 def stream(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:

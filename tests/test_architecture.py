@@ -16,6 +16,7 @@ FLOORS = [
     ["errors"],
     ["streams"],
     ["reference"],
+    ["alignment"],
     ["config"],
     ["runs"],
     ["data"],

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from seqattn.config import Squares
 from seqattn.data import Sequences, baselines, load, squares
 from seqattn.errors import DataError
+from seqattn.evaluation import References
 
 Golden = dict[str, dict[str, Any]]
 
@@ -90,14 +91,12 @@ def test_parts_never_share_a_point(variable: bool) -> None:
 def test_the_baselines_are_the_golden_ones(golden: Golden) -> None:
     expected, atol = golden["baselines"]["expected"], golden["baselines"]["tolerance"]["atol"]
     splits = load(Squares(n_train=128))
-    losses = baselines.losses(splits.train, splits.test, splits.rule)
-    linear = baselines.least_squares(splits.train, splits.test)
-    assert linear is not None
+    found = References.of(splits.test, splits.train, splits.rule)
     found = {
-        "noise_floor_perfect_corners": baselines.noise_floor(splits.test),
-        "minus_source_no_parameters": losses["minus the source corner"],
-        "linear_least_squares": baselines.mean_squared_error(linear, splits.test),
-        "training_mean": losses[baselines.TRAINING_MEAN],
+        "noise_floor_perfect_corners": found.noise_floor,
+        "minus_source_no_parameters": found.baselines["minus the source corner"],
+        "linear_least_squares": found.fitted[baselines.LEAST_SQUARES],
+        "training_mean": found.baselines[baselines.TRAINING_MEAN],
     }
     assert found == pytest.approx(expected, abs=atol)
 
@@ -124,7 +123,8 @@ def test_the_floor_does_not_pretend_to_know_what_one_corner_cannot_tell() -> Non
     by_step = baselines.errors_by_step(part.ideal, part)
     assert by_step == pytest.approx([1.01, 0.01, 1.01], abs=0.02)
     two = squares.generate(4000, 7, noise=0.1, source_length=2, variable_length=False)
-    assert baselines.noise_floor(two) == pytest.approx(0.01, abs=0.0005)
+    assert two.ideal is not None
+    assert baselines.mean_squared_error(two.ideal, two) == pytest.approx(0.01, abs=0.0005)
 
 
 def test_padding_is_no_part_of_an_error() -> None:

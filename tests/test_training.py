@@ -480,7 +480,7 @@ def test_a_strangers_safetensors_is_refused(checkpoint: Path) -> None:
     save_file({"weight": torch.zeros(2)}, checkpoint)
     refuse(checkpoint, "not one that seqattn wrote")
     save_file({"weight": torch.zeros(2)}, checkpoint, {"seqattn": '{"version": 99}'})
-    refuse(checkpoint, "has format version 99; this seqattn reads version 1")
+    refuse(checkpoint, "has format version 99; this seqattn reads versions 1 and 2")
     save_file({"weight": torch.zeros(2)}, checkpoint, {"seqattn": "{"})
     refuse(checkpoint, "not one that seqattn wrote")
 

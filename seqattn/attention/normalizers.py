@@ -1,6 +1,6 @@
 """Normalizers: from scores to weights. `keep` is True where attention may go.
 
-To add a normalizer: its name in `seqattn/config/knobs.py`, a class here, its arm in
+To add a normalizer: its name in `seqattn/config/knobs/model.py`, a class here, its arm in
 `build_normalizer`.
 """
 

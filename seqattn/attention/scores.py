@@ -7,7 +7,8 @@ With several heads (Vaswani et al. 2017, section 3.2.2) each compares its own K 
 query and key, and shapes carry an axis of heads: keys (..., N, A, S, K / A), scores
 (..., N, A, T, S).
 
-To add a score: a variant in `seqattn/config/knobs.py`, a class here, its arm in `build_score`.
+To add a score: a variant in `seqattn/config/knobs/model.py`, a class here, its arm in
+`build_score`.
 """
 
 from __future__ import annotations

@@ -514,12 +514,14 @@ def evaluate(
     if input_file is not None:
         table = _read(input_file, trained.layout.features)
         part = files.cut(table, trained.layout.source_length)
-    evaluation = score(trained.model, part, References.of(part, data.train, data.rule))
+    scaling = trained.layout.scaling
+    against = References.of(part, data.train, data.rule, scaling)
+    evaluation = score(trained.model, part, against, scaling)
     if as_json:
         print(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:
         what = "test sequences" if input_file is None else f"sequences of {input_file}"
-        print_evaluation(evaluation, f"{run}: {len(part)} {what}, epoch {trained.epoch}")
+        print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {what}, epoch {trained.epoch}")
 
 
 @config_app.command(

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from seqattn.comparison import Arm, Outcome
-    from seqattn.evaluation import Evaluation
     from seqattn.experiment import Watchers
 
 
@@ -88,18 +89,20 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console = Console()
     table = Table(title=Text(f"{summary['name']}, seed {summary['seed']}"), title_justify="left")
     table.add_column("on the test sequences")
-    table.add_column("mean squared error", justify="right")
-    rows = [("this model, free running", summary["test_loss"], "bold")]
-    rows += [(name, loss, "") for name, loss in summary["baselines"].items()]
-    rows += [(name, loss, "") for name, loss in summary["fitted"].items()]
-    if summary["noise_floor"] is not None:
-        rows.append(("noise floor: knowing all but the noise", summary["noise_floor"], ""))
-    for label, loss, style in sorted(rows, key=lambda row: row[1]):
-        table.add_row(label, f"{loss:.4f}", style=style)
+    _add_error_columns(table, summary)
+    floor = summary["noise_floor"]
+    rows = [("this model, free running", summary["test_loss"], "this model", "bold")]
+    for losses in (summary["baselines"], summary["fitted"]):
+        rows += [(name, loss, name, "") for name, loss in losses.items()]
+    if floor is not None:
+        rows.append(("noise floor: knowing all but the noise", floor, "", ""))
+    for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
+        table.add_row(label, *_errors(summary, loss, name), style=style)
     console.print(table)
     best = summary["best_baseline"]
     verdict = "beats" if summary["beats_best_baseline"] else "does not beat"
     lines = [
+        *attention_lines(summary["attention"]),
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
         f" the best parameter-free baseline ({best}).",
         f"Everything lies in {folder}: loss_curve.png, predictions.png"
@@ -185,33 +188,82 @@ def print_arms(title: str, arms: Sequence[Arm]) -> None:
     console.print(table)
 
 
-def print_evaluation(evaluation: Evaluation, title: str) -> None:
+def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
+    """Errors by step and beside the baselines, and where the model looked.
+
+    Args:
+        scored: `Evaluation.as_plain()`.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=Text(printable(title)), title_justify="left")
     table.add_column("")
-    table.add_column("mean squared error", justify="right")
-    table.add_row("free running", f"{evaluation.loss:.4f}", style="bold")
-    table.add_row("teacher-forced", f"{evaluation.loss_teacher_forced:.4f}")
+    _add_error_columns(table, scored)
+    table.add_row("free running", *_errors(scored, scored["loss"], "this model"), style="bold")
+    table.add_row("teacher-forced", f"{scored['loss_teacher_forced']:.4f}")
     table.add_section()
-    by_step = list(enumerate(evaluation.loss_by_step, start=1))
+    by_step = list(enumerate(scored["loss_by_step"], start=1))
     every = max(1, -(-len(by_step) // 16))
     for step, loss in by_step[::every]:
         table.add_row(f"free running, target step {step}", f"{loss:.4f}")
     table.add_section()
-    for name, loss in sorted(evaluation.baselines.items(), key=lambda pair: pair[1]):
-        table.add_row(name, f"{loss:.4f}")
-    for name, loss in evaluation.fitted.items():
-        table.add_row(name, f"{loss:.4f}")
-    if evaluation.noise_floor is not None:
+    for name, loss in sorted(scored["baselines"].items(), key=lambda pair: pair[1]):
+        table.add_row(name, *_errors(scored, loss, name))
+    for name, loss in scored["fitted"].items():
+        table.add_row(name, *_errors(scored, loss, name))
+    if scored["noise_floor"] is not None:
         table.add_section()
-        table.add_row("noise floor", f"{evaluation.noise_floor:.4f}")
-        table.add_row("this run above the floor", f"{evaluation.above_floor:.4f}")
-    Console().print(table)
+        table.add_row("noise floor", f"{scored['noise_floor']:.4f}")
+        table.add_row("this run above the floor", f"{scored['above_floor']:.4f}")
+    console = Console()
+    console.print(table)
     if every > 1:
         print(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
+    for line in attention_lines(scored["attention"]) or ["Attention: not applicable."]:
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
+    """Where a model looked, in words; nothing of weights that are no shares of a whole."""
+    if attention is None:
+        return []
+    lines, best = [], attention["best_head"]
+    accuracy, by_head = attention["alignment_accuracy"], attention["by_head"]
+    if accuracy is not None:
+        heads = len(by_head["alignment_mass"]) * len(by_head["alignment_mass"][0])
+        of = "" if heads == 1 else f" (layer {best[0]}, head {best[1]}, the best of {heads})"
+        lines.append(
+            f"Attention: the largest weight lies on the true source step in {accuracy:.1%} of"
+            f" {attention['aligned_steps']:,} steps, and {attention['alignment_mass']:.1%} of the"
+            f" weight{of}."
+        )
+    if attention["entropy_bits"] is not None:
+        share = attention["entropy_share"]
+        most = "" if share is None else f", {share:.0%} of what it could be"
+        lines.append(f"Its weights have an entropy of {attention['entropy_bits']:.2f} bits{most}.")
+    if attention["padding_mass"] > 0:
+        lines.append(f"Up to {attention['padding_mass']:.2g} of a step's weight lies on padding!")
+    return lines
+
+
+MOST_UNITS = 3  # features whose errors have a column of their own
+
+
+def _add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
+    scaled = scored["scaled"]
+    table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
+    for name in scored["features"][:MOST_UNITS] if scaled else ():
+        table.add_column(f"RMSE, {printable(name)[:20]}", justify="right")
+
+
+def _errors(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
+    """The cells of `_add_error_columns` for a forecast."""
+    cells = [f"{loss:.4f}"]
+    if scored["scaled"] and name in scored["rmse"]:
+        cells += [f"{error:.4g}" for error in scored["rmse"][name][:MOST_UNITS]]
+    return cells
 
 
 @contextlib.contextmanager

@@ -26,14 +26,17 @@ from seqattn.config.knobs import (
     Config,
     ConstantForcing,
     ConstantRate,
+    Copy,
     CosineAttention,
     CosineRate,
+    Data,
     DotAttention,
     EarlyStopping,
     ExponentialForcing,
     FastWeights,
     GeneralAttention,
     InverseSigmoidForcing,
+    Lag,
     LearningRateSchedule,
     LinearForcing,
     LocalWindow,
@@ -41,9 +44,13 @@ from seqattn.config.knobs import (
     LocationShift,
     Model,
     PlateauRate,
+    Polygons,
+    Recall,
     Recurrent,
+    Reverse,
     ScaledDotAttention,
     Section,
+    Sort,
     Squares,
     StepRate,
     TeacherForcing,
@@ -51,6 +58,7 @@ from seqattn.config.knobs import (
     Transformer,
     UniformAttention,
 )
+from seqattn.config.knobs.section import APART
 from seqattn.config.mistakes import listed, nearest, sentence
 from seqattn.config.reading import KeyPath, read_file, read_text
 from seqattn.config.sections import every_key
@@ -241,8 +249,8 @@ def _is_plain(text: str) -> bool:
 
 
 def _discriminator_first(content: dict[str, Any]) -> dict[str, Any]:
-    """Shared knobs are declared before a variant's own; people read `score` or `kind` first."""
-    first = [key for key in ("kind", "score", "schedule") if key in content]
+    """The same with each section in the order of `Section.names`."""
+    first = [key for key in APART if key in content]
     ordered = first + [key for key in content if key not in first]
     return {
         key: _discriminator_first(content[key]) if isinstance(content[key], dict) else content[key]
@@ -311,8 +319,10 @@ __all__ = [
     "Config",
     "ConstantForcing",
     "ConstantRate",
+    "Copy",
     "CosineAttention",
     "CosineRate",
+    "Data",
     "DotAttention",
     "Draft",
     "EarlyStopping",
@@ -320,6 +330,7 @@ __all__ = [
     "FastWeights",
     "GeneralAttention",
     "InverseSigmoidForcing",
+    "Lag",
     "LearningRateSchedule",
     "LinearForcing",
     "LocalWindow",
@@ -327,10 +338,14 @@ __all__ = [
     "LocationShift",
     "Model",
     "PlateauRate",
+    "Polygons",
+    "Recall",
     "Recurrent",
     "Resolved",
+    "Reverse",
     "ScaledDotAttention",
     "Section",
+    "Sort",
     "Squares",
     "StepRate",
     "TeacherForcing",

@@ -69,9 +69,7 @@ def _expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: An
             )
         case "model_type" | "model_attributes_type" | "union_tag_not_found" | "dict_type":
             keys = ", ".join(
-                dict.fromkeys(
-                    key for each in sections_at(path).values() for key in each.model_fields
-                )
+                dict.fromkeys(key for each in sections_at(path).values() for key in each.names())
             )
             return f"expected a section with keys ({keys}), {came}"
         case _:  # a kind of error that no field of ours raises today
@@ -128,7 +126,7 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
     far = nearest(key, list(names))
     if far:
         return f"unknown key. Did you mean {names[far]}?"
-    return f"unknown key. The keys of {here} are {', '.join(section.model_fields)}."
+    return f"unknown key. The keys of {here} are {', '.join(section.names())}."
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:

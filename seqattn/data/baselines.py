@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,11 +27,11 @@ def forecasts(
         rule: name and forecast of the task's own rule, if it has one.
     """
     N, T, F = test.target.shape
-    last = test.source[np.arange(N), test.source_lengths - 1]
-    found = {
-        TRAINING_MEAN: np.broadcast_to(_mean_by_step(train, T), (N, T, F)),
-        LAST_POINT: np.broadcast_to(last[:, None], (N, T, F)),
-    }
+    found = {TRAINING_MEAN: np.broadcast_to(_mean_by_step(train, T), (N, T, F))}
+    carried = [test.features.index(name) for name in test.said if name in test.features]
+    if len(carried) == F:  # else what is to be said was never given
+        last = test.source[np.arange(N), test.source_lengths - 1][:, carried]
+        found[LAST_POINT] = np.broadcast_to(last[:, None], (N, T, F))
     if rule is not None:
         name, forecast = rule
         found[name] = forecast(test.source, test.source_lengths, T)
@@ -71,26 +71,28 @@ def _mean_by_step(part: Sequences, steps: int) -> Floats:
     return means
 
 
-def mean_squared_error(forecast: Floats, part: Sequences) -> float:
-    """Mean over all real target points and features."""
-    return float(np.square(forecast - part.target)[part.target_keep].mean())
+def mean_squared_error(forecast: Floats, part: Sequences, scale: Floats | None = None) -> float:
+    """Mean over all real target points and features.
+
+    Args:
+        scale: (F,) what an error counts 1 of; None: the part's units.
+    """
+    return float(_squared(forecast, part, scale)[part.target_keep].mean())
 
 
-def errors_by_step(forecast: Floats, part: Sequences) -> list[float]:
+def errors_by_step(forecast: Floats, part: Sequences, scale: Floats | None = None) -> list[float]:
     """Mean squared error of each target step over the sequences that have it, T numbers."""
-    squared = np.square(forecast - part.target).mean(axis=-1)
+    squared = _squared(forecast, part, scale).mean(axis=-1)
     keep = part.target_keep
     return [float(squared[keep[:, t], t].mean()) for t in range(keep.shape[1])]
 
 
-def noise_floor(part: Sequences) -> float | None:
-    """The error of the ideal forecast, which knows everything but the noise; None where unknown."""
-    return None if part.ideal is None else mean_squared_error(part.ideal, part)
+def errors_by_feature(forecast: Floats, part: Sequences) -> list[float]:
+    """Root mean squared error of each target feature, in the part's units, F numbers."""
+    squared = _squared(forecast, part, None)[part.target_keep]
+    return [float(error) for error in np.sqrt(squared.mean(axis=0))]
 
 
-def losses(train: Sequences, test: Sequences, rule: tuple[str, Rule] | None) -> Mapping[str, float]:
-    """Baseline -> mean squared error on the test part."""
-    return {
-        name: mean_squared_error(forecast, test)
-        for name, forecast in forecasts(train, test, rule).items()
-    }
+def _squared(forecast: Floats, part: Sequences, scale: Floats | None) -> Floats:
+    errors = forecast - part.target
+    return np.square(errors if scale is None else errors / scale)

@@ -16,18 +16,24 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """N sequences of points with F features. Padding is 0; the lengths say what is real.
+    """N sequences of points. Padding is 0; the lengths say what is real.
+
+    A point has F features. Where what is given and what is to be said have different ones, F is
+    one number in the source and another in the target.
 
     Attributes:
         source: (N, S, F) points that are given.
         source_lengths: (N,) real points of each source, 1 or more.
         target: (N, T, F) points to be said; T may be 0 where no truth is known.
         target_lengths: (N,) real points of each target.
-        features: F names.
+        features: F names, of the source.
         ids: N names.
         labels: N words on each sequence for a plot's title ("clockwise"), or empty.
         ideal: (N, T, F) what one would say who knows the task but not the noise, where there is
             such a thing; its error is the noise floor.
+        alignment: (N, T) the source step, counted from 0, that tells each target step; -1 where
+            no single one does, and at padding. None where the task has none.
+        said: names of the target's features; without, those of the source.
 
     Raises:
         DataError: a source of no points, a length beyond the array, a value that is not finite.
@@ -41,12 +47,18 @@ class Sequences:
     ids: tuple[str, ...]
     labels: tuple[str, ...] = ()
     ideal: Floats | None = None
+    alignment: Integers | None = None
+    said: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.said:
+            object.__setattr__(self, "said", self.features)
         N, S, F = self.source.shape
         _, T, _ = self.target.shape
-        if self.target.shape != (N, T, F) or len(self.features) != F or len(self.ids) != N:
-            raise ValueError("source, target, features and ids disagree on N or F")
+        if self.target.shape != (N, T, len(self.said)) or len(self.features) != F:
+            raise ValueError("source, target and features disagree on N or F")
+        if len(self.ids) != N or (self.alignment is not None and self.alignment.shape != (N, T)):
+            raise ValueError("ids and alignment disagree with source and target on N or T")
         for what, points, lengths, least, most in (
             ("source", self.source, self.source_lengths, 1, S),
             ("target", self.target, self.target_lengths, 0, T),
@@ -63,9 +75,10 @@ class Sequences:
             bad = np.argwhere(~np.isfinite(points))
             if bad.size:
                 k, step, feature = map(int, bad[0])
+                names = self.features if what == "source" else self.said
                 raise DataError(
                     f"sequence {self.ids[k]!r}: point {step + 1} of its {what} is not finite in"
-                    f" {self.features[feature]!r}."
+                    f" {names[feature]!r}."
                 )
 
     def __len__(self) -> int:
@@ -82,6 +95,8 @@ class Sequences:
             self.ids[places],
             self.labels[places],
             None if self.ideal is None else self.ideal[places],
+            None if self.alignment is None else self.alignment[places],
+            self.said,
         )
 
     @property

@@ -11,10 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from seqattn.figures.style import (
     GREY,
+    ORANGE,
     arrange,
     grid,
     styled,
@@ -43,6 +45,7 @@ def attention_figure(
     across: Axis = "source",
     down: Axis = "target",
     source_lengths: Sequence[int] | None = None,
+    alignment: Sequence[NDArray[np.int64]] | None = None,
 ) -> Figure:
     """A heatmap a sequence, all on one scale.
 
@@ -57,6 +60,8 @@ def attention_figure(
         across, down: what columns and rows are.
         source_lengths: real source points of each panel, behind which targets are counted on;
             None: as many as a panel has columns with numbers.
+        alignment: for each row of each panel the column where it should look, which is outlined;
+            -1: nowhere in particular.
     """
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
@@ -73,6 +78,8 @@ def attention_figure(
         first = {"source": 0, "target": given}
         _draw(axes, panel, shades, first[across], first[down])
         axes.set_title(title, fontsize=TITLE)
+    for axes, places in zip(shown, alignment or (), strict=False):
+        _outline(axes, places)
     for axes in panels[len(weights) :]:
         axes.set_axis_off()
     ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in shown)
@@ -94,6 +101,16 @@ def attention_figure(
     label = "read strength" if signed else "attention weight"
     figure.colorbar(ScalarMappable(shades.scale, shades.colors), cax=bar, label=label)
     return figure
+
+
+def _outline(axes: Axes, places: NDArray[np.int64]) -> None:
+    """A frame round the cell of each row where it should look: light within dark, so that it shows
+    on every colour."""
+    for row, column in enumerate(places):
+        if column >= 0:
+            for color, width in (("#222222", 2.6), (ORANGE, 1.3)):
+                frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=color, lw=width)
+                axes.add_patch(frame)
 
 
 class _Shades:

@@ -13,6 +13,7 @@ from seqattn.models.contract import (
     Forecast,
     MapKind,
     MapMeaning,
+    Points,
     SequenceModel,
 )
 from seqattn.models.fast_weights import FastWeightsModel
@@ -20,22 +21,23 @@ from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.transformer import TransformerModel
 
 
-def build_model(config: Model, features: int, seed: int) -> SequenceModel:
+def build_model(config: Model, points: Points | int, seed: int) -> SequenceModel:
     """The model that a config describes, freshly initialised.
 
     Args:
         config: the `model` section.
-        features: F of source and target points.
+        points: what source and target points have; a number where it is the same.
         seed: the run's seed; the weights are a function of it.
     """
+    points = Points.alike(points) if isinstance(points, int) else points
     model: SequenceModel
     match config:
         case Recurrent():
-            model = RecurrentModel(config, features)
+            model = RecurrentModel(config, points)
         case FastWeights():
-            model = FastWeightsModel(config, features)
+            model = FastWeightsModel(config, points)
         case Transformer():
-            model = TransformerModel(config, features)
+            model = TransformerModel(config, points)
         case _:
             assert_never(config)
     initialise(model, seed)
@@ -50,6 +52,7 @@ __all__ = [
     "Forecast",
     "MapKind",
     "MapMeaning",
+    "Points",
     "RecurrentModel",
     "SequenceModel",
     "TransformerModel",

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from seqattn.attention import Override
@@ -25,6 +26,38 @@ class Draws(Protocol):
         """Uniform over [0, 1), of a shape that has no axis of runs; the runs, if there are any,
         come first, each with the numbers it would draw alone. Every call draws new ones."""
         ...
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a source point and a target point have.
+
+    Attributes:
+        given: features of a source point.
+        said: features of a target point.
+        carried: for each feature of a target point its place in a source point, or -1.
+    """
+
+    given: int
+    said: int
+    carried: tuple[int, ...]
+
+    @classmethod
+    def alike(cls, features: int) -> Points:
+        """The same features on both sides."""
+        return cls(features, features, tuple(range(features)))
+
+    @property
+    def are_alike(self) -> bool:
+        return self.carried == tuple(range(self.given)) and self.given == self.said
+
+    def first_fed(self, point: Tensor) -> Tensor:
+        """What a decoder is fed first: of the last source point (..., N, given) what could have
+        been said, and 0 for what is not given; (..., N, said)."""
+        if self.are_alike:
+            return point
+        with_none = torch.cat([point, torch.zeros_like(point[..., :1])], dim=-1)
+        return with_none[..., list(self.carried)]
 
 
 @dataclass(frozen=True)
@@ -80,10 +113,12 @@ class SequenceModel(nn.Module, ABC):
     on the way is in the forecast.
 
     Attributes:
+        points: what it is given, and what it says.
         longest: points of the longest source, and of the longest target, that it can take; None:
             any number.
     """
 
+    points: Points
     longest: int | None = None
 
     @abstractmethod
@@ -101,7 +136,7 @@ class SequenceModel(nn.Module, ABC):
 
         Args:
             source: (..., N, S, F).
-            target: (..., N, T, F).
+            target: (..., N, T, F), where F may be another number than in the source; see `Points`.
             source_lengths: (..., N) real points of each source; None: all S.
             teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: step t is
                 fed the true point of step t - 1; False: the model's own. Step 0 is fed the last

@@ -62,6 +62,7 @@ def covers(model: object) -> bool:
     """Whether this file has the backward pass of a model."""
     return (
         isinstance(model, RecurrentModel)
+        and model.points.are_alike
         and type(model.encoder) is GRU
         and not model.decoder_above
         and model.dropout == 0
@@ -100,7 +101,7 @@ class DerivedLoss:
             for name, p in parameters.items()
         }
         self.like = self.weight["output.weight"]
-        self.R, self.F, self.H = self.like.shape[0], model.features, model.encoder.hidden
+        self.R, self.F, self.H = self.like.shape[0], model.points.said, model.encoder.hidden
         self.runs_inner = self.like.stride(0) == 1 and self.R > 1
         sizes = [w[0].numel() for w in self.weight.values()]
         self.gradient = self.new(self.R, sum(sizes)).zero_()

@@ -35,7 +35,7 @@ from seqattn.attention import Override
 from seqattn.config import FastWeights
 from seqattn.errors import UsageError
 from seqattn.layers import Affine, LayerNorm, product
-from seqattn.models.contract import AttentionMap, Draws, Forecast, SequenceModel
+from seqattn.models.contract import AttentionMap, Draws, Forecast, Points, SequenceModel
 from seqattn.models.feeding import (
     check_source,
     check_steps,
@@ -97,16 +97,16 @@ Memory = Past | Matrix
 class FastWeightsModel(SequenceModel):
     """See the module's docstring for the equations."""
 
-    def __init__(self, config: FastWeights, features: int) -> None:
+    def __init__(self, config: FastWeights, points: Points) -> None:
         super().__init__()
         H = config.hidden_dim
-        self.features, self.hidden = features, H
+        self.points, self.hidden = points, H
         self.decay, self.rate, self.inner_steps = config.decay, config.rate, config.inner_steps
-        self.encoder_input, self.encoder_state = Affine(features, H), Affine(H, H, bias=False)
+        self.encoder_input, self.encoder_state = Affine(points.given, H), Affine(H, H, bias=False)
         self.encoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.decoder_input, self.decoder_state = Affine(features, H), Affine(H, H, bias=False)
+        self.decoder_input, self.decoder_state = Affine(points.said, H), Affine(H, H, bias=False)
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.output = Affine(H, features)
+        self.output = Affine(H, points.said)
 
     def settle(
         self, held: Tensor, memory: Memory, norm: LayerNorm | None
@@ -159,7 +159,7 @@ class FastWeightsModel(SequenceModel):
             here = source.select(-2, t)
             state = new if real is None else new.where(real.unsqueeze(-1), state)
             point = here if real is None else here.where(real.unsqueeze(-1), point)
-        return memory, state, point
+        return memory, state, self.points.first_fed(point)
 
     def step(
         self, projected: Tensor, state: Tensor, memory: Memory
@@ -194,8 +194,8 @@ class FastWeightsModel(SequenceModel):
         with_attention: bool = True,
         draws: Draws | None = None,
     ) -> Forecast:
-        check_source(source, source_lengths, self.features)
-        check_target(source, target, teacher_forcing)
+        check_source(source, source_lengths, self.points)
+        check_target(source, target, self.points, teacher_forcing)
         *_, S, _ = source.shape
         *_, T, _ = target.shape
         as_matrix = self._as_matrix(S, T, with_attention)
@@ -225,7 +225,7 @@ class FastWeightsModel(SequenceModel):
         with_attention: bool = True,
         override: Override | None = None,
     ) -> Forecast:
-        check_source(source, source_lengths, self.features)
+        check_source(source, source_lengths, self.points)
         check_steps(steps)
         if override is not None:
             raise UsageError(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from seqattn.models.contract import Points
+
 
 def shifted(point: Tensor, target: Tensor) -> Tensor:
     """What is fed when the truth is told: the last source point (..., N, F), then the target
@@ -34,11 +36,12 @@ def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[b
     return [count == len(tosses) for count in heads], [count > 0 for count in heads]
 
 
-def check_source(source: Tensor, lengths: Tensor | None, features: int) -> None:
+def check_source(source: Tensor, lengths: Tensor | None, points: Points) -> None:
     """Refuse shapes that cannot be meant. Values on a device are not looked at: that would wait."""
-    if source.dim() < 3 or source.shape[-1] != features or source.shape[-2] < 1:
+    if source.dim() < 3 or source.shape[-1] != points.given or source.shape[-2] < 1:
         raise ValueError(
-            f"source must be (..., N, S, {features}) with S >= 1, has shape {tuple(source.shape)}"
+            f"source must be (..., N, S, {points.given}) with S >= 1, has shape"
+            f" {tuple(source.shape)}"
         )
     if lengths is None:
         return
@@ -52,12 +55,12 @@ def check_source(source: Tensor, lengths: Tensor | None, features: int) -> None:
             raise ValueError(f"source_lengths must lie within 1 and {source.shape[-2]}")
 
 
-def check_target(source: Tensor, target: Tensor, teacher_forcing: Tensor) -> None:
+def check_target(source: Tensor, target: Tensor, points: Points, teacher_forcing: Tensor) -> None:
     """Refuse a target that does not fit its source, or coins that are none."""
     *lead, T, F = target.shape
-    if tuple(lead) != tuple(source.shape[:-2]) or source.shape[-1] != F or T < 1:
+    if tuple(lead) != tuple(source.shape[:-2]) or points.said != F or T < 1:
         raise ValueError(
-            f"target must be {tuple(source.shape[:-2])} by T >= 1 by {source.shape[-1]},"
+            f"target must be {tuple(source.shape[:-2])} by T >= 1 by {points.said},"
             f" has shape {tuple(target.shape)}"
         )
     if teacher_forcing.dtype != torch.bool:

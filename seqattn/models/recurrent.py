@@ -32,7 +32,7 @@ from seqattn.attention import (
 from seqattn.cells import Cell, TwoWay, cell_type, last_real
 from seqattn.config import Recurrent
 from seqattn.layers import Affine
-from seqattn.models.contract import AttentionMap, Choices, Draws, Forecast, SequenceModel
+from seqattn.models.contract import AttentionMap, Choices, Draws, Forecast, Points, SequenceModel
 from seqattn.models.feeding import (
     check_source,
     check_steps,
@@ -63,7 +63,7 @@ class Encoded(NamedTuple):
     Attributes:
         memory: what it can look at; None without attention.
         state: its first state.
-        point: (..., N, F) the last real source point.
+        point: (..., N, F) what the decoder is fed first: the last real source point.
     """
 
     memory: Memory | None
@@ -100,29 +100,29 @@ NO_CHANCE = Chance()
 class RecurrentModel(SequenceModel):
     """See the module's docstring for the equations."""
 
-    def __init__(self, config: Recurrent, features: int) -> None:
+    def __init__(self, config: Recurrent, points: Points) -> None:
         super().__init__()
         H, cell = config.hidden_dim, cell_type(config.cell)
         attended = config.attention is not None
-        self.features, self.hidden, self.dropout = features, H, config.dropout
+        self.points, self.hidden, self.dropout = points, H, config.dropout
         self.context_is_input = attended and config.context == "input"
         self.context_is_output = attended and config.context == "output"
         self.feeds_input = config.input_feeding
         joined = self.context_is_input or self.feeds_input  # to the decoder's input
         self.step_by_step = joined
         self.is_deep = config.layers > 1  # asked at every step, so no list of modules is
-        self.encoder = _reader(cell, features, H, config.bidirectional)
+        self.encoder = _reader(cell, points.given, H, config.bidirectional)
         self.encoder_above = nn.ModuleList(
             [_reader(cell, H, H, config.bidirectional) for _ in range(config.layers - 1)]
         )
-        self.decoder = cell(features + (H if joined else 0), H)
+        self.decoder = cell(points.said + (H if joined else 0), H)
         self.decoder_above = nn.ModuleList([cell(H, H) for _ in range(config.layers - 1)])
         self.attention: Attention | None = (
             build_attention(config.attention, H) if config.attention is not None else None
         )
         self.combine = Affine(2 * H, H) if self.feeds_input else None
         two = self.context_is_output and not self.feeds_input
-        self.output = Affine(2 * H if two else H, features)
+        self.output = Affine(2 * H if two else H, points.said)
 
     # --- the source -------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class RecurrentModel(SequenceModel):
             point = source.select(-2, -1)
         else:
             point = last_real(source, source_lengths)
-        return Encoded(memory, State(tuple(cells)), point)
+        return Encoded(memory, State(tuple(cells)), self.points.first_fed(point))
 
     # --- the target -------------------------------------------------------------------------------
 
@@ -161,8 +161,8 @@ class RecurrentModel(SequenceModel):
         with_attention: bool = True,
         draws: Draws | None = None,
     ) -> Forecast:
-        check_source(source, source_lengths, self.features)
-        check_target(source, target, teacher_forcing)
+        check_source(source, source_lengths, self.points)
+        check_target(source, target, self.points, teacher_forcing)
         *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, draws)
         chance = NO_CHANCE if draws is None else self._chance(draws, lead[-1], T)
@@ -198,7 +198,7 @@ class RecurrentModel(SequenceModel):
         with_attention: bool = True,
         override: Override | None = None,
     ) -> Forecast:
-        check_source(source, source_lengths, self.features)
+        check_source(source, source_lengths, self.points)
         check_steps(steps)
         memory, state, point = self.encode(source, source_lengths)
         if memory is not None and override is not None:

@@ -28,7 +28,7 @@ from seqattn.cells import last_real
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
 from seqattn.layers import Affine, LayerNorm
-from seqattn.models.contract import AttentionMap, Draws, Forecast, MapKind, SequenceModel
+from seqattn.models.contract import AttentionMap, Draws, Forecast, MapKind, Points, SequenceModel
 from seqattn.models.feeding import check_source, check_steps, check_target, shifted, who_is_told
 
 
@@ -233,7 +233,7 @@ class Encoded(NamedTuple):
     Attributes:
         memory: keys and values of the source for each decoder layer.
         keep: (..., N, S), True at real source points; None: all are.
-        point: (..., N, F), the last real one.
+        point: (..., N, F), what the decoder is fed first: the last real one.
         weights: (..., N, A, S, S) of each encoder layer; empty where nobody asked.
     """
 
@@ -292,12 +292,12 @@ def _places(config: Transformer, width: int) -> LearnedPlaces | SinusoidalPlaces
 class TransformerModel(SequenceModel):
     """See the module's docstring."""
 
-    def __init__(self, config: Transformer, features: int) -> None:
+    def __init__(self, config: Transformer, points: Points) -> None:
         super().__init__()
         D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
-        self.features, self.width, self.chance = features, D, config.dropout
+        self.points, self.width, self.chance = points, D, config.dropout
         self.longest = config.longest
-        self.source_in, self.target_in = Affine(features, D), Affine(features, D)
+        self.source_in, self.target_in = Affine(points.given, D), Affine(points.said, D)
         self.source_places = _places(config, D)
         self.target_places = _places(config, D)
         self.encoder = nn.ModuleList(
@@ -309,7 +309,7 @@ class TransformerModel(SequenceModel):
         pre = config.norm == "pre"
         self.encoder_norm = LayerNorm(D) if pre else None
         self.decoder_norm = LayerNorm(D) if pre else None
-        self.output = Affine(D, features)
+        self.output = Affine(D, points.said)
 
     def encode(
         self,
@@ -338,7 +338,7 @@ class TransformerModel(SequenceModel):
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
         memory = [Cached(*layer.cross.remember(x)) for layer in self._decoder]
-        return Encoded(memory, keep, point, looks)
+        return Encoded(memory, keep, self.points.first_fed(point), looks)
 
     def forward(
         self,
@@ -356,8 +356,8 @@ class TransformerModel(SequenceModel):
             ValueError: a coin that fell on tails: all steps are one pass, so none can be fed the
                 model's own word.
         """
-        check_source(source, source_lengths, self.features)
-        check_target(source, target, teacher_forcing)
+        check_source(source, source_lengths, self.points)
+        check_target(source, target, self.points, teacher_forcing)
         *_, T, _ = target.shape
         self._check_length(source, T)
         everyone, _ = who_is_told(teacher_forcing, T)
@@ -383,7 +383,7 @@ class TransformerModel(SequenceModel):
         with_attention: bool = True,
         override: Override | None = None,
     ) -> Forecast:
-        check_source(source, source_lengths, self.features)
+        check_source(source, source_lengths, self.points)
         check_steps(steps)
         self._check_length(source, steps)
         start = self.encode(source, source_lengths, with_weights=with_attention)

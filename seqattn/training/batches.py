@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.data import Sequences
+from seqattn.data import Scaling, Sequences
 from seqattn.streams import streams
 
 
@@ -75,14 +75,22 @@ class Batch:
 
 
 def to_tensors(
-    part: Sequences, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    part: Sequences,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    scaling: Scaling | None = None,
 ) -> Batch:
-    """All sequences of a part as one batch."""
+    """All sequences of a part as one batch.
+
+    Args:
+        scaling: to the model's units; None: they are the part's.
+    """
     ragged_source = not part.source_keep.all()
     ragged_target = not part.target_keep.all()
+    source, target = (part.source, part.target) if scaling is None else scaling.scaled(part)
     return Batch(
-        torch.as_tensor(part.source, dtype=dtype, device=device),
-        torch.as_tensor(part.target, dtype=dtype, device=device),
+        torch.as_tensor(source, dtype=dtype, device=device),
+        torch.as_tensor(target, dtype=dtype, device=device),
         torch.as_tensor(part.source_lengths, device=device) if ragged_source else None,
         torch.as_tensor(part.target_keep, device=device) if ragged_target else None,
     )

@@ -8,7 +8,6 @@ the metadata is one JSON text under one key, which makes equal checkpoints equal
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -22,13 +21,13 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, as_plain, differences, from_plain
-from seqattn.data import Sequences
+from seqattn.data import Scaling, Sequences
 from seqattn.errors import CheckpointError, ConfigError
-from seqattn.models import SequenceModel, build_model
+from seqattn.models import Points, SequenceModel, build_model
 from seqattn.runs import EpochRecord, write_whole
 from seqattn.training.optimizers import BUFFERS
 
-VERSION = 1
+VERSION = 2
 METADATA_KEY = "seqattn"
 
 
@@ -67,15 +66,52 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Layout:
-    """The sequences a model was trained on: names of the F features, longest source and target."""
+    """The sequences a model was trained on.
+
+    Attributes:
+        features, said: names of the source's and the target's.
+        source_length, target_length: the longest.
+        scaling: to the units the model works in, and back.
+    """
 
     features: tuple[str, ...]
+    said: tuple[str, ...]
     source_length: int
     target_length: int
+    scaling: Scaling
 
     @classmethod
-    def of(cls, part: Sequences) -> Layout:
-        return cls(part.features, part.source.shape[1], part.target.shape[1])
+    def of(cls, part: Sequences, scaling: Scaling | None = None) -> Layout:
+        return cls(
+            part.features, part.said, part.source.shape[1], part.target.shape[1],
+            Scaling.identity(part) if scaling is None else scaling,
+        )  # fmt: skip
+
+    @property
+    def points(self) -> Points:
+        return Points(len(self.features), len(self.said), self.scaling.carried)
+
+    def as_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "features": list(self.features),
+            "said": list(self.said),
+            "source_length": self.source_length,
+            "target_length": self.target_length,
+            "scaling": self.scaling.as_plain(),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Layout:
+        """
+        Raises:
+            KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
+        """
+        features, said = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
+        return cls(
+            features, said, int(plain["source_length"]), int(plain["target_length"]),
+            Scaling.from_plain(plain["scaling"], features, said),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,7 +176,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
         _refuse_other_model(path, config, expected)
     layout = _layout_of(metadata, path)
     weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
-    model = build_model(config.model, len(layout.features), config.seed)
+    model = build_model(config.model, layout.points, config.seed)
     _fill(model, weights, path)
     return Trained(model.eval(), config, layout, int(metadata["epoch"]))
 
@@ -222,7 +258,7 @@ def _write(
         "version": VERSION,
         "kind": kind,
         "config": plain,
-        "layout": dataclasses.asdict(layout),
+        "layout": layout.as_plain(),
         **described,
     }
     text = json.dumps(metadata, sort_keys=True, allow_nan=False)
@@ -247,6 +283,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         metadata = json.loads(texts[METADATA_KEY])
         version = metadata["version"]
+        if version == 1:
+            metadata, version = _from_version_1(metadata), VERSION
         if version == VERSION and not (
             metadata["kind"] in ("model", "training")
             and isinstance(metadata["config"], dict)
@@ -260,9 +298,20 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         ) from None
     if version != VERSION:
         raise CheckpointError(
-            f"{path}: has format version {version!r}; this seqattn reads version {VERSION}."
+            f"{path}: has format version {version!r}; this seqattn reads versions 1 and {VERSION}."
         )
     return metadata, tensors
+
+
+def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 knew one list of features for both sides, and no scaling."""
+    layout = metadata.get("layout")
+    if isinstance(layout, dict) and isinstance(layout.get("features"), list):
+        F = len(layout["features"])
+        none = {"shift": [0.0] * F, "scale": [1.0] * F}
+        scaling = {"source": none, "target": none, "relative": False}
+        layout = {**layout, "said": layout["features"], "scaling": scaling}
+    return {**metadata, "layout": layout, "version": VERSION}
 
 
 def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:
@@ -274,9 +323,7 @@ def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:
 
 def _layout_of(metadata: Mapping[str, Any], path: Path) -> Layout:
     try:
-        layout = metadata["layout"]
-        names = tuple(str(name) for name in layout["features"])
-        return Layout(names, int(layout["source_length"]), int(layout["target_length"]))
+        return Layout.from_plain(metadata["layout"])
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(
             f"{path}: its metadata does not say what it was trained on."

@@ -1,0 +1,68 @@
+"""What every section of a config is: frozen, strict, and told apart by one key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field
+from pydantic_core import PydanticCustomError
+
+APART = ("kind", "score", "schedule")
+
+
+class Section(BaseModel):
+    """A mapping of the YAML file."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),  # older versions of pydantic keep model_... for themselves
+    )
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Its keys, the one that tells variants apart first: shared keys are declared before a
+        variant's own, but people read `score` or `kind` first."""
+        first = [key for key in APART if key in cls.model_fields]
+        return first + [key for key in cls.model_fields if key not in first]
+
+
+def contradiction(key: str, message: str) -> PydanticCustomError:
+    """A rule between two keys that is broken; `key` says which line to point at."""
+    return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
+
+
+def ordered(section: Section, low: str, high: str) -> None:
+    """Refuse a lower end that lies above the upper one."""
+    least, most = getattr(section, low), getattr(section, high)
+    if least is not None and least > most:
+        raise contradiction(low, f"is {least}, more than {high}: {most}")
+
+
+def told_apart_by(key: str, default: str) -> Discriminator:
+    """Pick a union's variant by `key`, or `default` where the file leaves it out."""
+
+    def tag(value: Any) -> str | None:
+        if isinstance(value, dict):
+            return str(value.get(key, default))
+        return str(getattr(value, key)) if isinstance(value, Section) else None
+
+    return Discriminator(tag)
+
+
+def must_say(key: str) -> ConfigDict:
+    """JSON Schema of a variant that is not the default: the key that picks it is required."""
+    return ConfigDict(json_schema_extra={"required": [key]})
+
+
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Width = Annotated[int, Field(ge=1, le=8192)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Noise = Annotated[float, Field(ge=0, le=10)]
+PathLength = Annotated[int, Field(ge=1, le=10_000)]
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+VariantName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)]

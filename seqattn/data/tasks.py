@@ -1,0 +1,260 @@
+"""Made sequences that know where a model should look.
+
+Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is told by one source step, and
+`alignment` has its place. A corner of a polygon follows from two others, so no single step tells
+it, and `polygons` has no alignment.
+
+Every draw is a function of (seed, what it is for): more noise or other lengths move no point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
+from seqattn.data.baselines import Rule
+from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.streams import stream
+
+Task = Polygons | Copy | Reverse | Sort | Recall | Lag
+
+FEATURES = ("x", "y")
+DIRECTIONS = ("counter-clockwise", "clockwise")
+SMALLEST, LARGEST = 0.5, 1.5  # distances of a polygon's corners from the middle
+
+
+def generate(task: Task, n: int, seed: int) -> Sequences:
+    """`n` sequences of a task; a function of the seed."""
+    match task:
+        case Polygons():
+            return _polygons(task, n, seed)
+        case Copy():
+            return _paths(n, seed, task.min_length, task.length, task.noise, _in_order)
+        case Reverse():
+            return _paths(n, seed, task.min_length, task.length, task.noise, _backwards)
+        case Sort():
+            return _paths(n, seed, task.min_length, task.length, task.noise, _by_first_coordinate)
+        case Recall():
+            return _recall(task, n, seed)
+        case Lag():
+            return _lag(task, n, seed)
+        case _:
+            assert_never(task)
+
+
+def rule_of(task: Task) -> tuple[str, Rule] | None:
+    """Name and forecast of what a task's own rule says of noisy sources, with nothing learned.
+
+    None for copy, reverse, sort and lag, where the rule is all there is to know: it scores the
+    noise floor itself.
+    """
+    match task:
+        case Polygons():
+            return "turn on by the last angle", turn_on
+        case Recall():
+            return "value of the nearest key", value_of_nearest_key
+        case Copy() | Reverse() | Sort() | Lag():
+            return None
+        case _:
+            assert_never(task)
+
+
+# --- random paths ---------------------------------------------------------------------------------
+
+
+def _paths(
+    n: int,
+    seed: int,
+    shortest: int | None,
+    longest: int,
+    noise: float,
+    order: Callable[[Floats, Integers], Integers],
+) -> Sequences:
+    """Points anywhere in the square, and as targets the same in another order."""
+    lengths = _drawn(n, seed, shortest, longest)
+    source = _points(n, seed, "points", longest, lengths)
+    alignment = order(source, lengths)
+    return _told(source, lengths, lengths, alignment, noise, seed)
+
+
+def _lag(task: Lag, n: int, seed: int) -> Sequences:
+    lengths = _drawn(n, seed, task.min_length, task.length)
+    source = _points(n, seed, "points", task.length, lengths)
+    alignment = _steps_before(lengths, task.lag, task.steps)
+    return _told(source, lengths, np.full(n, task.steps), alignment, task.noise, seed)
+
+
+def _told(
+    source: Floats,
+    source_lengths: Integers,
+    target_lengths: Integers,
+    alignment: Integers,
+    noise: float,
+    seed: int,
+) -> Sequences:
+    """Sequences whose target step t is source point `alignment[:, t]`, with noise."""
+    N, T = alignment.shape
+    ideal = _picked(source, alignment)
+    moved = stream(seed, "data", "noise").standard_normal(ideal.shape) * noise
+    target = np.where(real_points(target_lengths, T)[:, :, None], ideal + moved, 0.0)
+    return Sequences(
+        source=source,
+        source_lengths=source_lengths,
+        target=target,
+        target_lengths=target_lengths,
+        features=FEATURES,
+        ids=tuple(map(str, range(N))),
+        ideal=ideal,
+        alignment=alignment,
+    )
+
+
+def _in_order(source: Floats, lengths: Integers) -> Integers:
+    steps = np.arange(source.shape[1])
+    return np.where(steps < lengths[:, None], steps, -1)
+
+
+def _backwards(source: Floats, lengths: Integers) -> Integers:
+    places: Integers = lengths[:, None] - 1 - np.arange(source.shape[1])
+    return np.maximum(places, -1)
+
+
+def _by_first_coordinate(source: Floats, lengths: Integers) -> Integers:
+    keep = real_points(lengths, source.shape[1])
+    order = np.argsort(np.where(keep, source[:, :, 0], np.inf), axis=1, kind="stable")
+    return np.where(keep, order, -1)
+
+
+def _steps_before(lengths: Integers, lag: int, steps: int) -> Integers:
+    """(N, steps): point `length + t` is told by point `length + t - lag`; -1 where that is no
+    source point."""
+    places = lengths[:, None] + np.arange(steps) - lag
+    return np.where((places >= 0) & (places < lengths[:, None]), places, -1)
+
+
+def _picked(source: Floats, alignment: Integers) -> Floats:
+    """(N, T, F): the source points at (N, T) places; 0 where there is none."""
+    found = source[np.arange(len(source))[:, None], np.maximum(alignment, 0)]
+    return np.where(alignment[:, :, None] >= 0, found, 0.0)
+
+
+# --- recall ---------------------------------------------------------------------------------------
+
+
+def _recall(task: Recall, n: int, seed: int) -> Sequences:
+    """Key, value, key, value, ..., and one of the keys again, noisy."""
+    pairs = _drawn(n, seed, task.min_pairs, task.pairs)
+    lengths = 2 * pairs + 1
+    S, rows = 2 * task.pairs + 1, np.arange(n)
+    source = _points(n, seed, "points", S, lengths)
+    asked = (stream(seed, "data", "asked").random_sample(n) * pairs).astype(np.int64)
+    moved = stream(seed, "data", "noise").standard_normal((n, len(FEATURES))) * task.noise
+    source[rows, lengths - 1] = source[rows, 2 * asked] + moved
+    alignment = (2 * asked + 1)[:, None]
+    target = _picked(source, alignment)
+    return Sequences(
+        source=source,
+        source_lengths=lengths,
+        target=target,
+        target_lengths=np.ones(n, dtype=np.int64),
+        features=FEATURES,
+        ids=tuple(map(str, range(n))),
+        labels=tuple(f"pair {pair + 1} asked" for pair in asked),
+        ideal=target.copy(),
+        alignment=alignment,
+    )
+
+
+def value_of_nearest_key(source: Floats, lengths: Integers, steps: int) -> Floats:
+    """The value whose key lies nearest to the last source point; at every step the same.
+
+    Args:
+        source: (N, S, F), key, value, ..., and the key that asks.
+        lengths: (N,), odd numbers.
+        steps: T.
+
+    Returns:
+        (N, T, F).
+    """
+    N, S, F = source.shape
+    if S < 3:
+        return np.zeros((N, steps, F))
+    query = source[np.arange(N), lengths - 1]
+    keys, values = source[:, 0 : S - 1 : 2], source[:, 1::2]
+    keys = keys[:, : values.shape[1]]
+    apart = np.square(keys - query[:, None]).sum(axis=-1)
+    real = np.arange(keys.shape[1]) < (lengths[:, None] - 1) // 2
+    nearest = np.where(real, apart, np.inf).argmin(axis=1)
+    return np.repeat(values[np.arange(N), nearest][:, None], steps, axis=1)
+
+
+# --- polygons -------------------------------------------------------------------------------------
+
+
+def _polygons(task: Polygons, n: int, seed: int) -> Sequences:
+    corners = _drawn(n, seed, task.min_corners, task.corners)
+    angles = stream(seed, "data", "rotation").random_sample(n) * 2 * np.pi
+    sizes = SMALLEST + stream(seed, "data", "scale").random_sample(n) * (LARGEST - SMALLEST)
+    clockwise = stream(seed, "data", "direction").randint(2, size=n)
+    starts = (stream(seed, "data", "start").random_sample(n) * corners).astype(np.int64)
+    steps = np.arange(task.corners)
+    turn = np.where(clockwise, -1, 1)[:, None] * (starts[:, None] + steps)
+    at = angles[:, None] + 2 * np.pi * turn / corners[:, None]
+    ideal = sizes[:, None, None] * np.stack([np.cos(at), np.sin(at)], axis=-1)
+    points = ideal + stream(seed, "data", "noise").standard_normal(ideal.shape) * task.noise
+    keep = real_points(corners, task.corners)[:, :, None]
+    points, ideal = np.where(keep, points, 0.0), np.where(keep, ideal, 0.0)
+    cut = task.source_length
+    return Sequences(
+        source=points[:, :cut].copy(),
+        source_lengths=np.full(n, cut),
+        target=points[:, cut:].copy(),
+        target_lengths=corners - cut,
+        features=FEATURES,
+        ids=tuple(map(str, range(n))),
+        labels=tuple(
+            f"{count} corners, {DIRECTIONS[way]}"
+            for count, way in zip(corners, clockwise, strict=True)
+        ),
+        ideal=ideal[:, cut:].copy(),
+    )
+
+
+def turn_on(source: Floats, lengths: Integers, steps: int) -> Floats:
+    """Turn the last source point on round the middle, by the angle between the last two.
+
+    Args:
+        source: (N, S, 2).
+        lengths: (N,); a source of one point is said again.
+        steps: T.
+
+    Returns:
+        (N, T, 2).
+    """
+    rows = np.arange(len(source))
+    last, before = source[rows, lengths - 1], source[rows, np.maximum(lengths - 2, 0)]
+    here, there = (p[:, 0] + 1j * p[:, 1] for p in (last, before))
+    turn = np.angle(here * there.conj())
+    said = here[:, None] * np.exp(1j * turn[:, None] * np.arange(1, steps + 1))
+    return np.stack([said.real, said.imag], axis=-1)
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+def _drawn(n: int, seed: int, least: int | None, most: int) -> Integers:
+    """(n,) whole numbers from `least` to `most`; without `least` all are `most`."""
+    if least is None:
+        return np.full(n, most, dtype=np.int64)
+    shares: NDArray[np.float64] = stream(seed, "data", "lengths").random_sample(n)
+    return (least + shares * (most - least + 1)).astype(np.int64)
+
+
+def _points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
+    """(n, longest, 2) points in the square from -1 to 1; 0 beyond each length."""
+    drawn = 2 * stream(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
+    return np.where(real_points(lengths, longest)[:, :, None], drawn, 0.0)
