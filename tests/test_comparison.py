@@ -159,7 +159,7 @@ def test_the_numbers_are_scipys() -> None:
     numbers = np.random.RandomState(1)
     first = dict(enumerate(numbers.rand(20)))
     second = {seed: loss + 0.3 + 0.1 * numbers.rand() for seed, loss in first.items()}
-    (found,) = differences({"a": first, "b": second})
+    (found,) = differences([{"a": first, "b": second}])
     gaps = np.array([first[seed] - second[seed] for seed in first])
     assert found.median == pytest.approx(np.median(gaps))
     assert found.p == pytest.approx(stats.wilcoxon(gaps).pvalue)
@@ -204,7 +204,7 @@ def test_chance_is_rarely_called_a_difference() -> None:
     for trial in range(40):
         numbers = np.random.RandomState(trial)
         losses = {name: dict(enumerate(numbers.randn(16))) for name in "abcde"}
-        false += any(pair.decided for pair in differences(losses))
+        false += any(pair.decided for pair in differences([losses]))
     assert false <= 6
 
 
@@ -225,7 +225,7 @@ def test_words_say_no_more_than_the_numbers() -> None:
 
 def test_equal_losses_are_no_difference() -> None:
     same = dict.fromkeys(range(8), 0.25)
-    (found,) = differences({"a": same, "b": same})
+    (found,) = differences([{"a": same, "b": same}])
     assert (found.p, found.interval, found.effect, found.decided) == (1.0, (0.0, 0.0), 0.0, False)
     assert Spread.of(same).median_interval == (0.25, 0.25)
 

@@ -208,6 +208,14 @@ def compare(
             help="Values to compare; repeated, every combination. Instead of compare: in CONFIG.",
         ),
     ] = None,
+    along: Annotated[
+        str | None,
+        typer.Option(
+            "--along",
+            metavar="PATH=A,B,...",
+            help="Numbers to train every variant at, and to draw them over.",
+        ),
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option("--seeds", metavar="N", help="Seeds of each variant.")
     ] = None,
@@ -231,7 +239,7 @@ def compare(
     from seqattn.config.comparing import plan
 
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
-    planned = plan(config, [*(overrides or []), *shortcuts], vary or [], seeds=seeds)
+    planned = plan(config, [*(overrides or []), *shortcuts], vary or [], along=along, seeds=seeds)
     with told_to_stop() as told, progress(planned.name, quiet, told) as watchers:
         from seqattn import comparison
 

@@ -170,19 +170,22 @@ def print_arms(title: str, arms: Sequence[Arm]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from seqattn.comparison.tables import HEADINGS, NARROW, cells
+    from seqattn.comparison.tables import NARROW
+    from seqattn.comparison.tables import table as table_of
 
     console = Console()
-    rows = [cells(arm) for arm in arms]
-    columns = [place for place in range(len(HEADINGS)) if place > 0 or len(rows) > 1]
+    headings, rows = table_of(arms)
+    columns = [place for place in range(len(headings)) if place > 0 or len(rows) > 1]
     if (
-        sum(3 + max(len(row[place]) for row in [HEADINGS, *rows]) for place in columns)
+        sum(3 + max(len(row[place]) for row in [headings, *rows]) for place in columns)
         > console.width
     ):
-        columns = [place for place in columns if HEADINGS[place] in NARROW]
+        columns = [place for place in columns if headings[place] in NARROW]
     table = Table(title=Text(printable(title)), title_justify="left")
     for place in columns:
-        table.add_column(Text(HEADINGS[place]), justify="right" if place else "left")
+        table.add_column(
+            Text(headings[place]), justify="right" if place else "left", no_wrap=place == 0
+        )
     for row in rows:
         table.add_row(*(Text(printable(row[place])) for place in columns))
     console.print(table)

@@ -7,7 +7,7 @@ outputs/NAME/
   pairs.csv           a row a pair: difference, interval, test, effect size
   seeds.csv           a row a run
   comparison.md       the tables and what they say, in words
-  comparison.png, curves.png, attention.png
+  comparison.png, curves.png, attention.png, along.png
 """
 
 from __future__ import annotations
@@ -66,23 +66,26 @@ def compare(
     )  # fmt: skip
     count = len(comparison.seeds)
     arms = tuple(
-        arm_of(variant.name, jobs[place * count : (place + 1) * count])
+        arm_of(variant.name, jobs[place * count : (place + 1) * count], variant.series, variant.at)
         for place, variant in enumerate(comparison.variants)
     )
-    pairs = differences({arm.name: arm.losses for arm in arms})
+    groups: dict[float | None, dict[str, dict[int, float]]] = {}
+    for arm in arms:
+        groups.setdefault(arm.at, {})[arm.name] = arm.losses
+    pairs = differences(groups.values())
     same = len({repr(variant.config.data) for variant in comparison.variants}) == 1
-    outcome = Outcome(path, comparison.name, arms, tuple(pairs), same)
+    outcome = Outcome(path, comparison.name, arms, tuple(pairs), same, comparison.along)
     write_tables(outcome)
     draw_all(outcome)
     return outcome
 
 
-def arm_of(name: str, jobs: Sequence[Job]) -> Arm:
+def arm_of(name: str, jobs: Sequence[Job], series: str = "", at: float | None = None) -> Arm:
     """The seeds of one variant."""
     summaries = {job.config.seed: job.summary for job in jobs if job.summary is not None}
     losses = {seed: summary["test_loss"] for seed, summary in summaries.items()}
     folders = {job.config.seed: job.folder for job in jobs}
-    return Arm(name, folders, summaries, Spread.of(losses) if losses else None)
+    return Arm(name, folders, summaries, Spread.of(losses) if losses else None, series, at)
 
 
 def _refuse_another(path: Path, comparison: Comparison) -> None:

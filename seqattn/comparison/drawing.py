@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.comparison.outcome import Arm, Outcome
-from seqattn.comparison.tables import references
-from seqattn.figures import as_bytes, attention_figure, band_figure, comparison_figure
+from seqattn.comparison.tables import accuracies, references
+from seqattn.data.baselines import TRAINING_MEAN
+from seqattn.figures import (
+    along_figure,
+    as_bytes,
+    attention_figure,
+    band_figure,
+    comparison_figure,
+)
 from seqattn.runs import read_arrays, write_whole
 
 
@@ -30,11 +38,51 @@ def draw_all(outcome: Outcome) -> None:
         [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
         title=f"{outcome.name}: validation loss, free running",
     )))  # fmt: skip
-    looked = [(arm.name, weights) for arm in arms if (weights := median_weights(arm)) is not None]
+    looked = [(arm, weights) for arm in arms if (weights := median_weights(arm)) is not None]
     if looked:
+        told = [shared_alignment(arm, len(weights)) for arm, weights in looked]
         write_whole(outcome.path / "attention.png", as_bytes(attention_figure(
-            [weights for _, weights in looked], titles=[name for name, _ in looked]
+            [weights for _, weights in looked], titles=[arm.name for arm, _ in looked],
+            alignment=told if any((places >= 0).any() for places in told) else None,
         )))  # fmt: skip
+    if outcome.along:
+        write_whole(outcome.path / "along.png", draw_along(outcome, arms))
+
+
+def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
+    """The variants over the numbers they were trained at, beside the mean of the targets;
+    a PNG file's content."""
+    series: dict[str, list[Arm]] = {}
+    for arm in arms:
+        series.setdefault(arm.series, []).append(arm)
+    lines = [sorted(group, key=_number) for group in series.values()]
+    means = {_number(arm): arm.any_summary["baselines"][TRAINING_MEAN] for arm in arms}
+    at = np.array(sorted(means))
+    return as_bytes(along_figure(
+        [name or outcome.name for name in series],
+        [np.array([_number(arm) for arm in group]) for group in lines],
+        [[np.array(list(arm.losses.values())) for arm in group] for group in lines],
+        [[np.array(accuracies(arm)) for arm in group] for group in lines],
+        key=outcome.along,
+        reference=(TRAINING_MEAN, at, np.array([means[x] for x in at])),
+        title=f"{outcome.name}: medians over seeds",
+    ))  # fmt: skip
+
+
+def _number(arm: Arm) -> float:
+    assert arm.at is not None
+    return arm.at
+
+
+def shared_alignment(arm: Arm, steps: int) -> NDArray[np.int64]:
+    """(T,) true source step of each target step, where it is the same in all test sequences; -1
+    elsewhere."""
+    none = np.full(steps, -1)
+    arrays = read_arrays(next(iter(arm.folders[seed] for seed in arm.summaries)).attention)
+    told = arrays.get("alignment")
+    if told is None:
+        return none
+    return np.where((told == told[0]).all(axis=0), told[0], none)
 
 
 def validation_losses(arm: Arm) -> NDArray[np.float64]:

@@ -20,12 +20,16 @@ class Arm:
         folders: seed -> run folder, of all seeds.
         summaries: seed -> summary.json, of the seeds that ended with a finite loss.
         spread: of their test losses; None where there is none.
+        series, at: the variant without its number, and the number, where variants are compared
+            along a key.
     """
 
     name: str
     folders: Mapping[int, RunFolder]
     summaries: Mapping[int, Mapping[str, Any]]
     spread: Spread | None
+    series: str = ""
+    at: float | None = None
 
     @property
     def losses(self) -> dict[int, float]:
@@ -50,6 +54,7 @@ class Outcome:
         arms: in the order of the config.
         pairs: every two variants.
         same_data: whether all variants were scored on the same sequences.
+        along: the key whose numbers they are compared along, or "".
     """
 
     path: Path
@@ -57,3 +62,13 @@ class Outcome:
     arms: tuple[Arm, ...]
     pairs: tuple[Difference, ...]
     same_data: bool
+    along: str = ""
+
+    @property
+    def same_data_in_pairs(self) -> bool:
+        """Whether the two of every pair were: along a key, those at the same number."""
+        groups: dict[float | None, set[str]] = {}
+        for arm in self.arms:
+            if arm.summaries:
+                groups.setdefault(arm.at, set()).add(repr(arm.any_summary["baselines"]))
+        return self.same_data or (bool(self.along) and all(len(g) == 1 for g in groups.values()))

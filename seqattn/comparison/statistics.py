@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,14 +127,15 @@ class Difference:
         return f"{words}: the median difference lies {bounds}."
 
 
-def differences(losses: Mapping[str, Mapping[int, float]]) -> list[Difference]:
-    """Every pair of variants.
+def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Difference]:
+    """Every pair of variants of a group, corrected for the number of pairs of all groups.
 
     Args:
-        losses: variant -> seed -> loss; pairs are the seeds that both have.
+        groups: variant -> seed -> loss; pairs are the seeds that both have.
     """
     tested = []
-    for first, second in itertools.combinations(losses, 2):
+    every = [(losses, *two) for losses in groups for two in itertools.combinations(losses, 2)]
+    for losses, first, second in every:
         shared = [seed for seed in losses[first] if seed in losses[second]]
         if len(shared) < 2:
             continue

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from seqattn.comparison.outcome import Arm, Outcome
+from seqattn.comparison.statistics import LEVEL
 from seqattn.runs import write_whole
 
 VARIANTS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "mean_low",
     "mean_high", "best", "best_seed", "worst", "worst_seed", "beats_baseline",
-    "median_teacher_forced", "median_above_floor", "parameters", "seconds",
+    "median_teacher_forced", "median_above_floor", "lowest_alignment_accuracy", "parameters",
+    "seconds",
 )  # fmt: skip
 PAIRS = (
     "first", "second", "seeds", "median_difference", "low", "high", "first_better", "p", "p_holm",
@@ -23,7 +25,7 @@ PAIRS = (
 )  # fmt: skip
 SEEDS = (
     "variant", "seed", "test_loss", "test_loss_teacher_forced", "validation_loss", "best_epoch",
-    "epochs", "beats_best_baseline", "seconds",
+    "epochs", "beats_best_baseline", "alignment_accuracy", "seconds",
 )  # fmt: skip
 
 
@@ -36,12 +38,24 @@ def write_tables(outcome: Outcome) -> None:
         for pair in outcome.pairs
     ]))  # fmt: skip
     write_whole(outcome.path / "seeds.csv", _csv(SEEDS, [
-        (arm.name, seed, *(summary.get(key) for key in SEEDS[2:]))
+        (arm.name, seed, *(_of_seed(summary, key) for key in SEEDS[2:]))
         for arm in outcome.arms
         for seed in arm.folders
         if (summary := arm.summaries.get(seed, {})) is not None
     ]))  # fmt: skip
     write_whole(outcome.path / "comparison.md", markdown(outcome).encode())
+
+
+def _of_seed(summary: Mapping[str, Any], key: str) -> Any:
+    if key == "alignment_accuracy":
+        return (summary.get("attention") or {}).get(key)
+    return summary.get(key)
+
+
+def accuracies(arm: Arm) -> list[float]:
+    """Alignment accuracy of each seed that has one."""
+    found = [_of_seed(summary, "alignment_accuracy") for summary in arm.summaries.values()]
+    return [accuracy for accuracy in found if accuracy is not None]
 
 
 def _row_of(arm: Arm) -> tuple[Any, ...]:
@@ -54,7 +68,8 @@ def _row_of(arm: Arm) -> tuple[Any, ...]:
         spread.median, *spread.median_interval, spread.mean, *spread.mean_interval,
         spread.best, spread.best_seed, spread.worst, spread.worst_seed,
         beats_baseline(arm), _median([s["test_loss_teacher_forced"] for s in summaries]),
-        _median(above) if above else None, arm.any_summary["parameters"],
+        _median(above) if above else None, min(accuracies(arm), default=None),
+        arm.any_summary["parameters"],
         _median([s["seconds"] for s in summaries]),
     )  # fmt: skip
 
@@ -64,10 +79,17 @@ def beats_baseline(arm: Arm) -> float:
     return float(np.mean([s["beats_best_baseline"] for s in arm.summaries.values()]))
 
 
+def table(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows for people, without columns that say nothing of any variant."""
+    rows = [cells(arm) for arm in arms]
+    columns = [i for i in range(len(HEADINGS)) if i == 0 or any(row[i] != NONE for row in rows)]
+    return [HEADINGS[i] for i in columns], [[row[i] for i in columns] for row in rows]
+
+
 def cells(arm: Arm) -> list[str]:
     """A variant's row for people: the columns of `HEADINGS`."""
     if arm.spread is None:
-        return [arm.name, *["-"] * (len(HEADINGS) - 2), "none ended with a finite loss"]
+        return [arm.name, *[NONE] * (len(HEADINGS) - 2), "none ended with a finite loss"]
     spread = arm.spread
     wins = round(beats_baseline(arm) * len(arm.summaries))
     return [
@@ -77,16 +99,18 @@ def cells(arm: Arm) -> list[str]:
         f"{spread.best:.4f} ({spread.best_seed})",
         f"{spread.worst:.4f} ({spread.worst_seed})",
         f"{wins} of {len(arm.summaries)}" + (f", {arm.failed} failed" if arm.failed else ""),
+        f"{min(found):.1%}" if (found := accuracies(arm)) else NONE,
         f"{arm.any_summary['parameters']:,}",
         f"{_median([s['seconds'] for s in arm.summaries.values()]):.2g}",
     ]
 
 
+NONE = "-"
 HEADINGS = (
     "variant", "median loss [95%]", "mean loss [95%]", "best (seed)", "worst (seed)",
-    "beats baseline", "parameters", "seconds",
+    "beats baseline", "true step (worst)", "parameters", "seconds",
 )  # fmt: skip
-NARROW = ("variant", "median loss [95%]", "worst (seed)", "beats baseline")
+NARROW = ("variant", "median loss [95%]", "worst (seed)", "beats baseline", "true step (worst)")
 
 
 def references(outcome: Outcome) -> list[tuple[str, float]]:
@@ -104,13 +128,19 @@ def sentences(outcome: Outcome) -> list[str]:
     """What the numbers say of every pair, the decided ones first, and what to be careful of."""
     pairs = sorted(outcome.pairs, key=lambda pair: not pair.decided)
     said = [pair.sentence() for pair in pairs]
+    seeds = {pair.seeds for pair in pairs}
+    if len(pairs) > 3 and len(seeds) == 1 and all(pair.smallest_p >= LEVEL for pair in pairs):
+        said = [
+            f"{seeds.pop()} seeds are too few for {len(pairs)} pairs: no test could tell any two"
+            " variants apart, whatever their losses."
+        ]
     said += [
         f"{arm.failed} of {len(arm.folders)} seeds of {arm.name} left the finite numbers; they are"
         " in no number here."
         for arm in outcome.arms
         if arm.failed
     ]
-    if not outcome.same_data:
+    if not outcome.same_data_in_pairs:
         said.append(
             "The variants differ in their data: their losses are of different test sequences, and"
             " the same seed pairs only initial weights, order and coins."
@@ -121,7 +151,7 @@ def sentences(outcome: Outcome) -> list[str]:
 def markdown(outcome: Outcome) -> str:
     """The comparison as a page of text."""
     lines = [f"# {outcome.name}", "", "Mean squared error on the test sequences, free running.", ""]
-    lines += _table(HEADINGS, [cells(arm) for arm in outcome.arms])
+    lines += _table(*table(outcome.arms))
     lines += [""]
     if references(outcome):
         said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))

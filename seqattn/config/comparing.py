@@ -29,11 +29,15 @@ class Variant:
         name: of its folder and in every table.
         config: with the seed of the first run.
         changes: dotted key -> value that makes it a variant.
+        series: the variant without the number it is at; its own name where there is none.
+        at: the number, where variants are compared along a key.
     """
 
     name: str
     config: Config
     changes: Mapping[str, Any]
+    series: str = ""
+    at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,13 @@ class Comparison:
         name: of the folder.
         variants: at least two, of different names and configs.
         seeds: the same for each, at least two.
+        along: the key whose numbers variants are compared along, or "".
     """
 
     name: str
     variants: tuple[Variant, ...]
     seeds: range
+    along: str = ""
 
     def as_plain(self) -> dict[str, Any]:
         """What makes it this comparison and no other; more seeds are still the same."""
@@ -60,6 +66,7 @@ def plan(
     overrides: Sequence[str] = (),
     vary: Sequence[str] = (),
     *,
+    along: str | None = None,
     seeds: int | None = None,
 ) -> Comparison:
     """Read a config file and say what is to be compared.
@@ -67,6 +74,7 @@ def plan(
     Args:
         overrides: "PATH=VALUE" each, for all variants.
         vary: "PATH=A,B,..." each; every combination is a variant. Instead of the file's own.
+        along: "PATH=A,B,..." of numbers; instead of the file's own.
         seeds: how many; instead of the file's own.
 
     Raises:
@@ -82,9 +90,20 @@ def plan(
         grid, named = _grid(vary, mistakes), {}
     place = "compare.vary" if not vary else "--vary"
     mistakes += _wrong_in(grid, place)
+    axis: Mapping[str, Sequence[Any]] = compare.along
+    if along is not None:
+        axis = _grid([along], mistakes)
+    mistakes += _wrong_in(axis, "compare.along" if along is None else "--along")
+    mistakes += [
+        f"--along {key}: {json.dumps(value)} is no number."
+        for key, values in axis.items()
+        for value in values
+        if isinstance(value, bool) or not isinstance(value, int | float)
+    ]
     if mistakes:
         raise ConfigError(f"{path}: {listed(len(mistakes))}.", mistakes)
-    arms = list(named.items()) if named else _combinations(grid)
+    named_arms = list(named.items()) if named else _combinations(grid)
+    arms, series = _along(axis, [(name, dict(changes)) for name, changes in named_arms])
     if len(arms) < 2:
         raise ConfigError(
             f"{path}: a comparison needs two variants or more, got {len(arms)}. Give --vary"
@@ -112,7 +131,7 @@ def plan(
             mistakes += [*wrong, *(error.mistakes or [str(error)])]
             continue
         mistakes += wrong
-        variants.append(Variant(name, config, changes))
+        variants.append(Variant(name, config, changes, *series.get(name, (name, None))))
     seen: dict[str, str] = {}
     for variant in variants:
         same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)
@@ -129,7 +148,8 @@ def plan(
     first = variants[0].config
     if first.seed + count - 1 > 2**63 - 1:
         raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
-    return Comparison(first.name, tuple(variants), range(first.seed, first.seed + count))
+    seeds_of_each = range(first.seed, first.seed + count)
+    return Comparison(first.name, tuple(variants), seeds_of_each, next(iter(axis), ""))
 
 
 def _section(section: Any, path: Path) -> Compare:
@@ -190,6 +210,25 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, dict[str
         changes = dict(zip(grid, values, strict=True))
         arms.append(("_".join(_word(key, value) for key, value in changes.items()), changes))
     return arms
+
+
+def _along(
+    axis: Mapping[str, Sequence[Any]], arms: list[tuple[str, dict[str, Any]]]
+) -> tuple[list[tuple[str, dict[str, Any]]], dict[str, tuple[str, float]]]:
+    """Every variant at every number of an axis, and which variant and number each name stands for.
+
+    Without variants the numbers alone are compared.
+    """
+    if not axis:
+        return arms, {}
+    ((key, values),) = axis.items()
+    found, series = list[tuple[str, dict[str, Any]]](), dict[str, tuple[str, float]]()
+    for name, changes in arms or [("", {})]:
+        for value in values:
+            full = "_".join(filter(None, [name, _word(key, value)]))
+            found.append((full, {**changes, key: value}))
+            series[full] = (name, float(value))
+    return found, series
 
 
 def _word(key: str, value: Any) -> str:

@@ -1,13 +1,14 @@
 """Pictures: arrays in, matplotlib `Figure` out. Nothing here knows torch or a run folder."""
 
 from seqattn.figures.attention import attention_figure
-from seqattn.figures.comparison import band_figure, comparison_figure
+from seqattn.figures.comparison import along_figure, band_figure, comparison_figure
 from seqattn.figures.curves import loss_figure
 from seqattn.figures.paths import paths_figure
 from seqattn.figures.style import as_bytes, formats
 from seqattn.figures.vectors import vectors_figure
 
 __all__ = [
+    "along_figure",
     "as_bytes",
     "attention_figure",
     "band_figure",

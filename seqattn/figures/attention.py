@@ -91,7 +91,7 @@ def attention_figure(
     )  # fmt: skip
     whole_width, whole_height = figure.get_size_inches()
     figure.supxlabel(
-        DECODER_STEPS if across == down == "target" else LOOKED_AT[across],
+        _across(across, down) + ("" if alignment is None else "; outlined: the true one"),
         y=0.07 / whole_height,
         fontsize=9,
     )
@@ -101,6 +101,10 @@ def attention_figure(
     label = "read strength" if signed else "attention weight"
     figure.colorbar(ScalarMappable(shades.scale, shades.colors), cax=bar, label=label)
     return figure
+
+
+def _across(across: Axis, down: Axis) -> str:
+    return DECODER_STEPS if across == down == "target" else LOOKED_AT[across]
 
 
 def _outline(axes: Axes, places: NDArray[np.int64]) -> None:

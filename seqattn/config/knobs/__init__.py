@@ -108,10 +108,16 @@ class Compare(Section):
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
     """Name -> dotted keys and values of its own; instead of `vary`."""
 
+    along: dict[str, list[float | int]] = Field(default_factory=dict)
+    """One dotted key -> numbers: every variant is trained with each of them, compared with the
+    others at the same number, and drawn over it in along.png."""
+
     @model_validator(mode="after")
     def _one_way_of_saying_it(self) -> Self:
         if self.vary and self.variants:
             raise contradiction("vary", "and variants cannot both be meant; give one of them")
+        if len(self.along) > 1:
+            raise contradiction("along", f"has {len(self.along)} keys; a picture has one axis")
         return self
 
 
