@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import platform
@@ -25,7 +26,7 @@ from seqattn.config import (
     to_yaml,
 )
 from seqattn.data import Sequences, Splits, load
-from seqattn.data.files import forecast_arrays
+from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import (
     CheckpointError,
     ConfigError,
@@ -47,6 +48,7 @@ from seqattn.runs import (
     written_together,
 )
 from seqattn.training import (
+    PATHS,
     Batch,
     Layout,
     Run,
@@ -54,6 +56,7 @@ from seqattn.training import (
     TrainingState,
     load_model,
     load_state,
+    refuse_other_files,
     save_best,
     save_state,
     to_tensors,
@@ -64,7 +67,7 @@ from seqattn.training.memory import numbers_of_a_sequence
 from seqattn.training.stack import Stack
 from seqattn.training.threads import choose_threads
 
-HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds")
+HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds", *PATHS)
 """Keys that may change between a stop and a resume: what was learned stays the same."""
 
 
@@ -112,8 +115,12 @@ class Job:
     def position(self) -> tuple[int, int]:
         return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
 
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.data.train, self.data.scaling, self.data.digests)
+
     def new_model(self) -> SequenceModel:
-        points = Layout.of(self.data.train, self.data.scaling).points
+        points = self.layout.points
         return build_model(self.config.model, points, self.config.seed)
 
     def begin_again(self) -> None:
@@ -294,7 +301,22 @@ def open_run(path: Path) -> tuple[RunFolder, Trained]:
             raise CheckpointError(
                 f"{folder.path}: its config cannot be read back. {error}"
             ) from None
-    return folder, load_model(checkpoint, expected=expected)
+    trained = load_model(checkpoint, expected=expected)
+    if expected is not None:  # the folder knows where the data lie, a checkpoint does not
+        config = trained.config.model_copy(update={"data": expected.data})
+        trained = dataclasses.replace(trained, config=config)
+    return folder, trained
+
+
+def data_of(trained: Trained) -> Splits:
+    """The sequences that a model was trained on, made or read again.
+
+    Raises:
+        DataError: files that are not there, or are no longer what they were.
+    """
+    data = load(trained.config.data)
+    refuse_other_files(data.digests, trained.layout.digests, "since the training")
+    return data
 
 
 def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
@@ -329,7 +351,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
             " each place needs a position of its own. Set it higher, or positions to sinusoidal."
         )
     if resume and folder.last.exists():
-        job.state, before = load_state(folder.last, job.model)
+        job.state, before = load_state(folder.last, job.model, job.layout)
         _refuse_another_run(folder, before, config, job.state.epoch)
         if folder.summary.exists():
             summary = folder.read_summary()
@@ -434,7 +456,13 @@ def _train_group(
         for job in jobs:
             job.note(f"gradients: {name}")
 
+    for note in jobs[0].data.notes:
+        watchers.say(note)
     for job in jobs:
+        for note in job.data.notes:
+            job.note(note)
+        if job.data.split:
+            job.folder.write_split(job.data.split)
         if count != 1:
             write_json(job.folder.environment, {**about, "threads": count})
         job.note(
@@ -502,7 +530,7 @@ def _run_of(
 ) -> Run:
     """A job as the training loop sees it."""
     assert job.model is not None
-    folder, layout = job.folder, Layout.of(job.data.train, job.data.scaling)
+    folder, layout = job.folder, job.layout
     written_best = 0
 
     def save(state: TrainingState) -> None:
@@ -576,6 +604,7 @@ def _write_results(
         "stopped_early": state.epoch < config.training.epochs,
         "parameters": sum(weight.numel() for weight in state.weights.values()),
         "model": as_plain(config.model),
+        "data": list(data.notes),
         "seconds": sum(record.seconds for record in state.history),
     }
     write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))

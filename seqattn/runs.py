@@ -6,6 +6,7 @@
       train.log          what happened, a line each
       metrics.csv        one row an epoch
       checkpoints/       best.safetensors, last.safetensors
+      split.csv          which part each sequence of your own files went to
       summary.json       the losses beside floor and baselines
       predictions.npz    test sequences and their free-running forecasts
       attention.npz      where the model looked in them (none for a model without attention)
@@ -29,7 +30,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,10 @@ class RunFolder:
         return self.path / "metrics.csv"
 
     @property
+    def split(self) -> Path:
+        return self.path / "split.csv"
+
+    @property
     def summary(self) -> Path:
         return self.path / "summary.json"
 
@@ -132,6 +137,7 @@ class RunFolder:
             self.environment,
             self.log,
             self.metrics,
+            self.split,
             self.summary,
             self.best,
             self.last,
@@ -171,6 +177,14 @@ class RunFolder:
         rows.writerow(METRICS)
         rows.writerows([getattr(record, name) for name in METRICS] for record in history)
         write_whole(self.metrics, text.getvalue().encode())
+
+    def write_split(self, split: Sequence[tuple[str, str, str, str]]) -> None:
+        """Which part each sequence of the user's files went to."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(("sequence", "part", "first_step", "last_step"))
+        rows.writerows(split)
+        write_whole(self.split, text.getvalue().encode())
 
     def read_metrics(self) -> list[EpochRecord]:
         """The history so far.
@@ -269,6 +283,13 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: the disk refused; the old file is as it was.
     """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """The same for content that is written a stretch at a time."""
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():  # a device or a pipe is not ours to replace
@@ -283,7 +304,7 @@ def write_whole(path: Path, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             if _waiting is not None:
                 _waiting.append((temporary, path))

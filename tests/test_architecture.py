@@ -51,6 +51,7 @@ ADDRESSES = {
     "pydantic": {"config"},
     "pydantic_core": {"config"},
     "scipy": {"comparison"},
+    "pyarrow": {"data"},
     "typer": {"cli"},
     "rich": {"cli"},
     "tqdm": {"cli"},

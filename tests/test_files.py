@@ -1,131 +1,390 @@
+"""The user's own sequences: every format read and written, and every refusal by its words."""
+
 from __future__ import annotations
 
 import io
-import json
+import os
+import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqattn.data.files import (
-    LongTable,
-    as_sources,
-    cut,
-    forecast_arrays,
-    read_long_csv,
-    write_json_lines,
-    write_long_csv,
-)
-from seqattn.errors import DataError
+from seqattn.config import Copy, OwnFile, Polygons, Squares
+from seqattn.data import load, tasks
+from seqattn.data.files import Form, Piece, format_of, read_all, read_pieces
+from seqattn.data.files import tables as tables_room
+from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
+from seqattn.data.own import as_sources
+from seqattn.errors import DataError, UsageError
 
 LARGE = 2.0**49
 GOOD = "sequence,step,x,y\na,1,0.5,1\na,2,-1,2e-3\nb,0,3,4\n"
+XY = Form(features=("x", "y"), may_rename=True)
 
 
-def read(text: str | bytes, features: tuple[str, ...] = ("x", "y")) -> LongTable:
+def read(text: str | bytes, form: Form = XY, name: str = "f.csv") -> Piece:
     raw = text.encode() if isinstance(text, str) else text
-    return read_long_csv(io.BytesIO(raw), features)
+    file = Path(os.environ["PYTEST_FILES"]) / name
+    file.write_bytes(raw)
+    return read_all(file, form)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_FILES", str(tmp_path_factory.mktemp("files")))
+
+
+def points(piece: Piece) -> list[Any]:
+    return [piece.points.of(k).tolist() for k in range(len(piece))]
+
+
+# --- CSV ------------------------------------------------------------------------------------------
 
 
 def test_long_form_by_hand() -> None:
-    table = read(GOOD)
-    assert table.ids == ("a", "b")
-    assert table.points[0].tolist() == [[0.5, 1.0], [-1.0, 0.002]]
-    assert table.points[1].tolist() == [[3.0, 4.0]]
-    assert table.last_steps == (2, 0)
-    assert table.notes == ()
+    piece = read(GOOD)
+    assert piece.ids == ("a", "b")
+    assert points(piece) == [[[0.5, 1.0], [-1.0, 0.002]], [[3.0, 4.0]]]
+    assert piece.order is not None
+    assert piece.order.tolist() == [1, 2, 0]
+    assert piece.notes == ()
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "name"),
     [
-        "\ufeff" + GOOD,
-        GOOD.replace("\n", "\r\n"),
-        GOOD + "\n\n",
-        GOOD.replace(",", " , "),
-        "y,step,x,sequence\n1,1,0.5,a\n0.002,2,-1,a\n4,0,3,b\n",
+        ("\ufeff" + GOOD, "f.csv"),
+        (GOOD.replace("\n", "\r\n"), "f.csv"),
+        (GOOD + "\n\n", "f.csv"),
+        (GOOD.replace(",", " , "), "f.csv"),
+        ("y,step,x,sequence\n1,1,0.5,a\n0.002,2,-1,a\n4,0,3,b\n", "f.csv"),
+        (GOOD.replace(",", "\t"), "f.tsv"),
+        ('sequence,step,"x",y\n"a",1,0.5,1\na,2,-1,"2e-3"\nb,0,3,4', "f.csv"),
     ],
-    ids=["bom", "crlf", "blank-lines", "spaces", "other-order"],
+    ids=["bom", "crlf", "blank-lines", "spaces", "other-order", "tabs", "quotes"],
 )
-def test_what_changes_nothing(text: str) -> None:
-    for ours, theirs in zip(read(text).points, read(GOOD).points, strict=True):
-        assert np.array_equal(ours, theirs)
+def test_what_changes_nothing(text: str, name: str) -> None:
+    assert points(read(text, name=name)) == points(read(GOOD))
+
+
+def test_other_delimiters_and_decimals_when_said() -> None:
+    text = GOOD.replace(",", ";").replace(".", ",")
+    form = Form(features=("x", "y"), delimiter=";", decimal=",")
+    assert points(read(text, form)) == points(read(GOOD))
 
 
 def test_further_columns_are_left_out_and_said() -> None:
-    table = read("sequence,step,speed,y,x\na,1,9,2,1\n")
-    assert table.points[0].tolist() == [[1.0, 2.0]]
-    assert table.notes == ("left out: speed",)
+    piece = read("sequence,step,speed,y,x\na,1,9,2,1\n")
+    assert points(piece) == [[[1.0, 2.0]]]
+    assert piece.notes == ("left out: speed",)
 
 
 def test_other_names_are_read_in_order_and_said() -> None:
-    table = read("sequence,step,lon,lat\na,1,1,2\n")
-    assert table.features == ("lon", "lat")
-    assert table.notes == ("lon, lat are read as x, y, in this order",)
+    piece = read("sequence,step,lon,lat\na,1,1,2\n")
+    assert piece.points.features == ("lon", "lat")
+    assert piece.notes == ("lon, lat are read as x, y, in this order",)
+
+
+def test_wide_form_by_hand() -> None:
+    piece = read("sequence,x_1,y_1,x_2,y_2\na,1,2,3,4\nb,5,6,,\n", Form())
+    assert piece.ids == ("a", "b")
+    assert piece.points.features == ("x", "y")
+    assert points(piece) == [[[1, 2], [3, 4]], [[5, 6]]]
+    bare = read("1,2,3\n4,5,6\n", Form(sequence=None, order=None))
+    assert points(bare) == [[[4], [5], [6]]]
+
+
+def test_dates_are_steps_that_go_on() -> None:
+    piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", Form(sequence=None))
+    assert piece.ids == ("f",)
+    ahead = Steps.of(piece).after(2)
+    assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
+
+
+def test_a_stretch_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"s{k},{t},{k},{t}" for k in range(200) for t in range(k % 7 + 1)]
+    text = "sequence,step,x,y\n" + "\n".join(rows) + "\n"
+    whole = read(text)
+    monkeypatch.setattr(tables_room, "BLOCK", 64)
+    file = Path(os.environ["PYTEST_FILES"]) / "f.csv"
+    pieces = list(read_pieces(file, XY))
+    assert len(pieces) > 20
+    assert [name for piece in pieces for name in piece.ids] == list(whole.ids)
+    assert [path for piece in pieces for path in points(piece)] == points(whole)
+
+
+HEAD = "sequence,step,x,y\n"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "standard input: is empty. Expected a header row: sequence,step,x,y"),
+        ("", "is empty. Expected a header row: sequence,step,x,y"),
         ("\n\n", "is empty"),
-        ("sequence,step,x,y\n", "has a header but no rows"),
+        (HEAD, "has a header but no rows"),
         ("sequence,x,y\na,1,2\n", ":1: no column 'step'; found sequence, x, y. Expected the header"),
         ("step,x,y\n1,1,2\n", ":1: no column 'sequence'"),
-        ("sequence,step,x\na,1,2\n", ":1: no column 'y'; found sequence, step, x. The model was"),
+        ("sequence,step,x\na,1,2\n", ":1: no column 'y'; found sequence, step, x. Needed are x, y"),
         ("sequence,step,x,z\na,1,2,3\n", ":1: no column 'y'"),
         ("sequence,step,x,x\na,1,2,3\n", ":1: the column 'x' stands there twice"),
-        ("sequence;step;x;y\na;1;2;3\n", "columns are separated by something else than commas"),
-        ("sequence,step,x,y\na,1,2\n", ":2: has 3 cells, the header has 4"),
-        ("sequence,step,x,y\na,1,2,3,4\n", ":2: has 5 cells, the header has 4"),
-        ("sequence,step,x,y\na,1,,3\n", ":2: the column 'x' is empty"),
-        ("sequence,step,x,y\na,1,1.0,1.5m\n", ":2: the column 'y' holds '1.5m', not a number"),
-        ("sequence,step,x,y\na,1,1.0,nan\n", ":2: the column 'y' is nan; it must be finite"),
-        ("sequence,step,x,y\na,1,-inf,1\n", ":2: the column 'x' is -inf; it must be finite"),
-        ("sequence,step,x,y\na,1,1e16,1\n", ":2: the column 'x' is 1e16; values up to 1e+15"),
-        ("sequence,step,x,y\na,1,1_0,1\n", ":2: the column 'x' holds '1_0', not a number"),
-        ("sequence,step,x,y\na,1_0,1,1\n", ":2: the column 'step' holds '1_0'"),
-        ("sequence,step,x,y\na,one,1,1\n", ":2: the column 'step' holds 'one', not a whole number"),
-        ("sequence,step,x,y\na,1.5,1,1\n", ":2: the column 'step' holds '1.5'"),
-        ("sequence,step,x,y\n,1,1,1\n", ":2: the column 'sequence' is empty"),
-        ("sequence,step,x,y\na,1,1,1\na,3,1,1\n", ":3: sequence 'a' has step 3 after step 1; steps"),
-        ("sequence,step,x,y\na,2,1,1\na,1,1,1\n", ":3: sequence 'a' has step 1 after step 2"),
-        ("sequence,step,x,y\na,1,1,1\na,1,1,1\n", ":3: sequence 'a' has step 1 after step 1"),
-        ("sequence,step,x,y\na,1,1,1\nb,1,1,1\na,2,1,1\n", ":4: sequence 'a' goes on here after"),
-        ('sequence,step,x,y\n"a,1,1,1\n', "is not valid CSV"),
-        (b"sequence,step,x,y\n\xe9,1,1,1\n", "byte 0xe9 is not UTF-8"),
+        ("sequence;step;x;y\na;1;2;3\n", "separated by semicolons, it seems, not by commas; set data.delimiter to ';'"),
+        (HEAD + "a,1,2\n", "row 1 has 3 cells, the header has 4: 'a,1,2'"),
+        (HEAD + "a,1,2,3\na,2,2,3,4\n", "row 2 has 5 cells, the header has 4"),
+        (HEAD + "a,1,1.0,1.5m\n", "row 1, column 'y' holds '1.5m', not a number"),
+        (HEAD + 'a,1,1.0,"1,5"\n', "row 1, column 'y' holds '1,5', not a number. If that is a decimal comma, set data.decimal"),
+        (HEAD + "a,1,-inf,1\n", "row 1, column 'x' is -inf; it must be finite"),
+        (HEAD + "a,1,1e16,1\n", "row 1, column 'x' is 1e+16; values up to 1e+15"),
+        (HEAD + "a,1,1_0,1\n", "row 1, column 'x' holds '1_0', not a number"),
+        (HEAD + "a,1_0,1,1\n", "row 1, column 'step' holds '1_0'"),
+        (HEAD + "a,one,1,1\n", "row 1, column 'step' holds 'one', not a number"),
+        (HEAD + "a,,1,1\n", "row 1, column 'step' is empty"),
+        (HEAD + ",1,1,1\n", "row 1, column 'sequence' is empty"),
+        (HEAD + "a,2,1,1\na,1,1,1\n", "row 2, column 'step': step 1 of sequence 'a' comes after 2"),
+        (HEAD + "a,1,1,1\na,1,1,1\n", "row 2, column 'step': step 1 of sequence 'a' stands there twice"),
+        (HEAD + "a,1,1,1\nb,1,1,1\na,2,1,1\n", "the sequence 'a' comes twice"),
+        (HEAD.encode() + b"\xe9,1,1,1\n", "is not UTF-8"),
+        (HEAD.encode("utf-16"), "is UTF-16, not UTF-8"),
+        (b"sequ\xe9nce,step,x,y\na,1,1,1\n", "byte 0xe9 in the first row is not UTF-8"),
+        (HEAD + "a,1," + "1" * (3 * 2**20) + ",1\n", "has a row of more than 1 MiB"),
+        ("sequence,x_1,x_3\na,1,2\n", "no column 'x' of step 2, but there are steps 1 to 3"),
     ],
-    ids=range(27),
+    ids=range(28),
 )  # fmt: skip
-def test_a_bad_file_is_refused_by_line_and_column(text: str | bytes, words: str) -> None:
+def test_a_bad_table_is_refused_by_row_and_column(text: str | bytes, words: str) -> None:
+    form = Form() if isinstance(text, str) and "x_3" in text else XY
     with pytest.raises(DataError) as caught:
-        read(text)
+        read(text, form)
     assert words in str(caught.value)
 
 
-def test_paths_that_are_no_csv(tmp_path: Path) -> None:
-    import os
-
-    with pytest.raises(DataError, match="no such file"):
-        read_long_csv(tmp_path / "none.csv", ("x",))
-    with pytest.raises(DataError, match="is a directory. Give a CSV file"):
-        read_long_csv(tmp_path, ("x",))
+def test_paths_that_are_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="is not a regular file"):
-        read_long_csv(tmp_path / "pipe", ("x",))
+    for path, words in [
+        (tmp_path / "none.csv", "no such file"),
+        (tmp_path, "is a directory"),
+        (tmp_path / "pipe", "is not a regular file"),
+        (Path("https://example.org/a.csv"), "is an address. Nothing is fetched"),
+    ]:
+        with pytest.raises(DataError, match=words):
+            read_all(path, XY)
+    (tmp_path / "a.xlsx").write_text("")
+    with pytest.raises(DataError, match=r"cannot tell its format from its name. End it in .csv"):
+        read_all(tmp_path / "a.xlsx", XY)
+    assert format_of(Path("a.PARQUET")) == "parquet"
 
 
-@given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
-    for content in (raw, b"sequence,step,x,y\n" + raw):
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        UsageError, match=r"pip install pyarrow \(it is the extra seqattn\[data\]\)"
+    ):
+        read(GOOD)
+    assert len(read('{"source": [[1, 2]]}\n', name="f.jsonl")) == 1
+
+
+# --- JSON lines, NPZ, NPY, Parquet ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", "is empty"),
+        ("{", "f.jsonl:1: is not valid JSON"),
+        ("[1]", "f.jsonl:1: is no object"),
+        ('{"target": [[1, 2]]}', "f.jsonl:1: has no 'source'; it has target"),
+        ('{"source": []}', "'source' must be a list of points, one at least"),
+        ('{"source": [[1, 2], [3]]}', "point 2 of 'source' has 1 numbers, the first has 2"),
+        ('{"source": [[1, "2"]]}', "point 1 of 'source', number 2, is \"2\", not a number"),
+        ('{"source": [[1, true]]}', "number 2, is true"),
+        ('{"source": [[1, 1e400]]}', "is inf; it must be finite"),
+        ('{"source": [[1, Infinity]]}', "line 1, point 1 of its source, 'y' is inf"),
+        ('{"source": [[1, 2]], "source": [[1, 2]]}', "has 'source' twice"),
+        ('{"source": [[1, 2]]}\n{"source": [[1]]}', "f.jsonl:2: the points of its source have 1 features"),
+        ('{"source": [[1, 2]]}\n{"source": [[1, 2]], "target": [[1, 2]]}', "f.jsonl:2: has a 'target', the lines before have none"),
+        ('{"source": [[1, 2]], "id": [1]}', "'id' must be a text or a whole number"),
+        ('{"source": [[1, ' + "9" * 5000 + "]]}", "f.jsonl:1: is not valid JSON"),
+        ("[" * 100_000, "f.jsonl:1: is not valid JSON"),
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_bad_lines_are_refused(line: str, words: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(line, name="f.jsonl")
+    assert words in str(caught.value)
+
+
+def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.jsonl").write_bytes(b'{"source": [' + b"1," * (9 * 2**20))
+    with pytest.raises(DataError, match="f.jsonl:1: is longer than 16 MiB"):
+        read_all(tmp_path / "f.jsonl", XY)
+
+
+def test_arrays_that_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.npz"
+
+    def refused(words: str, **arrays: Any) -> None:
+        np.savez(file, **arrays)
+        with pytest.raises(DataError, match=words):
+            read_all(file, XY)
+
+    refused("has no array 'source' or 'values'", labels=np.ones(3))
+    refused("'source' holds <U1, not numbers", source=np.array(["a"]))
+    refused("'source' has shape", source=np.ones(3))
+    refused("'source' holds complex128", source=np.ones((1, 2, 2), complex))
+    refused("has 2 sequences in 'source' and 1 ids", source=np.ones((2, 2, 2)), ids=np.array(["a"]))
+    refused(r"source_lengths\[1\] is 3, but 'source' has room for 0 to 2",
+            source=np.ones((2, 2, 2)), source_lengths=np.array([1, 3]))  # fmt: skip
+    refused("has 2 sequences in 'source' and 1 in 'target'",
+            source=np.ones((2, 2, 2)), target=np.ones((1, 2, 2)))  # fmt: skip
+    refused("features a point, but there are 2 names", source=np.ones((2, 2, 3)))
+    refused("it must be finite", source=np.full((1, 1, 2), np.inf))
+    np.savez(file, source=np.array([[1], None], dtype=object))
+    with pytest.raises(DataError, match="holds Python objects; they are never opened"):
+        read_all(file, XY)
+    file.write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(DataError, match="is no whole NPZ file"):
+        read_all(file, XY)
+    np.save(tmp_path / "o.npy", np.array([{}], dtype=object))
+    with pytest.raises(DataError, match="is no NPY file of numbers"):
+        read_all(tmp_path / "o.npy", XY)
+
+
+def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": (1, 5 * 2**27, 2)}
+    )
+    file = tmp_path / "bomb.npz"
+    with (
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("source.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(header.getvalue())
+        for _ in range(2**6 * 40):  # 2.5 GiB of nothing
+            member.write(bytes(2**20))
+    assert file.stat().st_size < 2**25
+    with pytest.raises(DataError, match=r"unpacks to 2.5 GiB .*Save it as NPY"):
+        read_all(file, XY)
+
+
+def test_a_lying_header_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2, 2)}
+    )
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("source.npy", header.getvalue() + bytes(64))
+    with pytest.raises(DataError, match="is cut short: its header promises"):
+        read_all(tmp_path / "a.npz", XY)
+
+
+def test_an_npy_file_is_mapped(tmp_path: Path) -> None:
+    values = np.random.RandomState(0).randn(5, 3, 2).astype(np.float32)
+    values[2, 1:] = np.nan
+    np.save(tmp_path / "a.npy", values)
+    piece = read_all(tmp_path / "a.npy", XY)
+    assert piece.points.lengths.tolist() == [3, 3, 1, 3, 3]
+    np.save(tmp_path / "b.npy", values[:2])
+    mapped = read_all(tmp_path / "b.npy", XY).points.values
+    base: Any = mapped
+    while base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "npz", "npy", "parquet", "arrow", "wide"])
+@pytest.mark.parametrize(
+    ("task", "goes_on"),
+    [
+        (Squares(), True),
+        (Squares(variable_length=True, source_length=1), True),
+        (Polygons(corners=6), True),
+        (Copy(length=5, min_length=2), False),
+    ],
+    ids=["squares", "ragged", "polygons", "copy"],
+)
+def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_path: Path) -> None:
+    part = load(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
+    if form in ("npy", "wide") and not goes_on:
+        with pytest.raises(UsageError, match="sources and targets of their own"):
+            write_sequences(
+                part, "csv" if form == "wide" else form, wide=form == "wide", goes_on=False
+            )
+        return
+    written = "csv" if form == "wide" else form
+    content, section = write_sequences(part, written, wide=form == "wide", goes_on=goes_on)
+    file = tmp_path / f"a.{written}"
+    file.write_bytes(content)
+    import yaml
+
+    extra = yaml.safe_load(section) or {}
+    config = OwnFile.model_validate(
+        {"path": str(file), "validation_path": str(file), "test_path": str(file), **extra}
+    )
+    again = load(config).test
+    assert np.array_equal(again.source, part.source)
+    assert np.array_equal(again.target, part.target)
+    assert np.array_equal(again.source_lengths, part.source_lengths)
+    assert np.array_equal(again.target_lengths, part.target_lengths)
+    if form != "npy":
+        assert again.ids == part.ids
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "arrow"])
+def test_a_forecast_is_read_as_it_was_written(form: str, tmp_path: Path) -> None:
+    values = np.random.RandomState(1).randn(3, 4, 2).astype(np.float32)
+    file = tmp_path / f"a.{form}"
+    with file.open("wb") as raw:
+        writer = TableWriter(raw, form, ["x", "y"])
+        for k in range(3):
+            steps = np.array([[7.0, 8.0, 9.0, 10.0]])
+            writer.write([f'a "{k}", b'], steps, values[k : k + 1])
+        writer.close()
+    piece = read_all(file, XY)
+    assert piece.ids == tuple(f'a "{k}", b' for k in range(3))
+    assert piece.order is not None
+    assert piece.order.tolist() == [7, 8, 9, 10] * 3
+    assert np.array_equal(piece.points.values.reshape(3, 4, 2).astype(np.float32), values)
+
+
+# --- anything -------------------------------------------------------------------------------------
+
+ANY_BYTES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@ANY_BYTES
+@given(
+    st.binary(max_size=300),
+    st.sampled_from(["csv", "tsv", "jsonl", "npz", "npy", "parquet", "arrow"]),
+)
+def test_any_bytes_are_read_or_refused(raw: bytes, ending: str) -> None:
+    for content in (raw, HEAD.encode() + raw, b'{"source": ' + raw, b"\x93NUMPY\x01\x00" + raw):
         try:
-            read(content)
+            read(content, name=f"f.{ending}")
         except DataError as error:
-            assert "standard input" in str(error)
+            assert f"f.{ending}" in str(error)
 
 
+@ANY_BYTES
+@given(st.data())
+def test_a_good_file_with_one_byte_changed_is_read_or_refused(data: st.DataObject) -> None:
+    part = load(Squares(n_test=5)).test
+    for form in ("csv", "jsonl", "npz", "npy", "parquet", "arrow"):
+        content = bytearray(write_sequences(part, form, goes_on=True)[0])
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place] = data.draw(st.integers(0, 255))
+        try:
+            read(bytes(content), name=f"f.{form}")
+        except DataError as error:
+            assert f"f.{form}" in str(error)
+
+
+@ANY_BYTES
 @given(
     st.lists(
         st.lists(st.tuples(st.floats(-LARGE, LARGE, width=32), st.floats(-LARGE, LARGE, width=32)),
@@ -134,38 +393,19 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     ),
     st.integers(-3, 10**6),
 )  # fmt: skip
-def test_what_is_written_is_read_again(walks: list[list[tuple[float, float]]], last: int) -> None:
-    points = np.array(walks)
+def test_numbers_survive_a_csv_file(walks: list[list[tuple[float, float]]], last: int) -> None:
+    values = np.array(walks, dtype=np.float32)
+    raw = io.BytesIO()
+    writer = TableWriter(raw, "csv", ["x", "y"])
     ids = [f"s {k}," for k in range(len(walks))]
-    text = io.StringIO()
-    write_long_csv(text, ids, [last] * len(ids), points, ("x", "y"))
-    table = read(text.getvalue())
-    assert table.ids == tuple(ids)
-    assert set(table.last_steps) == {last + 2}
-    assert np.array_equal(np.stack(table.points).astype(np.float32), points.astype(np.float32))
-
-
-def test_a_sequence_is_cut_into_given_and_rest() -> None:
-    table = read("sequence,step,x,y\na,1,1,1\na,2,2,2\na,3,3,3\nb,1,4,4\nb,2,5,5\n")
-    part = cut(table, 2)
-    assert part.source_lengths.tolist() == [2, 1]
-    assert part.target_lengths.tolist() == [1, 1]
-    assert part.target[:, 0, 0].tolist() == [3.0, 5.0]
-    with pytest.raises(DataError, match="sequence 'b' has one point; to be scored it needs"):
-        cut(read(GOOD), 2)
-
-
-def test_json_lines_say_id_source_and_forecast() -> None:
-    part = as_sources(read(GOOD))
-    text = io.StringIO()
-    write_json_lines(text, part.ids, part, np.array([[[0.1, 0.2]], [[1.0, 2.0]]]))
-    first, second = map(json.loads, text.getvalue().splitlines())
-    assert first == {"id": "a", "source": [[0.5, 1.0], [-1.0, 0.002]], "forecast": [[0.1, 0.2]]}
-    assert second["source"] == [[3.0, 4.0]]
+    writer.write(ids, np.tile([last + 1.0, last + 2.0], (len(ids), 1)), values)
+    piece = read(raw.getvalue())
+    assert piece.ids == tuple(ids)
+    assert np.array_equal(piece.points.values.astype(np.float32).reshape(values.shape), values)
 
 
 def test_arrays_hold_nan_at_padding() -> None:
-    part = as_sources(read(GOOD))
+    part = as_sources(read(GOOD), None)
     arrays = forecast_arrays(part, np.ones((2, 3, 2)), with_target=False)
     assert np.isnan(arrays["source"][1, 1]).all()
     assert arrays["forecast"].tolist() == np.ones((2, 3, 2)).tolist()

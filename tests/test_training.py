@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seqattn.config import Config, Training
 from seqattn.data import load
+from seqattn.data.scaling import Scaler, Scaling
 from seqattn.errors import CheckpointError, NotFiniteError
 from seqattn.models import SequenceModel, build_model
 from seqattn.runs import EpochRecord
@@ -49,6 +50,9 @@ SECTION: dict[str, Any] = {
 
 def config(**training: Any) -> Config:
     return Config.model_validate({**SECTION, "training": {**SECTION["training"], **training}})
+
+
+XY = Layout(("x", "y"), ("x", "y"), 2, 2, Scaling(Scaler.identity(2), Scaler.identity(2), (0, 1)))
 
 
 def started(config: Config) -> tuple[SequenceModel, Batch, Batch, Layout]:
@@ -428,7 +432,7 @@ def checkpoint(tmp_path: Path) -> Path:
     section = config(epochs=1)
     state = trained(section)
     file = tmp_path / "best.safetensors"
-    save_best(file, state, section, Layout(("x", "y"), 2, 2))
+    save_best(file, state, section, XY)
     return file
 
 
@@ -436,7 +440,7 @@ def test_a_model_comes_back_as_it_was(checkpoint: Path) -> None:
     state = trained(config(epochs=1))
     read = load_model(checkpoint)
     assert same(read.model.state_dict(), state.best_weights)
-    assert read.layout == Layout(("x", "y"), 2, 2)
+    assert read.layout.as_plain() == XY.as_plain()
     assert read.epoch == 1
     assert read.config == config(epochs=1)
 
@@ -531,7 +535,7 @@ def test_metadata_with_a_key_missing_is_refused(checkpoint: Path, key: str) -> N
 )
 def test_a_state_that_is_not_whole_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     file = tmp_path / "last.safetensors"
-    save_state(file, trained(config(epochs=2)), config(epochs=2), Layout(("x", "y"), 2, 2))
+    save_state(file, trained(config(epochs=2)), config(epochs=2), XY)
     rewritten(file, {}, **change)
     model, *_ = started(config())
     with pytest.raises(CheckpointError, match="its state of the training is not whole"):
@@ -540,7 +544,7 @@ def test_a_state_that_is_not_whole_is_refused(tmp_path: Path, change: dict[str, 
 
 def test_a_state_without_the_optimizers_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "last.safetensors"
-    save_state(file, trained(config(epochs=2)), config(epochs=2), Layout(("x", "y"), 2, 2))
+    save_state(file, trained(config(epochs=2)), config(epochs=2), XY)
     rewritten(file, {"optimizer.output.bias.exp_avg": None})
     model, *_ = started(config())
     with pytest.raises(CheckpointError, match="of output.bias it has exp_avg_sq, step, but adam"):
@@ -557,7 +561,7 @@ def test_the_history_survives_exactly(tmp_path: Path) -> None:
     state = trained(config(epochs=2))
     state.history[0] = EpochRecord(1, 0.1, 1 / 3, math.pi, 1e-300, 0.5, 2.0)
     file = tmp_path / "last.safetensors"
-    save_state(file, state, config(epochs=2), Layout(("x", "y"), 2, 2))
+    save_state(file, state, config(epochs=2), XY)
     model, *_ = started(config())
     read, _ = load_state(file, model)
     assert read.history == state.history

@@ -12,7 +12,7 @@ import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
@@ -28,9 +28,6 @@ from seqattn.cli.terminal import (
     told_to_stop,
 )
 from seqattn.errors import SeqattnError, Stopped, StorageError, UsageError
-
-if TYPE_CHECKING:
-    from seqattn.data.files import LongTable
 
 # Importing torch makes some hundred thousand objects that stay. At Python's own thresholds the
 # collector looks through them again and again, which is a tenth of a short process.
@@ -60,8 +57,8 @@ InputFile = Annotated[
     Path | None,
     typer.Option(
         "--input", metavar="FILE",
-        help="Your own sequences: CSV with columns sequence, step, and one a feature; - reads"
-        " standard input.",
+        help="Your own sequences: CSV, TSV, JSON lines, NPZ, NPY, Parquet or Arrow; - reads CSV"
+        " from standard input.",
     ),
 ]  # fmt: skip
 
@@ -87,8 +84,11 @@ class MapKind(StrEnum):
 
 class Format(StrEnum):
     csv = "csv"
+    tsv = "tsv"
     jsonl = "jsonl"
     npz = "npz"
+    parquet = "parquet"
+    arrow = "arrow"
 
 
 DeviceOption = Annotated[Device, typer.Option("--device", help="auto takes a GPU if there is one.")]
@@ -264,7 +264,7 @@ def predict(
     ] = None,
     form: Annotated[
         Format | None,
-        typer.Option("--format", help="csv, jsonl or npz; the ending of --output, or csv."),
+        typer.Option("--format", help="The ending of --output, or csv."),
     ] = None,
     attention: Annotated[
         Path | None,
@@ -295,45 +295,43 @@ def predict(
         raise UsageError("--input and --example both name sequences; give one of them.")
     to_stdout = output is None or str(output) == "-"
     chosen = form or _format_of(output)
-    if chosen is Format.npz and to_stdout:
-        raise UsageError("--format npz is binary and needs --output FILE.npz.")
+    if chosen in (Format.npz, Format.parquet, Format.arrow) and to_stdout:
+        raise UsageError(f"--format {chosen} is binary and needs --output FILE.{chosen}.")
     if attention is not None and attention.suffix.lower() != ".npz":
         raise UsageError(f"--attention {attention}: weights are written as NPZ; end it in .npz.")
 
     from seqattn.attention import Override
-    from seqattn.data import files, load
+    from seqattn.cli import inputs
+    from seqattn.data.files.writing import Steps
     from seqattn.evaluation import free_run, loss_of
-    from seqattn.experiment import open_run
+    from seqattn.experiment import data_of, open_run
 
     override = None if attention_override is None else Override.parse(attention_override)
     _, trained = open_run(run)
     if (attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    if input_file is not None:
-        table = _read(input_file, trained.layout.features)
-        part, last_steps = files.as_sources(table), table.last_steps
-    else:
-        part = load(trained.config.data).test
-        if example is not None:
-            part = part.only(_checked_example(example, len(part)))
-        last_steps = tuple(int(length) for length in part.source_lengths)
     length = steps or trained.layout.target_length
-    result = free_run(trained.model, part, length, override, with_attention=attention is not None)
+    where = None if to_stdout else output
+    if input_file is not None:
+        inputs.predict_file(trained, input_file, where, chosen.value, length, override, attention)
+        return
+    part, scaling = data_of(trained).test, trained.layout.scaling
+    if example is not None:
+        part = part.only(_checked_example(example, len(part)))
+    result = free_run(
+        trained.model, part, length, override, with_attention=attention is not None, scaling=scaling
+    )
     if override is not None:
-        own = loss_of(free_run(trained.model, part, length, with_attention=False), part)
-        forced = loss_of(result, part)
+        own = loss_of(
+            free_run(trained.model, part, length, with_attention=False, scaling=scaling),
+            part, scaling,
+        )  # fmt: skip
+        forced = loss_of(result, part, scaling)
         if own is not None and forced is not None:
             note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
                  f" {attention_override}.")  # fmt: skip
-    if chosen is Format.npz:
-        assert output is not None
-        write_arrays(output, files.forecast_arrays(part, result.values, with_target=False))
-    else:
-        with text_output(None if to_stdout else output) as file:
-            if chosen is Format.csv:
-                files.write_long_csv(file, part.ids, last_steps, result.values, part.features)
-            else:
-                files.write_json_lines(file, part.ids, part, result.values)
+    with inputs.Forecasts(where, chosen.value, trained, part.said).opened() as writer:
+        writer.write(part, result, Steps.counted(part.source_lengths))
     if attention is not None:
         write_arrays(attention, result.attention_arrays(part, steps_real=False))
 
@@ -392,22 +390,32 @@ def plot_attention(
         titles = pictures.panel_titles(read_arrays(folder.predictions))
         target = output or folder.attention_picture.with_stem("-".join(["attention", *chosen]))
     else:
-        from seqattn.data import files, load
+        from seqattn.cli import inputs
+        from seqattn.data.files.writing import forecast_arrays
         from seqattn.evaluation import free_run
-        from seqattn.experiment import open_run
+        from seqattn.experiment import data_of, open_run
 
         _, trained = open_run(run)
         if not trained.has_attention:
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
         own = input_file is not None
         if input_file is not None:
-            part = files.as_sources(_read(input_file, trained.layout.features))
+            parts, count = [], 0
+            for _, some, _ in inputs.sources(input_file, trained):
+                parts.append(some)
+                count += len(some)
+                if count >= examples:
+                    break
+            part = inputs.joined_sources(parts)
         else:
-            part = load(trained.config.data).test
+            part = data_of(trained).test
         part = part.only(slice(0, examples))
-        result = free_run(trained.model, part, steps or trained.layout.target_length)
+        result = free_run(
+            trained.model, part, steps or trained.layout.target_length,
+            scaling=trained.layout.scaling,
+        )  # fmt: skip
         weights = result.attention_arrays(part, steps_real=not own)
-        described = files.forecast_arrays(part, result.values, with_target=False)
+        described = forecast_arrays(part, result.values, with_target=False)
         titles = pictures.panel_titles(described, "sequence" if own else "test")
         home = folder.path if folder.is_run else checkpoint.parent
         words = ["attention", "input" if own else checkpoint.stem, *chosen]
@@ -461,15 +469,15 @@ def explain(
         pictures.picture_ending(figure)
 
     from seqattn.cli.explaining import print_explanation
-    from seqattn.data import files, load
-    from seqattn.experiment import open_run
+    from seqattn.data.files.writing import forecast_arrays
+    from seqattn.experiment import data_of, open_run
     from seqattn.explanation import explain as take_apart
 
     leave_with_the_reader()
     _, trained = open_run(run)
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    part = load(trained.config.data).test
+    part = data_of(trained).test
     chosen = part.only(_checked_example(example, len(part)))
     steps = int(chosen.target_lengths[0])
     if not 1 <= step <= steps:
@@ -477,12 +485,13 @@ def explain(
             f"--step {step}: test sequence {example} has {steps} target steps, so T must lie within"
             f" 1 and {steps}."
         )
-    source = chosen.source[0, : chosen.source_lengths[0]]
-    described = files.forecast_arrays(chosen, chosen.target, with_target=False)
+    scaled, _ = trained.layout.scaling.scaled(chosen)
+    source = scaled[0, : chosen.source_lengths[0]].astype("float64")
+    described = forecast_arrays(chosen, chosen.target, with_target=False)
     title = pictures.panel_titles(described)[0]
     explanation = take_apart(
         trained.model, source, step=step, layer=layer, head=head,
-        features=trained.layout.features, title=title.replace("\n", ", "),
+        features=trained.layout.features, said=trained.layout.said, title=title.replace("\n", ", "),
     )  # fmt: skip
     print_explanation(explanation, form.value)
     if figure is not None:
@@ -510,18 +519,15 @@ def evaluate(
     (--input), whose first points are given and the rest held against the forecast."""
     import json
 
-    from seqattn.data import files, load
+    from seqattn.cli import inputs
     from seqattn.evaluation import References
     from seqattn.evaluation import evaluate as score
-    from seqattn.experiment import open_run
+    from seqattn.experiment import data_of, open_run
 
     leave_with_the_reader()
     _, trained = open_run(run)
-    data = load(trained.config.data)
-    part = data.test
-    if input_file is not None:
-        table = _read(input_file, trained.layout.features)
-        part = files.cut(table, trained.layout.source_length)
+    data = data_of(trained)
+    part = data.test if input_file is None else inputs.scored(input_file, trained)
     scaling = trained.layout.scaling
     against = References.of(part, data.train, data.rule, scaling)
     evaluation = score(trained.model, part, against, scaling)
@@ -593,17 +599,6 @@ def config_schema(
 
 
 # --- arguments ----------------------------------------------------------------------------------
-
-
-def _read(file: Path, features: tuple[str, ...]) -> LongTable:
-    """The user's CSV, from a file or standard input; says how it was understood."""
-    from seqattn.data.files import read_long_csv
-
-    source: Path | BinaryIO = sys.stdin.buffer if str(file) == "-" else file
-    table = read_long_csv(source, features)
-    for line in table.notes:
-        note(f"{file}: {line}.")
-    return table
 
 
 def _checked_example(k: int, n: int) -> slice:

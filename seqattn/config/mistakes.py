@@ -62,6 +62,15 @@ def _expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: An
             return f"must be at most {context['le']:,g}, {came}"
         case "less_than":
             return f"must be less than {context['lt']:g}, {came}"
+        case "missing":
+            return "is needed, and is not there."
+        case "too_short" | "string_too_short":
+            return f"must not be empty, {came}"
+        case "too_long":
+            return f"may have {context['max_length']} entries at most, {came}"
+        case "string_too_long" if context["max_length"] != 100:
+            signs = context["max_length"]
+            return f"may be {signs} character{'s' * (signs > 1)} long at most, {came}"
         case "string_pattern_mismatch" | "string_too_long":
             return (
                 "may hold up to 100 letters, digits, '.', '_' and '-', and starts with a letter,"
@@ -116,9 +125,15 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
         below = [place for place in elsewhere if place.startswith(".".join(parents) + ".")]
         meant = f" Or did you mean {below[0]}.{key}?" if below else ""
         return f"{here} has no such key; it works with {name}: {tags}.{meant}"
-    close = nearest(key, list(section.model_fields))
+    around = sections_at(tuple(parents))
+    every = [name for each in around.values() for name in each.model_fields]
+    close = nearest(key, list(dict.fromkeys([*section.model_fields, *every])))
     if close:
-        return f"unknown key. Did you mean {'.'.join([*parents, close])}?"
+        meant = f"unknown key. Did you mean {'.'.join([*parents, close])}?"
+        if close in section.model_fields:
+            return meant
+        tags = " or ".join(name for name, each in around.items() if close in each.model_fields)
+        return f"{meant} It works with {_discriminator(tuple(parents))}: {tags}."
     if elsewhere:
         homes = " or in ".join(home or "the top level" for home in elsewhere)
         return f"unknown key here; this key belongs in {homes}."

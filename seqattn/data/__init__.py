@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqattn.config import Data, Squares
-from seqattn.data import squares, tasks
-from seqattn.data.baselines import Rule
+from seqattn.config import Data, OwnFile, Squares
+from seqattn.data import own, squares, tasks
+from seqattn.data.baselines import Rule, seasonal_naive
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 
@@ -18,6 +18,9 @@ class Splits:
     Attributes:
         scaling: of the units that a model works in; the parts are in the user's.
         rule: name and forecast of the task's own parameter-free rule, or None.
+        notes: what a user should be told of files that were read.
+        split: (name, part, first step, last step) of each sequence of such files.
+        digests: SHA-256 of each such file.
     """
 
     train: Sequences
@@ -25,10 +28,23 @@ class Splits:
     test: Sequences
     scaling: Scaling
     rule: tuple[str, Rule] | None = None
+    notes: tuple[str, ...] = ()
+    split: tuple[tuple[str, str, str, str], ...] = ()
+    digests: tuple[str, ...] = ()
 
 
 def load(config: Data) -> Splits:
-    """Make or read the sequences of a config."""
+    """Make or read the sequences of a config.
+
+    Raises:
+        DataError: files that cannot be used, with the place in the file.
+        UsageError: a table, and no pyarrow to read it.
+    """
+    if isinstance(config, OwnFile):
+        found = own.load_own(config)
+        season = config.season
+        rule = None if season is None else seasonal_naive(found.parts[0], season)
+        return Splits(*found.parts, found.scaling, rule, found.notes, found.split, found.digests)
 
     def part(n: int, seed: int) -> Sequences:
         if isinstance(config, Squares):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from seqattn.data.sequences import Floats, Integers, Sequences
+from seqattn.errors import DataError
 
 Rule = Callable[[Floats, Integers, int], Floats]
 """(source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
@@ -36,6 +37,30 @@ def forecasts(
         name, forecast = rule
         found[name] = forecast(test.source, test.source_lengths, T)
     return found
+
+
+def seasonal_naive(part: Sequences, season: int) -> tuple[str, Rule]:
+    """Each point as it was `season` steps before; where that was not given, a season more.
+
+    Raises:
+        DataError: what is to be said was not given, or no source is as long as a season.
+    """
+    places = [part.features.index(name) if name in part.features else -1 for name in part.said]
+    if -1 in places:
+        raise DataError(
+            f"data.season: {part.said[places.index(-1)]!r} is to be said but not given, so there is"
+            " no season before to repeat."
+        )
+    shortest = int(part.source_lengths.min())
+    if shortest < season:
+        raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
+
+    def rule(source: Floats, lengths: Integers, steps: int) -> Floats:
+        back = np.arange(steps) % season - season
+        found: Floats = source[np.arange(len(source))[:, None], lengths[:, None] + back]
+        return found[:, :, places]
+
+    return f"seasonal naive, {season} steps", rule
 
 
 def least_squares(train: Sequences, test: Sequences) -> Floats | None:

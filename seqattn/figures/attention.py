@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from seqattn.figures.style import (
+    BLACK,
     GREY,
     ORANGE,
     arrange,
@@ -109,10 +110,11 @@ def _across(across: Axis, down: Axis) -> str:
 
 def _outline(axes: Axes, places: NDArray[np.int64]) -> None:
     """A frame round the cell of each row where it should look: light within dark, so that it shows
-    on every colour."""
+    on every colour; thin where cells are small."""
+    thick = float(np.clip(20 / len(places), 0.25, 1.3))
     for row, column in enumerate(places):
         if column >= 0:
-            for color, width in (("#222222", 2.6), (ORANGE, 1.3)):
+            for color, width in ((BLACK, 2 * thick), (ORANGE, thick)):
                 frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=color, lw=width)
                 axes.add_patch(frame)
 

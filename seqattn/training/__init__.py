@@ -2,11 +2,13 @@
 
 from seqattn.training.batches import Batch, to_tensors
 from seqattn.training.checkpoints import (
+    PATHS,
     Layout,
     Trained,
     TrainingState,
     load_model,
     load_state,
+    refuse_other_files,
     save_best,
     save_state,
 )
@@ -15,6 +17,7 @@ from seqattn.training.objective import mean_squared_error
 from seqattn.training.schedules import learning_rates, teacher_forcing_probability, toss
 
 __all__ = [
+    "PATHS",
     "Batch",
     "Layout",
     "Run",
@@ -24,6 +27,7 @@ __all__ = [
     "load_model",
     "load_state",
     "mean_squared_error",
+    "refuse_other_files",
     "save_best",
     "save_state",
     "teacher_forcing_probability",

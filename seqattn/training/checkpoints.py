@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,16 @@ from torch import Tensor
 
 from seqattn.config import Config, as_plain, differences, from_plain
 from seqattn.data import Scaling, Sequences
-from seqattn.errors import CheckpointError, ConfigError
+from seqattn.data.own import UNKNOWN
+from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.models import Points, SequenceModel, build_model
 from seqattn.runs import EpochRecord, write_whole
 from seqattn.training.optimizers import BUFFERS
 
 VERSION = 2
 METADATA_KEY = "seqattn"
+PATHS = ("data.path", "data.validation_path", "data.test_path")
+"""Keys that no checkpoint has: where a file lies is no part of what was learned."""
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Layout:
         features, said: names of the source's and the target's.
         source_length, target_length: the longest.
         scaling: to the units the model works in, and back.
+        digests: SHA-256 of each file they were read from.
     """
 
     features: tuple[str, ...]
@@ -79,12 +83,15 @@ class Layout:
     source_length: int
     target_length: int
     scaling: Scaling
+    digests: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, part: Sequences, scaling: Scaling | None = None) -> Layout:
+    def of(
+        cls, part: Sequences, scaling: Scaling | None = None, digests: tuple[str, ...] = ()
+    ) -> Layout:
         return cls(
             part.features, part.said, part.source.shape[1], part.target.shape[1],
-            Scaling.identity(part) if scaling is None else scaling,
+            Scaling.identity(part) if scaling is None else scaling, digests,
         )  # fmt: skip
 
     @property
@@ -99,6 +106,7 @@ class Layout:
             "source_length": self.source_length,
             "target_length": self.target_length,
             "scaling": self.scaling.as_plain(),
+            "digests": list(self.digests),
         }
 
     @classmethod
@@ -111,6 +119,7 @@ class Layout:
         return cls(
             features, said, int(plain["source_length"]), int(plain["target_length"]),
             Scaling.from_plain(plain["scaling"], features, said),
+            tuple(str(digest) for digest in plain["digests"]),
         )  # fmt: skip
 
 
@@ -181,19 +190,43 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
     return Trained(model.eval(), config, layout, int(metadata["epoch"]))
 
 
-def load_state(path: Path, model: SequenceModel) -> tuple[TrainingState, Config]:
+def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) -> None:
+    """
+    Raises:
+        DataError: the files are not those of the training.
+    """
+    if tuple(now) == tuple(before):
+        return
+    if len(now) != len(before):
+        raise DataError(f"the data were {len(before)} files at the training, and are {len(now)}.")
+    names = ("data.path", "data.validation_path", "data.test_path")
+    changed = [name for name, a, b in zip(names, now, before, strict=False) if a != b]
+    raise DataError(
+        f"the file that {changed[0]} names has changed {since}: its SHA-256 is another. Put the old"
+        " one back, or train again; --input scores other sequences."
+    )
+
+
+def load_state(
+    path: Path, model: SequenceModel, layout: Layout | None = None
+) -> tuple[TrainingState, Config]:
     """Read a training's state.
 
     Args:
         model: of the same config; it gets the weights.
+        layout: of the data to go on with; files that changed are refused. None: not looked at.
 
     Raises:
+        DataError: the files it was trained on are not those of now.
         CheckpointError: missing, truncated, no checkpoint of ours, or other shapes.
     """
     metadata, tensors = _read(path)
     if metadata["kind"] != "training":
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
     config = _config_of(metadata, path)
+    if layout is not None:
+        before = _layout_of(metadata, path).digests
+        refuse_other_files(layout.digests, before, "since the training began")
     best, weights = _below("best.", tensors), _below("model.", tensors)
     if best:
         _fill(model, best, path)  # the same checks as for the weights; overwritten below
@@ -254,6 +287,8 @@ def _write(
 ) -> None:
     plain = as_plain(config)
     del plain["name"]  # where a run lies is no part of what it learned
+    for key in PATHS:
+        plain["data"].pop(key.partition(".")[2], None)
     metadata = {
         "version": VERSION,
         "kind": kind,
@@ -310,13 +345,17 @@ def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
         F = len(layout["features"])
         none = {"shift": [0.0] * F, "scale": [1.0] * F}
         scaling = {"source": none, "target": none, "relative": False}
-        layout = {**layout, "said": layout["features"], "scaling": scaling}
+        layout = {**layout, "said": layout["features"], "scaling": scaling, "digests": []}
     return {**metadata, "layout": layout, "version": VERSION}
 
 
 def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:
+    plain = metadata["config"]
+    data = plain.get("data")
+    if isinstance(data, dict) and data.get("kind") == "file":
+        plain = {**plain, "data": {**data, "path": UNKNOWN}}
     try:
-        return from_plain(metadata["config"], str(path))
+        return from_plain(plain, str(path))
     except ConfigError as error:
         raise CheckpointError(str(error)) from None
 
@@ -334,7 +373,7 @@ def _refuse_other_model(path: Path, config: Config, expected: Config) -> None:
     found = {
         key: values
         for key, values in differences(expected, config).items()
-        if key.startswith(("model.", "data."))
+        if key.startswith(("model.", "data.")) and key not in PATHS
     }
     if found:
         lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]

@@ -16,12 +16,15 @@ from seqattn.config.knobs.data import (
     Data,
     Generated,
     Lag,
+    OwnFile,
     Paths,
     Polygons,
     Recall,
     Reverse,
     Sort,
+    Split,
     Squares,
+    Window,
 )
 from seqattn.config.knobs.model import (
     AdditiveAttention,
@@ -156,6 +159,7 @@ __all__ = [
     "Location",
     "LocationShift",
     "Model",
+    "OwnFile",
     "Paths",
     "PlateauRate",
     "Polygons",
@@ -165,6 +169,7 @@ __all__ = [
     "ScaledDotAttention",
     "Section",
     "Sort",
+    "Split",
     "Squares",
     "StepRate",
     "TeacherForcing",
@@ -172,4 +177,5 @@ __all__ = [
     "Training",
     "Transformer",
     "UniformAttention",
+    "Window",
 ]

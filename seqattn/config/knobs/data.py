@@ -7,11 +7,15 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, Tag, model_validator
 
 from seqattn.config.knobs.section import (
+    ColumnName,
+    ColumnNames,
     Count,
+    FileName,
     Noise,
     PathLength,
     Section,
     Seed,
+    Share,
     contradiction,
     must_say,
     ordered,
@@ -189,6 +193,138 @@ class Lag(Paths):
         return self
 
 
+class Window(Section):
+    """Stretches of long series: some points given, those after them to be said."""
+
+    source: Count
+    """Points given."""
+    target: Count
+    """Points to be said."""
+    stride: Count = 1
+    """Points from the beginning of one window to that of the next."""
+
+
+class Split(Section):
+    """Which sequences train, which choose the best epoch, and which test."""
+
+    by: Literal["sequence", "group", "time"] = "sequence"
+    """What is kept together. sequence: each sequence, drawn at random. group: all sequences with
+    the same word in the column data.group, drawn at random. time: the first train, the last test;
+    with a window each series is cut in three, without one they go by their first step."""
+    validation: Share = 0.15
+    """Share of the validation part."""
+    test: Share = 0.15
+    """Share of the test part; what is left trains."""
+    seed: Seed = 0
+    """Seed of the draw; by time nothing is drawn."""
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> Self:
+        if self.validation + self.test >= 1:
+            raise contradiction(
+                "test",
+                f"and data.split.validation are {self.test + self.validation:g} together, which"
+                " leaves nothing to train on. Make them less than 1",
+            )
+        return self
+
+
+class OwnFile(Section):
+    """Your own sequences, from a file. `seqattn data check FILE` writes this section for you."""
+
+    model_config = must_say("kind")
+    kind: Literal["file"] = "file"
+    """What the sequences are."""
+    path: FileName
+    """The file, seen from where the command runs; with the two paths below, the training part."""
+    validation_path: FileName | None = None
+    """A file of its own for the validation part; null: split.validation of `path`."""
+    test_path: FileName | None = None
+    """A file of its own for the test part; null: split.test of `path`."""
+    format: Literal["auto", "csv", "tsv", "jsonl", "npz", "npy", "parquet", "arrow"] = "auto"
+    """What kind of file; auto goes by the end of its name."""
+    layout: Literal["auto", "long", "wide"] = "auto"
+    """Of a table. long: a point a row. wide: a sequence a row, with columns such as x_1, y_1, x_2,
+    y_2. auto: long where a column has the name that `order` or `sequence` says."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """What separates the cells of a CSV or TSV file; null: a comma, or a tab."""
+    decimal: Literal[".", ","] = "."
+    """What separates the whole from its parts in numbers of a CSV or TSV file."""
+    sequence: ColumnName | None = "sequence"
+    """Column that says which sequence a row is of; null: all rows of a long table are one."""
+    order: ColumnName | None = "step"
+    """Column of a long table that counts up within a sequence, whole numbers, numbers or dates;
+    null: rows are in order."""
+    group: ColumnName | None = None
+    """Column that says which group a sequence is of, for split.by: group."""
+    features: ColumnNames | None = None
+    """Columns that are given and to be said; null: all that have no other purpose."""
+    source_features: ColumnNames | None = None
+    """Columns that are given, where those to be said are others; null: `features`."""
+    target_features: ColumnNames | None = None
+    """Columns that are to be said, where those given are others; null: `features`."""
+    source_length: Count | None = None
+    """Points given of each sequence; the rest is to be said."""
+    target_length: Count | None = None
+    """Points to be said of each sequence, its last; the rest is given."""
+    window: Window | None = None
+    """Sliding windows over long series, never across a split; instead of the two lengths."""
+    split: Split = Split()
+    """How one file becomes three parts."""
+    scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
+    """To the model's units, feature by feature, fitted on the training part. standard: mean 0 and
+    standard deviation 1. minmax: from -1 to 1. robust: median 0 and quartiles 1 apart. Whatever
+    comes out is in your units again; losses are of scaled numbers."""
+    relative: bool = False
+    """Subtract each sequence's last source point first, and add it again at the end: for series
+    that drift to levels that no training sequence had."""
+    missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
+    """What becomes of empty cells. interpolate: linearly within the sequence and its part; at an
+    end the nearest value stays."""
+    season: Count | None = None
+    """Steps after which a series repeats, for the seasonal-naive baseline; null: none."""
+
+    @model_validator(mode="after")
+    def _one_way_to_cut(self) -> Self:
+        given = [k for k in ("source_length", "target_length", "window") if getattr(self, k)]
+        if len(given) > 1:
+            raise contradiction(given[1], f"and {given[0]} cannot both be meant; give one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _all_files_or_one(self) -> Self:
+        if (self.validation_path is None) != (self.test_path is None):
+            lacking = "validation_path" if self.validation_path is None else "test_path"
+            raise contradiction(lacking, "is needed too where one part has a file of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_have_a_column(self) -> Self:
+        if self.split.by == "group" and self.group is None:
+            raise contradiction("group", "must name a column for data.split.by: group")
+        return self
+
+    @model_validator(mode="after")
+    def _columns_have_one_purpose(self) -> Self:
+        if self.features is not None and (self.source_features or self.target_features):
+            raise contradiction(
+                "features", "goes without source_features and target_features; give them instead"
+            )
+        if (self.source_features is None) != (self.target_features is None):
+            lacking = "source" if self.source_features is None else "target"
+            raise contradiction(f"{lacking}_features", "is needed too, where the other is given")
+        taken = {n: k for k in ("sequence", "order", "group") if (n := getattr(self, k))}
+        for key in ("features", "source_features", "target_features"):
+            names = getattr(self, key) or []
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise contradiction(key, f"names {twice[0]!r} twice")
+            for name in names:
+                if name in taken:
+                    raise contradiction(key, f"names {name!r}, which is data.{taken[name]}")
+        return self
+
+
 Data = Annotated[
     Annotated[Squares, Tag("squares")]
     | Annotated[Polygons, Tag("polygons")]
@@ -196,6 +332,7 @@ Data = Annotated[
     | Annotated[Reverse, Tag("reverse")]
     | Annotated[Sort, Tag("sort")]
     | Annotated[Recall, Tag("recall")]
-    | Annotated[Lag, Tag("lag")],
+    | Annotated[Lag, Tag("lag")]
+    | Annotated[OwnFile, Tag("file")],
     told_apart_by("kind", "squares"),
 ]

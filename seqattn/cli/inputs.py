@@ -1,0 +1,291 @@
+"""The user's own sequences for a trained model: read as it was trained, forecast in stretches."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from seqattn.attention import Override
+from seqattn.cli.terminal import note
+from seqattn.config import OwnFile
+from seqattn.data import Sequences
+from seqattn.data.files import Form, Piece, Ragged, read_pieces
+from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json_line, rounded
+from seqattn.data.own import Series, as_sources, cut, cut_at, form_of, renamed, treat_missing
+from seqattn.errors import DataError, UsageError
+from seqattn.evaluation import FreeRun, free_run
+from seqattn.runs import whole_file, write_arrays
+from seqattn.training import Trained
+
+
+def own_config(trained: Trained) -> OwnFile:
+    """How a model's own files are read; for a model of made sequences the plain form."""
+    config = trained.config.data
+    return config if isinstance(config, OwnFile) else OwnFile(path="-")
+
+
+def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tuple[str, ...]]]:
+    """(as read, as sources, the file's own names of the features), a stretch after the other.
+
+    Raises:
+        DataError, UsageError: see `read_pieces`.
+    """
+    config = own_config(trained)
+    alone = config.model_copy(update={"window": None, "source_length": None, "target_length": None})
+    form = form_of(config, given_only=True)
+    wanted = replace(
+        form, format="csv" if str(file) == "-" and form.format == "auto" else "auto",
+        features=trained.layout.features, group=None, may_rename=True,
+    )  # fmt: skip
+    told = set[str]()
+    found = False
+    for piece in read_pieces(file, wanted):
+        found = True
+        for line in set(piece.notes) - told:
+            note(f"{file}: {line}.")
+            told.add(line)
+        names = piece.points.features
+        apart_by = None if isinstance(trained.config.data, OwnFile) else 1.0
+        clean = _without_gaps(renamed(piece, trained.layout.features), str(file), alone, apart_by)
+        yield clean, as_sources(clean, config), names
+    if not found:
+        raise DataError(f"{file}: has no sequences.")
+
+
+def scored(file: Path, trained: Trained) -> Sequences:
+    """All sequences of a file with what is given and what is to be said, as in training.
+
+    Raises:
+        DataError, UsageError: see `read_pieces`.
+    """
+    from seqattn.data.files import joined
+
+    config = trained.config.data
+    own = own_config(trained)
+    form = form_of(own)
+    if not isinstance(config, OwnFile):
+        form = Form(features=trained.layout.features, may_rename=True)
+    elif form.features is None:
+        form = replace(form, features=trained.layout.features, may_rename=True)
+    piece = joined(list(read_pieces(file, replace(form, format="auto", group=None))))
+    for line in piece.notes:
+        note(f"{file}: {line}.")
+    if own.source_features is None:
+        piece = renamed(piece, trained.layout.features)
+    series = _series_of(piece, str(file))
+    treat_missing(series, own, None if isinstance(config, OwnFile) else 1.0)
+    if isinstance(config, OwnFile):
+        return cut(series, config)
+    return cut_at(series, trained.layout.source_length)
+
+
+def _without_gaps(piece: Piece, name: str, config: OwnFile, apart_by: float | None) -> Piece:
+    """Empty cells refused, dropped or filled as in training."""
+    series = _series_of(replace(piece, target=None, where_target=None), name)
+    treat_missing(series, config, apart_by)
+    if series.filled:
+        note(f"{name}: {series.filled} empty cells were interpolated.")
+    if series.dropped:
+        note(f"{name}: {len(series.dropped)} sequences with empty cells were dropped.")
+    return Piece(tuple(series.ids), series.points, series.where, order=series.order)
+
+
+def _series_of(piece: Piece, name: str) -> Series:
+    return Series(
+        name, list(piece.ids), piece.points, piece.where, piece.target, piece.where_target,
+        piece.order,
+    )  # fmt: skip
+
+
+class Forecasts:
+    """Forecasts of stretches of sequences, written as they come.
+
+    Args:
+        output: a file, or None for standard output.
+        form: csv, tsv, jsonl, npz, parquet or arrow.
+        names: of the features that are said.
+    """
+
+    def __init__(
+        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...]
+    ) -> None:
+        self.output, self.form, self.names = output, form, names
+        scaling = trained.layout.scaling
+        self.scale = None if scaling.is_identity else scaling.target.scale
+        config = own_config(trained)
+        self.columns = (config.sequence or "sequence", config.order or "step")
+        self.kept: list[tuple[Sequences, Any]] = []
+        self.table: TableWriter | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Forecasts]:
+        if self.form == "npz":
+            yield self
+            assert self.output is not None
+            write_arrays(self.output, self._arrays())
+            return
+        if self.output is None:
+            self._open(sys.stdout.buffer if hasattr(sys.stdout, "buffer") else None)
+            yield self
+            self._close()
+            sys.stdout.flush()
+            return
+        with whole_file(self.output) as file:
+            self._open(file)
+            yield self
+            self._close()
+
+    def _open(self, file: IO[bytes] | None) -> None:
+        self.file = file if file is not None else _Text()
+        if self.form != "jsonl":
+            self.table = TableWriter(self.file, self.form, self.names, *self.columns)  # type: ignore[arg-type]
+
+    def _close(self) -> None:
+        if self.table is not None:
+            self.table.close()
+        self.file.flush()
+
+    def write(self, part: Sequences, result: FreeRun, steps: Steps) -> None:
+        """Take in the forecasts of a part."""
+        values = rounded(result.values, self.scale)
+        if self.table is not None:
+            self.table.write(part.ids, steps.after(values.shape[1]), values)
+        elif self.form == "jsonl":
+            given = rounded(part.source) if self.scale is None else part.source
+            for name, source, length, said in zip(
+                part.ids, given, part.source_lengths, values, strict=True
+            ):
+                line = json_line(name, {"source": source[:length], "forecast": said})
+                self.file.write(line.encode())
+        else:
+            self.kept.append((part, values))
+
+    def _arrays(self) -> dict[str, Any]:
+        import numpy as np
+
+        if len(self.kept) == 1:
+            (part, values), *_ = self.kept
+            return forecast_arrays(part, values.astype(np.float64), with_target=False)
+        part = joined_sources([part for part, _ in self.kept])
+        values = np.concatenate([said for _, said in self.kept])
+        return forecast_arrays(part, values.astype(np.float64), with_target=False)
+
+
+def joined_sources(parts: list[Sequences]) -> Sequences:
+    """Sources of several parts as one; no targets are known."""
+    import numpy as np
+
+    if len(parts) == 1:
+        return parts[0]
+    S = max(part.source.shape[1] for part in parts)
+    source = np.concatenate(
+        [np.pad(p.source, ((0, 0), (0, S - p.source.shape[1]), (0, 0))) for p in parts]
+    )
+    first = parts[0]
+    return Sequences(
+        source=source,
+        source_lengths=np.concatenate([part.source_lengths for part in parts]),
+        target=np.zeros((len(source), 0, len(first.said))),
+        target_lengths=np.zeros(len(source), dtype=np.int64),
+        features=first.features,
+        ids=tuple(name for part in parts for name in part.ids),
+        said=first.said,
+    )
+
+
+class _Text:
+    """Standard output that takes text only, as bytes."""
+
+    def write(self, content: bytes) -> None:
+        sys.stdout.write(content.decode())
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def predict_file(
+    trained: Trained,
+    file: Path,
+    output: Path | None,
+    form: str,
+    steps: int,
+    override: Override | None,
+    attention: Path | None,
+) -> None:
+    """Continue all sequences of a file, in bounded memory unless weights are asked for."""
+    from tqdm import tqdm
+
+    stretches = sources(file, trained)
+    first = next(stretches)
+    said = trained.layout.said
+    same = said == trained.layout.features
+    writer = Forecasts(output, form, trained, first[2] if same else said)
+    parts, runs = list[Sequences](), list[FreeRun]()
+    shows = sys.stderr.isatty() and output is not None
+    with (
+        writer.opened(),
+        tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
+    ):
+        for piece, part, _ in _and_first(first, stretches):
+            result = free_run(
+                trained.model, part, steps, override, with_attention=attention is not None,
+                scaling=trained.layout.scaling,
+            )  # fmt: skip
+            writer.write(part, result, Steps.of(piece))
+            bar.update(len(part))
+            if attention is not None:
+                parts.append(part)
+                runs.append(result)
+    if attention is not None:
+        write_arrays(attention, _joined_attention(parts, runs))
+
+
+def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _joined_attention(parts: list[Sequences], runs: list[FreeRun]) -> dict[str, Any]:
+    import numpy as np
+
+    if len(runs) == 1:
+        return runs[0].attention_arrays(parts[0], steps_real=False)
+    part = joined_sources(parts)
+    S = part.source.shape[1]
+
+    def together(kind: Any) -> Any:
+        wide = []
+        for run in runs:
+            weights = run.maps[kind]
+            more = S - weights.shape[-1] if kind != "decoder_self" else 0
+            rows = more if kind == "encoder_self" else 0
+            wide.append(np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, rows), (0, more))))
+        return np.concatenate(wide)
+
+    values = np.concatenate([run.values for run in runs])
+    whole = FreeRun(values, {kind: together(kind) for kind in runs[0].maps}, runs[0].meaning)
+    return whole.attention_arrays(part, steps_real=False)
+
+
+def check_output(form: str, to_stdout: bool) -> None:
+    """
+    Raises:
+        UsageError: a binary form, and nowhere to put it.
+    """
+    if form in ("npz", "parquet", "arrow") and to_stdout:
+        raise UsageError(f"--format {form} is binary and needs --output FILE.{form}.")
+
+
+__all__ = [
+    "Forecasts",
+    "Ragged",
+    "check_output",
+    "joined_sources",
+    "predict_file",
+    "scored",
+    "sources",
+]

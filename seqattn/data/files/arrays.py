@@ -1,0 +1,254 @@
+"""NPY and NPZ files: arrays of numbers, never pickles.
+
+NPY: one array (N, L, F), or (N, L) for one feature; it is mapped, not read. A tail of points that
+are NaN in every feature is padding. NPZ: `source` and, apart, `target`; or `values` for both. With
+`source_lengths`, `target_lengths` or `lengths`, `ids`, `features` and `said` where there are some:
+what `seqattn data sample` and the run folder's predictions.npz have.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files.piece import Form, Piece, Ragged, offsets_of
+from seqattn.data.sequences import Integers, real_points
+from seqattn.errors import DataError
+
+MOST_UNPACKED = 2 * 2**30
+AT_ONCE = 2**22  # numbers of an array that are looked at in one go
+
+
+def read_npy(path: Path, form: Form) -> Iterator[Piece]:
+    """Pieces of an NPY file; their values are views of the mapped file where they can be.
+
+    Raises:
+        DataError: no array of numbers, or none of that shape.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError, SyntaxError, OverflowError) as error:
+        raise DataError(f"{path}: is no NPY file of numbers ({_first(error)}).") from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
+    values = _points(array, str(path), "the array")
+    at_once = max(1, AT_ONCE // max(1, values.shape[1] * values.shape[2]))
+    for first in range(0, len(values), at_once):
+        part = values[first : first + at_once]
+        names = tuple(str(k) for k in range(first, first + len(part)))
+        yield _piece(part, None, names, form, f"row {first + 1} on", first)
+    if not len(values):
+        raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
+
+
+def read_npz(file: Path | BinaryIO, name: str, form: Form) -> Iterator[Piece]:
+    """The one piece of an NPZ file.
+
+    Raises:
+        DataError: no NPZ of numbers, one that is too large when unpacked, or shapes that disagree.
+    """
+    arrays = _members(file, name)
+    known = {"source", "target", "values", "lengths", "source_lengths", "target_lengths"}
+    found = f"found {', '.join(sorted(arrays)) or 'nothing'}"
+    if "source" in arrays:
+        key = "source"
+    elif "values" in arrays:
+        key = "values"
+    else:
+        wide = [k for k, array in arrays.items() if array.ndim == 3 and array.dtype.kind in "fiu"]
+        if len(wide) != 1 or known & arrays.keys():
+            raise DataError(
+                f"{name}: has no array 'source' or 'values' of shape (sequences, steps, features);"
+                f" {found}."
+            )
+        key = wide[0]
+    values = _points(arrays[key], name, repr(key))
+    N = len(values)
+    if N == 0:
+        raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
+    lengths = _lengths(arrays, name, ("source_lengths", "lengths"), values, key)
+    if "features" in arrays and form.features is None:
+        features = tuple(str(word) for word in _texts(arrays["features"], name, "features"))
+        form = Form(**{**vars(form), "features": features})
+    ids = (
+        tuple(str(word) for word in _texts(arrays["ids"], name, "ids"))
+        if "ids" in arrays
+        else tuple(map(str, range(N)))
+    )
+    if len(ids) != N:
+        raise DataError(f"{name}: has {N} sequences in {key!r} and {len(ids)} ids.")
+    piece = _piece(values, lengths, ids, form, key, 0)
+    if "target" not in arrays or key == "values":
+        yield piece
+        return
+    target = _points(arrays["target"], name, "'target'")
+    if len(target) != N:
+        raise DataError(f"{name}: has {N} sequences in {key!r} and {len(target)} in 'target'.")
+    said = (
+        tuple(str(word) for word in _texts(arrays["said"], name, "said"))
+        if "said" in arrays
+        else _names_like(piece.points.features, target.shape[2])
+    )
+    if len(said) != target.shape[2]:
+        raise DataError(f"{name}: 'target' has {target.shape[2]} features, 'said' {len(said)}.")
+    target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
+    of_target = _piece(target, target_lengths, ids, Form(features=said), "target", 0)
+    yield Piece(
+        piece.ids, piece.points, piece.where, of_target.points, of_target.where, notes=piece.notes
+    )
+
+
+def default_names(features: int) -> tuple[str, ...]:
+    """x and y for two, else f1, f2, ..."""
+    return ("x", "y") if features == 2 else tuple(f"f{i}" for i in range(1, features + 1))
+
+
+def _names_like(source: tuple[str, ...], features: int) -> tuple[str, ...]:
+    same = len(source) == features
+    return source if same else tuple(f"t{i}" for i in range(1, features + 1))
+
+
+def _piece(
+    values: NDArray[np.floating],
+    lengths: Integers | None,
+    ids: tuple[str, ...],
+    form: Form,
+    key: str,
+    first: int,
+) -> Piece:
+    """(N, L, F) with lengths as one piece; without, a tail of NaN points is padding."""
+    N, L, F = values.shape
+    names = default_names(F) if form.features is None else form.features
+    if len(names) != F:
+        raise DataError(
+            f"{key}: has {F} features a point, but there are {len(names)} names:"
+            f" {', '.join(names)}."
+        )
+    notes: tuple[str, ...] = ()
+    if lengths is None:
+        empty = np.isnan(values).all(axis=2)
+        lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
+        if (lengths < L).any():
+            notes = ("a sequence ends where all that follows is NaN",)
+    real = real_points(lengths, L)
+    rows = values.reshape(N * L, F) if real.all() else values[real]
+    offsets = offsets_of(lengths)
+
+    def where(row: int, feature: int) -> str:
+        k = int(np.searchsorted(offsets, row, side="right")) - 1
+        step = row - int(offsets[k])
+        cell = f"[{first + k}, {step}, {feature}]"
+        return f"{key.split(' ')[0] if key.startswith('row') else key}{cell} ({names[feature]!r})"
+
+    return Piece(ids, Ragged(rows, offsets, tuple(names)), where, notes=notes)
+
+
+def _points(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:
+    if array.dtype.kind not in "fiu":
+        raise DataError(f"{name}: {what} holds {array.dtype}, not numbers.")
+    if array.dtype.kind != "f" or array.dtype.itemsize < 4 or array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or 0 in array.shape[1:]:
+        raise DataError(
+            f"{name}: {what} has shape {array.shape}; expected (sequences, steps, features), or"
+            " (sequences, steps) for one feature."
+        )
+    return array
+
+
+def _lengths(
+    arrays: dict[str, NDArray[Any]],
+    name: str,
+    keys: tuple[str, ...],
+    values: NDArray[np.floating],
+    of: str,
+) -> Integers | None:
+    N, L, _ = values.shape
+    for key in keys:
+        if key not in arrays:
+            continue
+        lengths = arrays[key]
+        if lengths.shape != (N,) or lengths.dtype.kind not in "iu":
+            raise DataError(
+                f"{name}: {key!r} must be {N} whole numbers, one for each sequence of {of!r}; it is"
+                f" {lengths.dtype} of shape {lengths.shape}."
+            )
+        wrong = np.flatnonzero((lengths < 0) | (lengths > L))
+        if wrong.size:
+            k = int(wrong[0])
+            raise DataError(
+                f"{name}: {key}[{k}] is {lengths[k]}, but {of!r} has room for 0 to {L} points."
+            )
+        return lengths.astype(np.int64)
+    return None
+
+
+def _texts(array: NDArray[Any], name: str, key: str) -> list[str]:
+    if array.ndim != 1 or array.dtype.kind not in "Uiu":
+        raise DataError(f"{name}: {key!r} must be a list of texts; it is {array.dtype}.")
+    return [str(word) for word in array.tolist()]
+
+
+def _members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
+    """All arrays, after their sizes were found to be bearable."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
+            if size > MOST_UNPACKED:
+                largest = max(entries, key=lambda entry: entry.file_size)
+                raise DataError(
+                    f"{name}: unpacks to {size / 2**30:.1f} GiB ({largest.filename!r} alone to"
+                    f" {largest.file_size / 2**30:.1f}); at most {MOST_UNPACKED / 2**30:.0f} GiB"
+                    " are unpacked. Save it as NPY, which is mapped instead."
+                )
+            arrays: dict[str, NDArray[Any]] = {}
+            for entry in entries:
+                key = entry.filename.removesuffix(".npy")
+                if not entry.filename.endswith(".npy"):
+                    raise DataError(f"{name}: {entry.filename!r} in it is no array.")
+                if key in arrays:
+                    raise DataError(f"{name}: has {key!r} twice.")
+                with archive.open(entry) as member:
+                    arrays[key] = _member(member, entry, name, key)
+            return arrays
+    except DataError:
+        raise
+    except Exception as error:  # whatever a broken archive may raise, from five modules
+        raise DataError(f"{name}: is no whole NPZ file ({_first(error)}).") from None
+
+
+def _member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
+    version = np.lib.format.read_magic(member)
+    read = {(1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip
+    if read is None:
+        raise DataError(f"{name}: {key!r} is of NPY version {version}, which is not known here.")
+    shape, fortran, dtype = read(member)
+    if dtype.hasobject:
+        raise DataError(
+            f"{name}: {key!r} holds Python objects; they are never opened. Save numbers or texts."
+        )
+    count = 1
+    for length in shape:
+        count *= int(length)
+    wanted = count * dtype.itemsize
+    if wanted < 0 or wanted > entry.file_size:
+        raise DataError(f"{name}: {key!r} is cut short: its header promises {wanted} bytes.")
+    data = member.read(wanted)
+    if len(data) != wanted:
+        raise DataError(f"{name}: {key!r} is cut short.")
+    array: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count)
+    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+
+
+def _first(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,210 @@
+"""What a file holds, some whole sequences at a time, and what a reader is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.sequences import Floats, Integers
+from seqattn.errors import DataError
+
+LARGEST = 1e15
+"""Models work in float32, where the square of a value must still be finite."""
+LONGEST_LINE = 16 * 2**20
+"""Bytes of a row of text: nothing that a person or a program meant is longer."""
+DATES = "datetime64[s]"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a file is to be understood.
+
+    Attributes:
+        format: csv, tsv, jsonl, npz, npy, parquet or arrow; auto goes by the file's ending.
+        layout: of a table: long, wide, or auto.
+        delimiter, decimal: of CSV and TSV; None: a comma, or a tab.
+        sequence, order, group: columns of a table; None: there is none.
+        features: columns to be read, in this order; None: all that have no other purpose.
+        may_rename: where no column has the name of a feature, but there are as many columns, they
+            are taken in their own order.
+    """
+
+    format: str = "auto"
+    layout: str = "auto"
+    delimiter: str | None = None
+    decimal: str = "."
+    sequence: str | None = "sequence"
+    order: str | None = "step"
+    group: str | None = None
+    features: tuple[str, ...] | None = None
+    may_rename: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of several sequences one after the other.
+
+    Attributes:
+        values: (rows, F); NaN where a cell is empty.
+        offsets: (N + 1,) where each sequence begins, and where the last ends.
+        features: F names.
+    """
+
+    values: NDArray[np.floating]
+    offsets: Integers
+    features: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Integers:
+        return np.diff(self.offsets)
+
+    def of(self, k: int) -> NDArray[np.floating]:
+        """(L, F) of a sequence."""
+        return self.values[self.offsets[k] : self.offsets[k + 1]]
+
+    def at(self, places: Sequence[int] | Integers) -> Ragged:
+        """The sequences at some places."""
+        rows = [self.of(int(k)) for k in places]
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        empty = self.values[:0]
+        return Ragged(np.concatenate([empty, *rows]), offsets_of(lengths), self.features)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Whole sequences, in the order of the file.
+
+    Attributes:
+        ids: their names.
+        points: what stands in the columns asked for.
+        target: what the file itself keeps apart as target, of the same sequences; None: nothing.
+        order: (rows,) of `points`, numbers or dates that count up in each sequence; None: rows are
+            in order.
+        groups: a word a sequence, or None.
+        where: says where in the file a cell of `points` stands: (row of `points`, feature).
+        where_target: likewise of `target`.
+        notes: what a reader should be told of how the file was understood.
+    """
+
+    ids: tuple[str, ...]
+    points: Ragged
+    where: Callable[[int, int], str]
+    target: Ragged | None = None
+    where_target: Callable[[int, int], str] | None = None
+    order: NDArray[Any] | None = None
+    groups: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def cells(self) -> Iterator[tuple[Ragged, Callable[[int, int], str]]]:
+        """What was read, and how to say where it stands."""
+        yield self.points, self.where
+        if self.target is not None and self.where_target is not None:
+            yield self.target, self.where_target
+
+
+def offsets_of(lengths: Integers) -> Integers:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def check_values(name: str, piece: Piece) -> None:
+    """Refuse infinite and huge numbers; empty cells may stay.
+
+    Raises:
+        DataError: with the place of the first.
+    """
+    for ragged, where in piece.cells():
+        with np.errstate(invalid="ignore"):
+            bad = np.argwhere(np.abs(ragged.values) > LARGEST)
+        if bad.size:
+            row, feature = map(int, bad[0])
+            refuse_value(f"{name}: {where(row, feature)}", float(ragged.values[row, feature]))
+
+
+def refuse_value(place: str, value: float) -> None:
+    """
+    Raises:
+        DataError: always.
+    """
+    if math.isinf(value):
+        raise DataError(f"{place} is {value}; it must be finite.")
+    raise DataError(
+        f"{place} is {value:g}; values up to {LARGEST:g} can be worked with. Give it in larger"
+        " units."
+    )
+
+
+class Seen:
+    """Names that were read, 8 bytes each: a name that comes again is noticed in any stretch of a
+    file, without keeping all of them."""
+
+    def __init__(self) -> None:
+        self.sorted: list[NDArray[np.int64]] = []
+
+    def again(self, ids: Sequence[str]) -> str | None:
+        """The first of these names that was there before, or stands here twice."""
+        new = np.fromiter(map(hash, ids), np.int64, len(ids))
+        order = np.argsort(new, kind="stable")
+        ranked = new[order]
+        twice = order[1:][ranked[1:] == ranked[:-1]]
+        for part in self.sorted:
+            at = np.minimum(np.searchsorted(part, new), len(part) - 1)
+            twice = np.concatenate([twice, np.flatnonzero(part[at] == new)])
+        if twice.size:
+            return ids[int(twice.min())]
+        # Parts of doubling size, so that few are searched and each number is sorted few times.
+        while self.sorted and len(self.sorted[-1]) <= len(ranked):
+            ranked = np.sort(np.concatenate([self.sorted.pop(), ranked]))
+        if ranked.size:
+            self.sorted.append(ranked)
+        return None
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Pieces of one file as one."""
+    first, *others = pieces
+    if not others:
+        return first
+    starts = offsets_of(np.array([len(piece.points.values) for piece in pieces]))
+
+    def together(parts: Sequence[Ragged]) -> Ragged:
+        lengths = np.concatenate([part.lengths for part in parts])
+        values: Floats = np.concatenate([part.values for part in parts])
+        return Ragged(values, offsets_of(lengths), parts[0].features)
+
+    def where(row: int, feature: int) -> str:
+        k = int(np.searchsorted(starts, row, side="right")) - 1
+        return pieces[k].where(row - int(starts[k]), feature)
+
+    targets = [piece.target for piece in pieces if piece.target is not None]
+    orders = [piece.order for piece in pieces if piece.order is not None]
+    target_starts = offsets_of(np.array([len(target.values) for target in targets], dtype=np.int64))
+
+    def where_target(row: int, feature: int) -> str:
+        k = int(np.searchsorted(target_starts, row, side="right")) - 1
+        said = pieces[k].where_target
+        assert said is not None
+        return said(row - int(target_starts[k]), feature)
+
+    return Piece(
+        ids=tuple(name for piece in pieces for name in piece.ids),
+        points=together([piece.points for piece in pieces]),
+        where=where,
+        target=together(targets) if targets else None,
+        where_target=where_target if targets else None,
+        order=np.concatenate(orders) if orders else None,
+        groups=None
+        if first.groups is None
+        else tuple(group for piece in pieces for group in piece.groups or ()),
+        notes=tuple(dict.fromkeys(note for piece in pieces for note in piece.notes)),
+    )

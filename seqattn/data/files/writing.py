@@ -1,0 +1,311 @@
+"""Sequences and forecasts as files, in the forms that `read_pieces` reads back."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files.piece import Piece
+from seqattn.data.files.tables import arrow, step_text
+from seqattn.data.sequences import Floats, Sequences
+from seqattn.errors import DataError, UsageError
+
+SEQUENCE, STEP = "sequence", "step"
+DIGITS = 8  # significant ones that a model's float32 can have
+
+
+class Steps:
+    """What the steps after each sequence's last are called: they go on as the last two did.
+
+    Args:
+        order: (rows,) numbers or dates of all rows, or None where they are counted from 1.
+        offsets: (N + 1,).
+    """
+
+    def __init__(self, order: NDArray[Any] | None, offsets: NDArray[np.int64]) -> None:
+        self.dates = order is not None and order.dtype.kind == "M"
+        lengths = np.diff(offsets)
+        if order is None:
+            self.last: NDArray[Any] = lengths.astype(np.float64)
+            self.apart: NDArray[Any] = np.ones(len(lengths))
+            return
+        numbers = order.astype(np.int64) if self.dates else order
+        ends = offsets[1:] - 1
+        before = np.maximum(ends - 1, offsets[:-1])
+        self.last = numbers[ends]
+        usual = 86_400 if self.dates else 1
+        self.apart = np.where(lengths > 1, numbers[ends] - numbers[before], usual)
+
+    def after(self, steps: int) -> NDArray[Any]:
+        """(N, steps) numbers, or dates."""
+        ahead = self.last[:, None] + self.apart[:, None] * np.arange(1, steps + 1)
+        return ahead.astype("datetime64[s]") if self.dates else ahead
+
+    @classmethod
+    def counted(cls, lengths: NDArray[np.int64]) -> Steps:
+        """Of sequences whose steps are counted from 1."""
+        return cls(None, np.concatenate([[0], np.cumsum(lengths)]))
+
+    @classmethod
+    def of(cls, piece: Piece) -> Steps:
+        return cls(piece.order, piece.points.offsets)
+
+
+def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
+    """A forecast without digits that a model cannot know: float32 as it is, or where it was scaled
+    back, rounded to what float32 can tell apart.
+
+    Args:
+        forecast: (N, T, F).
+        scale: (F,) of the scaling; None: there was none.
+    """
+    if scale is None:
+        return forecast.astype(np.float32)
+    decimals = [DIGITS - 1 - math.floor(math.log10(size)) for size in scale]
+    columns = [np.round(forecast[..., i], min(d, 300)) for i, d in enumerate(decimals)]
+    return np.stack(columns, axis=-1)
+
+
+class TableWriter:
+    """Forecasts as a long table: CSV, TSV, Parquet or Arrow; a stretch at a time.
+
+    Raises:
+        UsageError: no pyarrow.
+    """
+
+    def __init__(
+        self, file: BinaryIO, form: str, features: Sequence[str], sequence: str = SEQUENCE,
+        order: str = STEP,
+    ) -> None:  # fmt: skip
+        self.pa = arrow()
+        self.file, self.form, self.features = file, form, list(features)
+        self.names = [sequence, order, *features]
+        self.separator = "\t" if form == "tsv" else ","
+        self.writer: Any = None
+        if form in ("csv", "tsv"):
+            head = self.separator.join(quoted(name, self.separator) for name in self.names)
+            file.write(f"{head}\n".encode())
+
+    def write(self, ids: Sequence[str], steps: NDArray[Any], values: NDArray[np.floating]) -> None:
+        """
+        Args:
+            ids: N names.
+            steps: (N, T).
+            values: (N, T, F).
+        """
+        pa = self.pa
+        N, T, F = values.shape
+        whole = steps.dtype.kind == "f" and bool((steps == np.round(steps)).all())
+        flat = steps.reshape(-1)
+        at = pa.array(flat.astype(np.int64) if whole else flat)
+        columns = [pa.array(np.ascontiguousarray(values[..., i]).reshape(-1)) for i in range(F)]
+        rows = np.repeat(np.arange(N), T)
+        if self.form in ("csv", "tsv"):
+            names = pa.array([quoted(name, self.separator) for name in ids], pa.string()).take(rows)
+            texts = pa.compute.cast(at, pa.string())
+            if at.type == pa.timestamp("s"):
+                midnight = not (flat.astype(np.int64) % 86_400).any()
+                texts = pa.compute.strftime(at, "%Y-%m-%d" if midnight else "%Y-%m-%dT%H:%M:%S")
+            cells = [pa.compute.cast(column, pa.string()) for column in columns]
+            lines = pa.compute.binary_join_element_wise(names, texts, *cells, self.separator)
+            self.file.write(("\n".join(lines.to_pylist()) + "\n").encode() if N * T else b"")
+            return
+        table = pa.table([pa.array(ids, pa.string()).take(rows), at, *columns], names=self.names)
+        if self.writer is None:
+            make = pa.parquet.ParquetWriter if self.form == "parquet" else pa.ipc.new_file
+            self.schema = table.schema
+            self.writer = make(self.file, self.schema)
+        self.writer.write_table(table.cast(self.schema))
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+def quoted(text: str, separator: str = ",") -> str:
+    """A cell of a CSV file."""
+    if any(sign in text for sign in (separator, '"', "\n", "\r")):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
+    """An object a line: id, and lists of points; NaN becomes null."""
+    lists = {
+        key: [[_number(v) for v in point] for point in points] for key, points in described.items()
+    }
+    return json.dumps({"id": name, **lists}, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _number(value: np.floating) -> float | None:
+    """The shortest number that reads back as the same."""
+    return float(str(value)) if np.isfinite(value) else None
+
+
+def forecast_arrays(
+    part: Sequences, forecast: Floats, *, with_target: bool
+) -> dict[str, NDArray[np.generic]]:
+    """Sequences and their forecasts as arrays for an NPZ; cells at padding are NaN.
+
+    Args:
+        forecast: (N, T, F).
+        with_target: the true continuation is known and goes in, beside a forecast cut to it.
+    """
+
+    def real(points: Floats, keep: NDArray[np.bool_]) -> Floats:
+        return np.where(keep[:, :, None], points, np.nan)
+
+    arrays: dict[str, NDArray[np.generic]] = {
+        "ids": np.array(list(part.ids), dtype=np.str_),
+        "features": np.array(list(part.features), dtype=np.str_),
+        "said": np.array(list(part.said), dtype=np.str_),
+        "labels": np.array(list(part.labels), dtype=np.str_),
+        "source": real(part.source, part.source_keep),
+        "source_lengths": part.source_lengths,
+        "forecast": real(forecast, part.target_keep) if with_target else forecast,
+    }
+    if with_target:
+        arrays["target"] = real(part.target, part.target_keep)
+        arrays["target_lengths"] = part.target_lengths
+    return arrays
+
+
+# --- whole sequences ------------------------------------------------------------------------------
+
+
+def write_sequences(
+    part: Sequences, form: str, *, wide: bool = False, goes_on: bool
+) -> tuple[bytes, str]:
+    """Sequences as the content of a file, and the `data:` section that reads it.
+
+    Args:
+        form: one of `FORMATS`.
+        wide: a table of a sequence a row.
+        goes_on: the target goes on where the source ends, so both are one path. In a table others
+            get columns of their own for the target.
+
+    Raises:
+        UsageError: a form that cannot hold them, or no pyarrow.
+    """
+    source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
+    target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]
+    if form == "jsonl":
+        lines = [
+            json_line(name, {"source": s, "target": t})
+            for name, s, t in zip(part.ids, source, target, strict=True)
+        ]
+        names = ", ".join(part.features)
+        return "".join(lines).encode(), f"  features: [{names}]\n"
+    if form == "npz":
+        arrays = forecast_arrays(part, part.target, with_target=True)
+        kept = ("ids", "features", "said", "source", "source_lengths", "target", "target_lengths")
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in kept})
+        return buffer.getvalue(), ""
+    cut = _one_cut(part)
+    if (form == "npy" or wide) and (not goes_on or cut is None):
+        raise UsageError(
+            f"{'a wide table' if wide else 'NPY'} has one path a sequence, and these have sources"
+            " and targets of their own. Write JSON lines or NPZ."
+        )
+    if goes_on:
+        paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
+        columns = list(part.features)
+        section = cut or ""
+    else:
+        longest = [max(len(s), len(t)) for s, t in zip(source, target, strict=True)]
+        paths = [
+            np.concatenate([_stretched(s, n), _stretched(t, n)], axis=1)
+            for s, t, n in zip(source, target, longest, strict=True)
+        ]
+        told = [f"target_{name}" for name in part.said]
+        columns = [*part.features, *told]
+        section = (
+            f"  source_features: [{', '.join(part.features)}]\n"
+            f"  target_features: [{', '.join(told)}]\n"
+        )
+    if form == "npy":
+        buffer = io.BytesIO()
+        L = max(map(len, paths))
+        np.save(buffer, np.stack([_stretched(path, L) for path in paths]), allow_pickle=False)
+        return buffer.getvalue(), section
+    return _table(part.ids, paths, columns, form, wide=wide), section
+
+
+def _one_cut(part: Sequences) -> str | None:
+    """What says where sources end, in all of them; None where nothing short does."""
+    if (part.source_lengths == part.source_lengths[0]).all():
+        return f"  source_length: {part.source_lengths[0]}\n"
+    if (part.target_lengths == part.target_lengths[0]).all():
+        return f"  target_length: {part.target_lengths[0]}\n"
+    return None
+
+
+def _stretched(path: Floats, length: int) -> Floats:
+    more = np.full((length - len(path), path.shape[1]), np.nan)
+    return np.concatenate([path, more])
+
+
+def _table(
+    ids: Sequence[str], paths: Sequence[Floats], columns: Sequence[str], form: str, *, wide: bool
+) -> bytes:
+    pa = arrow()
+    if wide:
+        L = max(map(len, paths))
+        rows = np.stack([_stretched(path, L) for path in paths]).reshape(len(paths), -1)
+        names = [f"{name}_{step}" for step in range(1, L + 1) for name in columns]
+        table = pa.table([pa.array(ids), *map(_or_null, rows.T)], names=[SEQUENCE, *names])
+    else:
+        values = np.concatenate(list(paths))
+        lengths = [len(path) for path in paths]
+        steps = np.concatenate([np.arange(1, n + 1) for n in lengths])
+        named = pa.array(ids).take(pa.array(np.repeat(np.arange(len(paths)), lengths)))
+        table = pa.table(
+            [named, pa.array(steps), *map(_or_null, values.T)], names=[SEQUENCE, STEP, *columns]
+        )
+    buffer = io.BytesIO()
+    if form in ("csv", "tsv"):
+        separator = "\t" if form == "tsv" else ","
+        lines = [separator.join(quoted(name, separator) for name in table.column_names)]
+        cells = [column.to_pylist() for column in table.columns]
+        rows_of_cells = zip(*cells, strict=True)
+        lines += [separator.join(_cell(v, separator) for v in row) for row in rows_of_cells]
+        return ("\n".join(lines) + "\n").encode()
+    if form == "parquet":
+        pa.parquet.write_table(table, buffer)
+    elif form == "arrow":
+        with pa.ipc.new_file(buffer, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        raise DataError(f"there is no format {form!r}.")
+    return buffer.getvalue()
+
+
+def _or_null(values: Floats) -> Any:
+    pa = arrow()
+    return pa.array(values, from_pandas=True)
+
+
+def _cell(value: Any, separator: str) -> str:
+    if value is None:
+        return ""
+    return quoted(value, separator) if isinstance(value, str) else repr(value)
+
+
+__all__ = [
+    "SEQUENCE",
+    "STEP",
+    "Steps",
+    "TableWriter",
+    "forecast_arrays",
+    "json_line",
+    "rounded",
+    "step_text",
+    "write_sequences",
+]
