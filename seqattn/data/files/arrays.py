@@ -32,7 +32,7 @@ def read_npy(path: Path, form: Form) -> Iterator[Piece]:
     """
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError, SyntaxError, OverflowError) as error:
+    except Exception as error:  # a broken header is parsed as Python, and fails in as many ways
         raise DataError(f"{path}: is no NPY file of numbers ({_first(error)}).") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")

@@ -14,6 +14,7 @@ Wide form, a sequence a row; empty cells at the end of a row are no points:
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -269,7 +270,7 @@ def _text_batches(
     first = 1
     try:
         reader = pa.csv.open_csv(
-            raw,
+            _CheckedText(raw, name),
             read_options=pa.csv.ReadOptions(
                 use_threads=False, block_size=block, column_names=header
             ),
@@ -309,10 +310,6 @@ def _not_csv(words: str, bad: list[Any], name: str, width: int) -> DataError:
         )
     if "Empty CSV" in words:
         return DataError(f"{name}: has a header but no rows.")
-    if "UTF8" in words or "utf8" in words:
-        where = re.search(r"CSV column #(\d+)", words)
-        column = f" in column {int(where.group(1)) + 1}" if where else ""
-        return DataError(f"{name}: is not UTF-8{column}. Save the file as UTF-8.")
     if "straddling" in words or "block size" in words:
         return DataError(
             f"{name}: has a row of more than {BLOCK // 2**20} MiB; that is no table of sequences."
@@ -660,6 +657,30 @@ def step_text(step: Any) -> str:
         return text.removesuffix("T00:00:00")
     number = float(step)
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+class _CheckedText(io.RawIOBase):
+    """A stream that refuses bytes that are no UTF-8, with their line, before they are parsed."""
+
+    def __init__(self, raw: BinaryIO, name: str) -> None:
+        self.raw, self.name, self.line = raw, name, 2  # the header is behind
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.raw.read(size)
+        try:
+            self.decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            line = self.line + data.count(b"\n", 0, max(error.start, 0))
+            raise DataError(
+                f"{self.name}:{line}: byte {error.object[error.start]:#04x} is not UTF-8. Save the"
+                " file as UTF-8."
+            ) from None
+        self.line += data.count(b"\n")
+        return data
 
 
 # --- the header -----------------------------------------------------------------------------------
