@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqattn.cli.data import data_app
 from seqattn.cli.terminal import (
     leave_with_the_reader,
     note,
@@ -44,6 +45,7 @@ config_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema."
 )
 app.add_typer(config_app, name="config")
+app.add_typer(data_app, name="data")
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
 Overrides = Annotated[

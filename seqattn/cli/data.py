@@ -1,0 +1,182 @@
+"""`seqattn data`: look at a file, write what a config generates, show the formats."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqattn.cli.terminal import leave_with_the_reader, note, printable
+from seqattn.errors import DataError, UsageError
+
+data_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Your own sequences: check a file, sample a config, formats.",
+)  # fmt: skip
+
+
+class Part(StrEnum):
+    train = "train"
+    validation = "validation"
+    test = "test"
+
+
+EXAMPLES = {
+    "CSV, long: a point a row (.csv; .tsv with tabs)": (
+        "sequence,step,x,y\na,1,-1.02,-0.97\na,2,-1.05,1.01\nb,1,0.98,-1.10\nb,2,0.95,0.92\n"
+    ),
+    "CSV, wide: a sequence a row": (
+        "sequence,x_1,y_1,x_2,y_2\na,-1.02,-0.97,-1.05,1.01\nb,0.98,-1.10,0.95,0.92\n"
+    ),
+    "JSON lines: an object a sequence; target and id as you like (.jsonl)": (
+        '{"id": "a", "source": [[-1.02, -0.97], [-1.05, 1.01]], "target": [[1.0, 1.0]]}\n'
+        '{"id": "b", "source": [[0.98, -1.10]], "target": [[0.95, 0.92]]}\n'
+    ),
+    "NPZ, from Python (.npz)": (
+        "import numpy as np\n"
+        "source, target = np.zeros((9, 5, 2)), np.zeros((9, 3, 2))  # sequences, steps, features\n"
+        "np.savez('my.npz', source=source, target=target, source_lengths=np.full(9, 5),\n"
+        "         target_lengths=np.full(9, 3), ids=np.array(list('abcdefghi')))\n"
+    ),
+    "NPY, from Python; a tail of NaN is no point (.npy)": (
+        "import numpy as np\n"
+        "np.save('my.npy', np.zeros((9, 8, 2), dtype=np.float32))  # sequences, steps, features\n"
+    ),
+    "Parquet and Arrow: the columns of a CSV file, long or wide (.parquet, .arrow)": (
+        "import pandas as pd\npd.read_csv('my.csv').to_parquet('my.parquet')\n"
+    ),
+}
+
+
+@data_app.command(
+    "formats",
+    short_help="Show a few lines of each format.",
+    epilog="Example: seqattn data formats",
+)
+def formats() -> None:
+    """Show a few lines of each format that `--input` and `data: {kind: file}` read."""
+    leave_with_the_reader()
+    for title, text in EXAMPLES.items():
+        print(f"{title}\n")
+        print("".join(f"    {line}\n" for line in text.splitlines()))
+
+
+@data_app.command(
+    "check",
+    short_help="Say what a file holds, and how to train on it.",
+    epilog="Example: seqattn data check my.csv --picture my.png",
+)
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your own sequences.")],
+    sequence: Annotated[
+        str | None, typer.Option("--sequence", help="Column that says which sequence.")
+    ] = None,
+    order: Annotated[str | None, typer.Option("--order", help="Column that counts up.")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="What separates cells; a comma without.")
+    ] = None,
+    decimal: Annotated[str, typer.Option("--decimal", help="'.' or ','.")] = ".",
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE.png|svg|pdf", help="Draw the first sequences."),
+    ] = None,
+) -> None:
+    """Say what FILE holds: sequences, lengths, features with their ranges, empty cells; and print
+    the `data:` section of a config that trains on it."""
+    import numpy as np
+
+    from seqattn.data.files import check_file, format_of, read_all
+    from seqattn.data.files.guess import guessed, section
+
+    if decimal not in (".", ","):
+        raise UsageError(f"--decimal {decimal}: expected '.' or ','.")
+    if picture is not None:
+        from seqattn import pictures
+
+        pictures.picture_ending(picture)
+    leave_with_the_reader()
+    check_file(file)
+    form = guessed(file, sequence, order, delimiter, decimal)
+    piece = read_all(file, form)
+    for line in piece.notes:
+        note(f"{file}: {line}.")
+    lengths = piece.points.lengths
+    low, high = int(lengths.min()), int(lengths.max())
+    print(printable(f"{file}: {format_of(file, form.format)}, {len(piece):,} sequences of"
+                    f" {low if low == high else f'{low} to {high}'} points"))  # fmt: skip
+    sides = [("", piece.points)]
+    if piece.target is not None:
+        sides = [("source ", piece.points), ("target ", piece.target)]
+        told = piece.target.lengths
+        print(f"their targets: {int(told.min())} to {int(told.max())} points")
+    for side, ragged in sides:
+        for i, name in enumerate(ragged.features):
+            column = ragged.values[:, i]
+            empty = int(np.isnan(column).sum())
+            said = f", {empty:,} of {len(column):,} cells empty" if empty else ""
+            if empty == len(column):
+                print(printable(f"  {side}{name}: every cell is empty"))
+                continue
+            print(printable(f"  {side}{name}: {np.nanmin(column):g} to {np.nanmax(column):g}, mean"
+                            f" {np.nanmean(column):g}{said}"))  # fmt: skip
+    if piece.order is not None:
+        from seqattn.data.files import step_text
+
+        print(f"  {form.order}: {step_text(piece.order[0])} to {step_text(piece.order[-1])}")
+    print("\nTo train on it, put this into a config:\n")
+    print(printable(section(file, form, piece)))
+    if picture is not None:
+        from seqattn.figures import paths_figure
+
+        n = min(10, len(piece))
+        paths = [piece.points.of(k)[:1000] for k in range(n)]
+        none = [path[:0] for path in paths]
+        pictures.save(
+            paths_figure(
+                paths, none, none, titles=[name[:20] for name in piece.ids[:n]],
+                features=list(piece.points.features),
+            ),
+            picture,
+        )  # fmt: skip
+        note(f"Drew {picture}")
+
+
+@data_app.command(
+    "sample",
+    short_help="Write the sequences that a config generates.",
+    epilog="Example: seqattn data sample configs/squares.yaml --output squares.csv",
+)
+def sample(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="Its ending says which format.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
+    ] = None,
+    part: Annotated[Part, typer.Option("--part", help="Which of the three parts.")] = Part.train,
+    wide: Annotated[bool, typer.Option("--wide", help="A table of a sequence a row.")] = False,
+) -> None:
+    """Write the sequences that CONFIG generates, and print the `data:` section that reads them."""
+    from seqattn.config import Lag, OwnFile, Polygons, Squares, resolve
+    from seqattn.data import load
+    from seqattn.data.files import format_of
+    from seqattn.data.files.writing import write_sequences
+    from seqattn.runs import write_whole
+
+    described = resolve(config, overrides or []).config.data
+    if isinstance(described, OwnFile):
+        raise UsageError(f"{config}: its sequences are in a file already ({described.path}).")
+    try:
+        form = format_of(output)
+    except DataError as error:
+        raise UsageError(str(error)) from None
+    sequences = getattr(load(described), part.value)
+    goes_on = isinstance(described, Squares | Polygons | Lag)
+    content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
+    write_whole(output, content)
+    note(f"Wrote {len(sequences):,} sequences to {output}. To train on it:")
+    print(printable(f"data:\n  kind: file\n  path: {output}\n{cut}"), end="")

@@ -1,0 +1,96 @@
+"""What a file most likely is: a guess to begin with, for people to look at."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+
+from seqattn.data.files.piece import Form, Piece
+
+SEQUENCES = ("sequence", "sequence_id", "seq", "id", "series", "trajectory", "track", "name")
+ORDERS = ("step", "t", "time", "timestamp", "date", "datetime", "index", "frame", "order")
+TABLES = ("csv", "tsv", "parquet", "arrow")
+
+
+def guessed(
+    path: Path, sequence: str | None, order: str | None, delimiter: str | None, decimal: str
+) -> Form:
+    """How a file seems to want to be read.
+
+    Args:
+        sequence, order, delimiter, decimal: what the user said; None: to be guessed.
+    """
+    from seqattn.data.files import format_of
+
+    kind = format_of(path)
+    if kind not in TABLES:
+        return Form(format=kind)
+    header = _header(path, kind, delimiter)
+    named = {name.lower(): name for name in header}
+    found = sequence or next((named[name] for name in SEQUENCES if name in named), None)
+    counts = order or next((named[n] for n in ORDERS if n in named and named[n] != found), None)
+    return Form(format=kind, sequence=found, order=counts, delimiter=delimiter, decimal=decimal)
+
+
+def _header(path: Path, kind: str, delimiter: str | None) -> list[str]:
+    from seqattn.data.files.tables import arrow
+
+    if kind in ("csv", "tsv"):
+        with path.open("rb") as file:
+            line = file.readline(2**20).decode("utf-8-sig", errors="replace")
+        sign = delimiter or ("\t" if kind == "tsv" else ",")
+        return [cell.strip() for row in csv.reader(io.StringIO(line), delimiter=sign)
+                for cell in row]  # fmt: skip
+    pa = arrow()
+    try:
+        if kind == "parquet":
+            return list(pa.parquet.read_schema(path).names)
+        with pa.memory_map(str(path)) as mapped:
+            return list(pa.ipc.open_file(mapped).schema.names)
+    except (pa.ArrowException, OSError):
+        return []  # the reader says what is wrong
+
+
+def section(path: Path, form: Form, piece: Piece) -> str:
+    """The `data:` section of a config that trains on a file."""
+    lines = ["data:", "  kind: file", f"  path: {_scalar(str(path))}"]
+    if form.format in TABLES:
+        if form.sequence != "sequence":
+            lines.append(f"  sequence: {_scalar(form.sequence)}")
+        if piece.order is not None and form.order != "step":
+            lines.append(f"  order: {_scalar(form.order)}")
+        elif piece.order is None and form.order is None:
+            lines.append("  order: null")
+        if form.delimiter is not None:
+            lines.append(f"  delimiter: {_scalar(form.delimiter)}")
+        if form.decimal != ".":
+            lines.append(f"  decimal: {_scalar(form.decimal)}")
+    lengths = piece.points.lengths
+    shortest = int(lengths.min())
+    if piece.target is None:
+        if len(piece) < 7:
+            third = max(1, shortest // 40)
+            lines.append(
+                f"  window: {{source: {3 * third}, target: {third}}}  # points given and said: your"
+                " choice"
+            )
+            lines.append("  split: {by: time}")
+        else:
+            lines.append(
+                f"  source_length: {max(1, shortest // 2)}  # points given, the rest is said: your"
+                " choice"
+            )
+    if any(np.isnan(ragged.values).any() for ragged, _ in piece.cells()):
+        lines.append("  missing: interpolate  # or drop_sequence")
+    return "\n".join(lines)
+
+
+def _scalar(text: str | None) -> str:
+    if text is None:
+        return "null"
+    plain = not text[0].isdigit() and all(sign.isalnum() or sign in "_/.-" for sign in text)
+    return text if plain and text.lower() not in ("null", "true", "false") else json.dumps(text)
