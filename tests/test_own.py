@@ -1,0 +1,257 @@
+"""The user's own file as three parts: split without leaks, scaled, empty cells, and a whole run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqattn.config import OwnFile
+from seqattn.data import Splits, load
+from seqattn.data.scaling import Scaler
+from seqattn.errors import DataError
+from tests.conftest import ROOT, Ended
+
+Command = Callable[..., Ended]
+
+
+def table(rows: list[tuple[Any, ...]], head: str = "sequence,step,x,y") -> str:
+    return "\n".join([head, *(",".join(map(str, row)) for row in rows)]) + "\n"
+
+
+def paths(n: int = 20, length: int = 6) -> str:
+    return table([(f"s{k}", t, k + t / 10, -k) for k in range(n) for t in range(length)])
+
+
+def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
+    file = tmp_path / "f.csv"
+    file.write_text(text)
+    return load(OwnFile.model_validate({"path": str(file), **keys}))
+
+
+def test_fractions_are_of_sequences_and_fixed_by_the_seed(tmp_path: Path) -> None:
+    one, same = (loaded(tmp_path, paths(), source_length=2) for _ in range(2))
+    other = loaded(tmp_path, paths(), source_length=2, split={"seed": 1})
+    parts = [one.train, one.validation, one.test]
+    assert [len(part) for part in parts] == [14, 3, 3]
+    assert sorted(name for part in parts for name in part.ids) == sorted(f"s{k}" for k in range(20))
+    assert one.test.ids == same.test.ids != other.test.ids
+    assert {(name, part) for name, part, *_ in one.split} >= {(one.test.ids[0], "test")}
+    assert one.train.target.shape == (14, 4, 2)
+
+
+def test_groups_stay_together(tmp_path: Path) -> None:
+    rows = [(f"s{k}", t, f"g{k % 7}", k, t) for k in range(35) for t in range(3)]
+    text = table(rows, "sequence,step,who,x,y")
+    splits = loaded(tmp_path, text, source_length=1, group="who", split={"by": "group"})
+    groups = [{int(name[1:]) % 7 for name in part.ids}
+              for part in (splits.train, splits.validation, splits.test)]  # fmt: skip
+    assert [len(found) for found in groups] == [5, 1, 1]
+    assert not (groups[0] & groups[1] or groups[0] & groups[2] or groups[1] & groups[2])
+
+
+def test_windows_never_straddle_a_boundary(tmp_path: Path) -> None:
+    rows = [("a", t, t, -t) for t in range(100)] + [("b", t, 1000 + t, t) for t in range(60)]
+    splits = loaded(
+        tmp_path, table(rows), window={"source": 3, "target": 2, "stride": 2}, split={"by": "time"},
+        scaling="none",
+    )  # fmt: skip
+    seen = [
+        set(np.unique(np.concatenate([part.source[..., 0], part.target[..., 0]], axis=1)))
+        for part in (splits.train, splits.validation, splits.test)
+    ]
+    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    assert max(seen[0] & set(range(100))) < min(seen[1] & set(range(100)))
+    first = splits.train
+    assert first.source[0, :, 0].tolist() == [0, 1, 2]
+    assert first.target[0, :, 0].tolist() == [3, 4]
+    assert first.ids[1] == "a@5"
+    assert splits.split[0] == ("a", "train", "0", "69")
+
+
+def test_by_time_whole_sequences_go_by_their_first_step(tmp_path: Path) -> None:
+    rows = [(f"s{k}", 100 - 10 * k + t, k, t) for k in range(10) for t in range(3)]
+    splits = loaded(
+        tmp_path, table(rows), source_length=1, split={"by": "time", "validation": 0.2, "test": 0.2}
+    )
+    assert set(splits.test.ids) == {"s0", "s1"}
+    assert set(splits.validation.ids) == {"s2", "s3"}
+
+
+def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
+    splits = loaded(tmp_path, paths(), source_length=2)
+    train = splits.train
+    every = np.concatenate([train.source.reshape(-1, 2), train.target.reshape(-1, 2)])
+    assert np.allclose(splits.scaling.source.shift, every.mean(axis=0))
+    assert np.allclose(splits.scaling.target.scale, every.std(axis=0))
+    source, target = splits.scaling.scaled(splits.test)
+    assert np.allclose(splits.scaling.unscaled(np.asarray(target), splits.test), splits.test.target)
+    assert not np.allclose(source, splits.test.source)
+
+
+@pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
+def test_a_constant_feature_is_shifted_and_said(method: str, tmp_path: Path) -> None:
+    text = table([(f"s{k}", t, k + t, 0.1) for k in range(10) for t in range(4)])
+    splits = loaded(tmp_path, text, source_length=2, scaling=method)
+    assert splits.scaling.source.scale[1] == 1
+    assert "y is always 0.1 in the training part: not scaled" in splits.notes
+
+
+def test_scalers_by_hand() -> None:
+    points = np.array([[0.0], [1.0], [2.0], [9.0]])
+    assert Scaler.fit("minmax", points).scaled(points).ravel().tolist() == [-1, -7 / 9, -5 / 9, 1]
+    robust = Scaler.fit("robust", points)
+    assert (robust.shift[0], robust.scale[0]) == (1.5, 3.0)
+    assert Scaler.fit("standard", points).scaled(points).std() == pytest.approx(1)
+
+
+def test_relative_forgets_the_level(tmp_path: Path) -> None:
+    splits = loaded(tmp_path, paths(), source_length=2, relative=True, scaling="none")
+    source, target = splits.scaling.scaled(splits.test)
+    assert np.allclose(source[:, 1], 0)
+    assert np.allclose(target[:, :, 0], np.arange(1, 5) / 10)
+    assert np.allclose(splits.scaling.unscaled(np.asarray(target), splits.test), splits.test.target)
+
+
+def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
+    rows = [[f"s{k}", t, float(k), float(t)] for k in range(10) for t in range(5)]
+    rows[3][3], rows[4][3], rows[12][2] = "", "NA", "nan"
+    text = table([tuple(row) for row in rows])
+    with pytest.raises(DataError, match=r"row \d+, column '[xy]' is empty, and so are"):
+        loaded(tmp_path, text, source_length=2)
+    dropped = loaded(tmp_path, text, source_length=2, missing="drop_sequence")
+    names = {*dropped.train.ids, *dropped.validation.ids, *dropped.test.ids}
+    assert names == {f"s{k}" for k in range(10)} - {"s0", "s2"}
+    assert any("dropped" in note for note in dropped.notes)
+    filled = loaded(tmp_path, text, source_length=2, missing="interpolate")
+    assert "3 empty cells were interpolated (data.missing)" in filled.notes
+    every = {
+        name: part.target[k]
+        for part in (filled.train, filled.validation, filled.test)
+        for k, name in enumerate(part.ids)
+    }
+    assert every["s0"][:, 1].tolist() == [2, 2, 2]  # at an end the nearest stays
+    assert every["s2"][:, 0].tolist() == [2, 2, 2]
+
+
+def test_rows_that_lack_are_missing(tmp_path: Path) -> None:
+    rows = [(f"s{k}", t, k, 10.0 * t) for k in range(10) for t in range(6) if (k, t) != (4, 3)]
+    with pytest.raises(DataError, match="step 4 follows step 2, but steps are 1 apart"):
+        loaded(tmp_path, table(rows), source_length=2)
+    splits = loaded(tmp_path, table(rows), source_length=2, missing="interpolate")
+    every = {
+        name: part.target[k]
+        for part in (splits.train, splits.validation, splits.test)
+        for k, name in enumerate(part.ids)
+    }
+    assert every["s4"][:, 1].tolist() == [20, 30, 40, 50]
+
+
+def test_other_columns_are_said_than_given(tmp_path: Path) -> None:
+    rows = [(f"s{k}", t, t, 2 * t, "" if t > 2 else -t) for k in range(10) for t in range(5)]
+    splits = loaded(
+        tmp_path, table(rows, "sequence,step,a,b,c"), source_features=["a", "b"],
+        target_features=["c"],
+    )  # fmt: skip
+    assert splits.train.source.shape[1:] == (5, 2)
+    assert splits.train.target.shape[1:] == (3, 1)
+    assert splits.scaling.carried == (-1,)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "words"),
+    [
+        (paths(1), {"source_length": 2}, "of 1 sequences the validation part would get 0"),
+        (paths(2), {"source_length": 2}, "Three parts need three at least"),
+        (paths(20), {"source_length": 2, "split": {"validation": 0.01}}, "validation part would get 0"),
+        (paths(20), {}, "nothing says what is source and what is target"),
+        (paths(20), {"source_length": 6}, "has 6 points, which leaves nothing beside data.source_length = 6"),
+        (paths(20), {"window": {"source": 5, "target": 2}}, "has 6 points, but a window needs 7"),
+        (paths(20), {"window": {"source": 2, "target": 2}, "split": {"by": "time"}}, "part of series 's0' has 4 of its 6 points|has 1 of its 6 points, but a window needs 4"),
+        (paths(20), {"source_length": 2, "season": 5}, "data.season is 5, but a source may have only 2"),
+        (paths(20), {"source_length": 2, "features": ["x", "z"]}, "no column 'z'"),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_what_cannot_be_parted(tmp_path: Path, text: str, keys: Any, words: str) -> None:
+    with pytest.raises(DataError) as caught:
+        loaded(tmp_path, text, **keys)
+    assert any(each in str(caught.value) for each in words.split("|"))
+
+
+CONFIG = """
+name: own
+data: {{kind: file, path: {path}, source_length: 3, scaling: standard}}
+model: {{hidden_dim: 5}}
+training: {{epochs: 2}}
+"""
+
+
+def test_a_run_on_a_file_speaks_its_units(seqattn: Command, tmp_path: Path) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text(paths(40).replace("sequence,step,x,y", "sequence,step,lon,lat"))
+    (tmp_path / "c.yaml").write_text(CONFIG.format(path="f.csv"))
+    done = seqattn("train", "c.yaml")
+    assert done.code == 0, done.err
+    assert "RMSE, lon" in done.out
+    assert "28 training, 6 validation and 6 test sequences; source 3, target 3 points" in done.err
+    home = tmp_path / "outputs" / "own"
+    assert (home / "split.csv").read_text().startswith("sequence,part,first_step,last_step\n")
+    saved = np.load(home / "predictions.npz")
+    splits = load(OwnFile(path=str(file), source_length=3))
+    assert np.array_equal(saved["target"], splits.test.target)
+    assert b"f.csv" not in (home / "checkpoints" / "best.safetensors").read_bytes()
+    done = seqattn("predict", home, "--input", "f.csv", "--output", "next.csv", "--steps", "2")
+    assert done.code == 0, done.err
+    lines = (tmp_path / "next.csv").read_text().splitlines()
+    assert lines[0] == "sequence,step,lon,lat"
+    assert [line.split(",")[:2] for line in lines[1:3]] == [["s0", "6"], ["s0", "7"]]
+    assert seqattn("predict", home, "--example", "0").code == 0
+    assert seqattn("evaluate", home, "--input", "f.csv", "--json").code == 0
+    assert seqattn("plot-attention", home, "--input", "f.csv", "--output", "a.png").code == 0
+    last = home / "checkpoints" / "last.safetensors"
+    before = last.read_bytes()
+    file.write_text(file.read_text().replace("s0,1,", "s0,1,1", 1))
+    for words in (["train", "c.yaml", "--resume"], ["evaluate", home]):
+        done = seqattn(*words)
+        assert done.code == 3
+        assert "the file that data.path names has changed since the training" in done.err
+    assert last.read_bytes() == before
+    file.unlink()
+    assert "f.csv: no such file" in seqattn("evaluate", home).err
+
+
+def test_data_check_sample_and_formats(seqattn: Command, tmp_path: Path) -> None:
+    assert "CSV, wide" in seqattn("data", "formats").out
+    squares = ROOT / "configs" / "squares.yaml"
+    for ending in ("csv", "jsonl", "npz", "parquet"):
+        done = seqattn(
+            "data", "sample", squares, "--output", f"s.{ending}", "--set", "data.n_train=9"
+        )
+        assert done.code == 0, done.err
+        assert f"path: s.{ending}" in done.out
+        done = seqattn("data", "check", f"s.{ending}", "--picture", "c.png")
+        assert done.code == 0, done.err
+        assert "9 sequences" in done.out
+        assert "kind: file" in done.out
+    assert (tmp_path / "c.png").stat().st_size > 5000
+    assert seqattn("data", "check", "none.csv").code == 3
+    assert seqattn("data", "sample", squares, "--output", "s.xls").code == 2
+
+
+def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
+    rows = [(f"2001-01-{t:02d}", t % 7 if t != 9 else "") for t in range(1, 29)]
+    (tmp_path / "one.csv").write_text(table(rows, "date,co2"))
+    done = seqattn("data", "check", "one.csv")
+    assert "1 of 28 cells empty" in done.out
+    section = done.out.partition("config:\n\n")[2]
+    (tmp_path / "c.yaml").write_text(section + "training: {epochs: 1}\nname: one\n")
+    done = seqattn("train", "c.yaml", "--quiet")
+    assert done.code == 0, done.err
+    summary = json.loads((tmp_path / "outputs" / "one" / "summary.json").read_text())
+    assert summary["features"] == ["co2"]
+    assert "1 empty cells were interpolated (data.missing)" in summary["data"]
