@@ -13,10 +13,10 @@ from seqattn.attention import Override
 from seqattn.cli.terminal import note
 from seqattn.config import OwnFile
 from seqattn.data import Sequences
-from seqattn.data.files import Form, Piece, Ragged, read_pieces
+from seqattn.data.files import Form, Piece, read_all, read_pieces
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json_line, rounded
 from seqattn.data.own import Series, as_sources, cut, cut_at, form_of, renamed, treat_missing
-from seqattn.errors import DataError, UsageError
+from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
 from seqattn.runs import whole_file, write_arrays
 from seqattn.training import Trained
@@ -62,8 +62,6 @@ def scored(file: Path, trained: Trained) -> Sequences:
     Raises:
         DataError, UsageError: see `read_pieces`.
     """
-    from seqattn.data.files import joined
-
     config = trained.config.data
     own = own_config(trained)
     form = form_of(own)
@@ -71,7 +69,7 @@ def scored(file: Path, trained: Trained) -> Sequences:
         form = Form(features=trained.layout.features, may_rename=True)
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
-    piece = joined(list(read_pieces(file, replace(form, format="auto", group=None))))
+    piece = read_all(file, replace(form, format="auto", group=None))
     for line in piece.notes:
         note(f"{file}: {line}.")
     if own.source_features is None:
@@ -271,19 +269,8 @@ def _joined_attention(parts: list[Sequences], runs: list[FreeRun]) -> dict[str, 
     return whole.attention_arrays(part, steps_real=False)
 
 
-def check_output(form: str, to_stdout: bool) -> None:
-    """
-    Raises:
-        UsageError: a binary form, and nowhere to put it.
-    """
-    if form in ("npz", "parquet", "arrow") and to_stdout:
-        raise UsageError(f"--format {form} is binary and needs --output FILE.{form}.")
-
-
 __all__ = [
     "Forecasts",
-    "Ragged",
-    "check_output",
     "joined_sources",
     "predict_file",
     "scored",

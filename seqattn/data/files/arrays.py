@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.piece import Form, Piece, Ragged, offsets_of
+from seqattn.data.files.piece import Form, Piece, Ragged, first_line, offsets_of
 from seqattn.data.sequences import Integers, real_points
 from seqattn.errors import DataError
 
@@ -33,7 +33,7 @@ def read_npy(path: Path, form: Form) -> Iterator[Piece]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a broken header is parsed as Python, and fails in as many ways
-        raise DataError(f"{path}: is no NPY file of numbers ({_first(error)}).") from None
+        raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     values = _points(array, str(path), "the array")
@@ -222,7 +222,7 @@ def _members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
     except DataError:
         raise
     except Exception as error:  # whatever a broken archive may raise, from five modules
-        raise DataError(f"{name}: is no whole NPZ file ({_first(error)}).") from None
+        raise DataError(f"{name}: is no whole NPZ file ({first_line(error)}).") from None
 
 
 def _member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
@@ -247,8 +247,3 @@ def _member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray
         raise DataError(f"{name}: {key!r} is cut short.")
     array: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count)
     return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
-
-
-def _first(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

@@ -74,7 +74,6 @@ class _Reader:
             raise DataError(f"{place}: is not valid JSON ({str(error)[:200]}).") from None
         if not isinstance(content, dict):
             raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
-        known = {"source", "target", "id", self.form.group}
         if "source" not in content:
             raise DataError(
                 f"{place}: has no 'source'; it has {', '.join(sorted(content)) or 'nothing'}."
@@ -114,7 +113,6 @@ class _Reader:
         group = content.get(self.form.group) if self.form.group else None
         if self.form.group and not isinstance(group, str | int):
             raise DataError(f"{place}: has no group {self.form.group!r}.")
-        del known
         return number, str(named), source, told, None if group is None else str(group)
 
     def points(self, given: Any, what: str, place: str) -> Any:

@@ -144,6 +144,12 @@ def refuse_value(place: str, value: float) -> None:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """What a library says of a broken file, short."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
+
+
 class Seen:
     """Names that were read, 8 bytes each: a name that comes again is noticed in any stretch of a
     file, without keeping all of them."""

@@ -32,6 +32,7 @@ from seqattn.data.files.piece import (
     Form,
     Piece,
     Ragged,
+    first_line,
     offsets_of,
 )
 from seqattn.data.sequences import Floats
@@ -96,7 +97,7 @@ def read_typed_table(file: Path | BinaryIO, name: str, form: Form, *, parquet: b
         header, batches = _open_typed(pa, file, parquet)
     except (pa.ArrowException, OSError, ValueError) as error:
         kind = "Parquet" if parquet else "Arrow"
-        raise DataError(f"{name}: is no whole {kind} file ({_first(error)}).") from None
+        raise DataError(f"{name}: is no whole {kind} file ({first_line(error)}).") from None
     columns = _Columns.find(header, form, name, "")
     yield from _pieces(_typed_batches(pa, batches, columns, name), columns, name)
 
@@ -441,7 +442,9 @@ def _typed_batches(
             if batch is not None:
                 batch.validate(full=True)  # a broken offset would be followed out of memory
         except (pa.ArrowException, OSError, ValueError, IndexError) as error:
-            raise DataError(f"{name}: is broken after row {first - 1} ({_first(error)}).") from None
+            raise DataError(
+                f"{name}: is broken after row {first - 1} ({first_line(error)})."
+            ) from None
         if batch is None:
             break
         if batch.num_rows == 0:
@@ -464,7 +467,7 @@ def _typed_numbers(pa: Any, column: Any, name: str, cell: str) -> Floats:
         cast = pa.compute.cast(column, pa.float64(), safe=False)
     except pa.ArrowException as error:
         raise DataError(f"{name}: the column {cell!r} is no column of numbers"
-                        f" ({_first(error)}).") from None  # fmt: skip
+                        f" ({first_line(error)}).") from None  # fmt: skip
     found: Floats = cast.to_numpy(zero_copy_only=False)
     return found
 
@@ -730,8 +733,3 @@ def _few_separators(header: Sequence[str], delimiter: str) -> str:
                 f" {DELIMITERS.get(delimiter, repr(delimiter))}; set data.delimiter to '{shown}'"
             )
     return ""
-
-
-def _first(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
