@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import Splits, load
-from seqattn.data.scaling import Scaler
+from seqattn.data import Splits, load, own, sequences
+from seqattn.data.baselines import least_squares
+from seqattn.data.scaling import Method, fit_feature
 from seqattn.errors import DataError
+from seqattn.training import batches, to_tensors
 from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]
@@ -101,12 +103,65 @@ def test_a_constant_feature_is_shifted_and_said(method: str, tmp_path: Path) -> 
     assert "y is always 0.1 in the training part: not scaled" in splits.notes
 
 
-def test_scalers_by_hand() -> None:
-    points = np.array([[0.0], [1.0], [2.0], [9.0]])
-    assert Scaler.fit("minmax", points).scaled(points).ravel().tolist() == [-1, -7 / 9, -5 / 9, 1]
-    robust = Scaler.fit("robust", points)
-    assert (robust.shift[0], robust.scale[0]) == (1.5, 3.0)
-    assert Scaler.fit("standard", points).scaled(points).std() == pytest.approx(1)
+def test_scales_by_hand() -> None:
+    points = np.array([0.0, 1.0, 2.0, 9.0])
+
+    def fitted(method: Method) -> tuple[float, float]:
+        whole = fit_feature(method, lambda: [points])
+        apart = fit_feature(method, lambda: [points[:1], points[:0], points[1:]])
+        assert (apart.shift, apart.scale) == pytest.approx((whole.shift, whole.scale), rel=1e-15)
+        return whole.shift, whole.scale
+
+    assert fitted("none") == (0, 1)
+    assert fitted("minmax") == (4.5, 4.5)
+    assert fitted("robust") == (1.5, 3.0)
+    assert fitted("standard") == pytest.approx((3, np.std(points)), rel=1e-15)
+
+
+@pytest.mark.parametrize("apart", [{"source_length": 3}, {"window": {"source": 2, "target": 2}}])
+@pytest.mark.parametrize("scaling", ["standard", "robust", "none"])
+def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
+    apart: dict[str, Any], scaling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = np.random.default_rng(0).standard_normal((40, 6, 2)).cumsum(axis=1)
+    np.save(tmp_path / "w.npy", walk.astype(np.float32))
+    plain = {"kind": "file", "path": str(tmp_path / "w.npy"), "scaling": scaling, **apart}
+    config = OwnFile.model_validate(plain)
+
+    def found() -> list[Any]:
+        splits = load(config)
+        batch = to_tensors(splits.train, scaling=splits.scaling)
+        places = [np.arange(len(batch))[::-1].copy(), np.arange(len(batch))]
+        linear = least_squares(splits.train, splits.test)
+        return [
+            linear, splits.train.source, splits.test.target, splits.scaling.target.scale,
+            *(
+                getattr(of(step), side).numpy()
+                for chosen in (places, places[:1])
+                for of in [batches.in_orders(batches.together([batch] * len(chosen)), chosen, 8)]
+                for step in range(3)
+                for side in ("source", "target")
+            ),
+        ]  # fmt: skip
+
+    at_once = found()
+    monkeypatch.setattr(sequences, "AT_ONCE", 50)
+    monkeypatch.setattr(batches, "MOST_GATHERED", 50)
+    for a, b in zip(at_once, found(), strict=True):
+        assert np.allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_parts_of_even_sequences_are_views(tmp_path: Path) -> None:
+    values = np.arange(24.0).reshape(12, 2)
+    even = own.gathered(values, np.array([1, 5, 9]), np.array([3, 3, 3]))
+    assert np.shares_memory(even, values)
+    assert even[2, 2].tolist() == [22, 23]
+    for starts, lengths in (([0, 5, 9], [3, 3, 3]), ([0, 4, 8], [3, 2, 3]), ([0, 1], [3, 3])):
+        copied = own.gathered(values, np.array(starts), np.array(lengths))
+        assert not np.shares_memory(copied, values)
+        for row, first, length in zip(copied, starts, lengths, strict=True):
+            assert np.array_equal(row[:length], values[first : first + length])
+            assert (row[length:] == 0).all()
 
 
 def test_relative_forgets_the_level(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def weights(state: TrainingState) -> dict[str, Tensor]:
 
 
 def shuffled(data: Batch, seed: int, epoch: int) -> Batch:
-    return in_orders(data, orders([seed], epoch, len(data)))
+    return in_orders(data, orders([seed], epoch, len(data)), len(data))(0)
 
 
 def validated(model: SequenceModel, data: Batch) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from seqattn.data.sequences import Floats, Integers, Sequences
+from seqattn.data.sequences import Floats, Integers, Sequences, stretches
 from seqattn.errors import DataError
 
 Rule = Callable[[Floats, Integers, int], Floats]
@@ -80,11 +80,30 @@ def least_squares(train: Sequences, test: Sequences) -> Floats | None:
     if train.target.shape[1:] != test.target.shape[1:]:
         return None
 
-    def design(part: Sequences) -> Floats:
-        return np.column_stack([part.source.reshape(len(part), -1), np.ones(len(part))])
+    def design(part: Sequences, at: slice) -> Floats:
+        source = part.source[at]
+        return np.column_stack([source.reshape(len(source), -1), np.ones(len(source))])
 
-    weights, *_ = np.linalg.lstsq(design(train), train.target.reshape(len(train), -1), rcond=None)
-    return (design(test) @ weights).reshape(len(test), *train.target.shape[1:])
+    sides: tuple[Floats, Floats] | None = None
+    for first, source in stretches(train.source):
+        at = slice(first, first + len(source))
+        inputs, outputs = design(train, at), train.target[at].reshape(len(source), -1)
+        if sides is None:
+            sides = inputs, outputs
+            continue
+        # The triangle of a QR decomposition stands for all rows before, and is no taller than wide.
+        before = np.column_stack(sides)
+        triangle: Floats = np.asarray(
+            np.linalg.qr(np.concatenate([before, np.column_stack([inputs, outputs])]), mode="r")
+        )
+        sides = triangle[:, : inputs.shape[1]], triangle[:, inputs.shape[1] :]
+    assert sides is not None
+    weights, *_ = np.linalg.lstsq(*sides, rcond=None)
+    forecast = [
+        design(test, slice(first, first + len(source))) @ weights
+        for first, source in stretches(test.source)
+    ]
+    return np.concatenate(forecast).reshape(len(test), *train.target.shape[1:])
 
 
 def _mean_by_step(part: Sequences, steps: int) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.files import Form, Piece, Ragged, check_file, offsets_of, read_all, step_text
-from seqattn.data.scaling import Scaler, Scaling, places_in, relative_offsets
-from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.data.scaling import (
+    Scaler,
+    Scaling,
+    fit_feature,
+    no_offsets,
+    places_in,
+    relative_offsets,
+)
+from seqattn.data.sequences import Floats, Integers, Sequences, real_points, stretches
 from seqattn.errors import DataError
 from seqattn.streams import stream
 
@@ -109,12 +116,13 @@ def load_own(config: OwnFile) -> Own:
     notes = [f"{path}: {note}" for path, piece in zip(paths, pieces, strict=True)
              for note in piece.notes]  # fmt: skip
     if len(pieces) == 1:
-        series = _split(config, pieces[0], paths[0])
+        series = _split(config, pieces.pop(), paths[0])
     else:
         series = [
             _series(piece, range(len(piece)), str(path))
             for piece, path in zip(pieces, paths, strict=True)
         ]
+        pieces.clear()
     split = tuple(
         (name, part, *_first_and_last(one, k))
         for part, one in zip(PARTS, series, strict=True)
@@ -123,14 +131,16 @@ def load_own(config: OwnFile) -> Own:
     for one in series:
         treat_missing(one, config)
     parts = []
-    for part, one in zip(PARTS, series, strict=True):
+    filled, dropped = 0, list[str]()
+    for part in PARTS:
+        one = series.pop(0)  # what is cut is not kept a second time
         made = cut(one, config)
         if not len(made):
             raise DataError(f"{one.name}: the {part} part has no sequences left.")
         parts.append(made)
+        filled, dropped = filled + one.filled, dropped + one.dropped
     train, validation, test = (_alike(part, parts) for part in parts)
     scaling, said = fit(config, train)
-    filled, dropped = sum(one.filled for one in series), [k for one in series for k in one.dropped]
     if filled:
         notes.append(f"{filled} empty cells were interpolated (data.missing)")
     if dropped:
@@ -239,9 +249,9 @@ def _cut_in_time(config: OwnFile, piece: Piece, name: str) -> list[Series]:
                 )
             rows[part].append(np.arange(bounds[part], bounds[part + 1]))
     found = []
-    for stretches in rows:
-        places = np.concatenate(stretches)
-        lengths = np.array([len(stretch) for stretch in stretches], dtype=np.int64)
+    for parts in rows:
+        places = np.concatenate(parts)
+        lengths = np.array([len(part) for part in parts], dtype=np.int64)
         points = Ragged(piece.points.values[places], offsets_of(lengths), piece.points.features)
         found.append(
             Series(
@@ -254,18 +264,16 @@ def _cut_in_time(config: OwnFile, piece: Piece, name: str) -> list[Series]:
 
 def _series(piece: Piece, places: Sequence[int], name: str) -> Series:
     """Some sequences of a piece."""
-    points, rows = piece.points, rows_of(piece.points, places)
-    whole = len(rows) == len(points.values)
+    points, whole = piece.points, len(places) == len(piece)
     target, where_target = piece.target, piece.where_target
     if target is not None and where_target is not None and not whole:
-        target_rows = rows_of(target, places)
-        target, where_target = target.at(places), _moved(where_target, target_rows)
+        target, where_target = target.at(places), _found_at(where_target, target, places)
     return Series(
         name, [piece.ids[k] for k in places],
         points if whole else points.at(places),
-        piece.where if whole else _moved(piece.where, rows),
+        piece.where if whole else _found_at(piece.where, points, places),
         target, where_target,
-        None if piece.order is None else piece.order[rows],
+        piece.order if piece.order is None or whole else piece.order[rows_of(points, places)],
     )  # fmt: skip
 
 
@@ -278,6 +286,20 @@ def rows_of(ragged: Ragged, places: Sequence[int]) -> NDArray[np.int64]:
 
 def _moved(where: Callable[[int, int], str], rows: NDArray[np.int64]) -> Callable[[int, int], str]:
     return lambda row, feature: where(int(rows[row]), feature)
+
+
+def _found_at(
+    where: Callable[[int, int], str], ragged: Ragged, places: Sequence[int]
+) -> Callable[[int, int], str]:
+    """`where`, asked for rows of `ragged.at(places)`; with an index a sequence, not one a row."""
+    starts = ragged.offsets[np.asarray(places, dtype=np.int64)]
+    offsets = offsets_of(ragged.lengths[np.asarray(places, dtype=np.int64)])
+
+    def of_row(row: int, feature: int) -> str:
+        k = int(np.searchsorted(offsets, row, side="right")) - 1
+        return where(int(starts[k]) + row - int(offsets[k]), feature)
+
+    return of_row
 
 
 def _first_and_last(series: Series, k: int) -> tuple[str, str]:
@@ -301,9 +323,11 @@ def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None
         DataError: with row and column.
     """
     _treat_gaps(series, config, apart_by)
-    apart = _apart(config)
+    apart, bad = _apart(config), set[int]()
     for ragged, where in ((series.points, series.where), (series.target, series.where_target)):
         if ragged is None or where is None:
+            continue
+        if not any(np.isnan(rows).any() for _, rows in stretches(ragged.values)):
             continue
         missing = np.isnan(ragged.values)
         if apart and ragged is series.points:
@@ -319,16 +343,10 @@ def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None
             )
         if config.missing == "interpolate":
             series.filled += _interpolate(series, ragged, missing, where)
-    if config.missing == "drop_sequence" and config.window is None:
-        bad = set[int]()
-        for ragged in (series.points, series.target):
-            if ragged is not None:
-                missing = np.isnan(ragged.values)
-                if apart and ragged is series.points:
-                    missing &= ~_ended(ragged, config)
-                rows = np.flatnonzero(missing.any(axis=1))
-                bad |= set((np.searchsorted(ragged.offsets, rows, side="right") - 1).tolist())
-        _drop(series, bad)
+        if config.missing == "drop_sequence" and config.window is None:
+            lacking = np.flatnonzero(missing.any(axis=1))
+            bad |= set((np.searchsorted(ragged.offsets, lacking, side="right") - 1).tolist())
+    _drop(series, bad)
 
 
 def _drop(series: Series, bad: set[int]) -> None:
@@ -628,6 +646,15 @@ def _made(
 def gathered(values: NDArray[np.floating], starts: Integers, lengths: Integers) -> Floats:
     """(N, longest, F) of stretches of rows; 0 beyond each length."""
     L = int(lengths.max(initial=0))
+    apart = int(starts[1] - starts[0]) if len(starts) > 1 else L
+    if len(starts) and apart >= L and (lengths == L).all() and (np.diff(starts) == apart).all():
+        # Evenly spaced: a view. It ends with the rows of the last, so it reaches no further.
+        first, F = int(starts[0]), values.shape[1]
+        by_row, by_feature = values.strides
+        return np.lib.stride_tricks.as_strided(
+            values[first:], (len(starts), L, F), (apart * by_row, by_row, by_feature),
+            writeable=False,
+        )  # fmt: skip
     steps = np.arange(L)
     rows = np.minimum(starts[:, None] + steps, max(len(values) - 1, 0))
     found: Floats = np.asarray(values[rows])
@@ -657,30 +684,38 @@ def _alike(part: Sequences, parts: Sequence[Sequences]) -> Sequences:
 def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     """The scaling of a training part, and what should be said of it."""
     carried = places_in(train.features, train.said)
-    source, target = train.source, train.target
     relative = config.relative
-    if relative:
-        of_source, of_target = relative_offsets(train, carried)
-        source, target = source - of_source, target - of_target
-    given, said = source[train.source_keep], target[train.target_keep]
-    scalers = []
-    notes = []
-    for names, rows, others, other_rows in (
-        (train.features, given, train.said, said),
-        (train.said, said, train.features, given),
-    ):
-        shift, scale = np.zeros(len(names)), np.ones(len(names))
-        for i, name in enumerate(names):
-            column = rows[:, i : i + 1]
-            if name in others:  # one scale for both sides
-                j = others.index(name)
-                column = np.concatenate([column, other_rows[:, j : j + 1]])
-            one = Scaler.fit(config.scaling, column)
-            shift[i], scale[i] = one.shift[0], one.scale[0]
-            if config.scaling != "none" and float(np.ptp(column)) == 0:
-                notes.append(f"{name} is always {column[0, 0]:g} in the training part: not scaled")
-        scalers.append(Scaler(shift, scale))
-    return Scaling(scalers[0], scalers[1], carried, relative), list(dict.fromkeys(notes))
+    if config.scaling == "none":
+        of_sides = Scaler.identity(len(train.features)), Scaler.identity(len(train.said))
+        return Scaling(*of_sides, carried, relative), []
+    of_source, of_target = relative_offsets(train, carried) if relative else no_offsets(train)
+
+    def columns(name: str) -> Iterator[Floats]:
+        """What is known of a feature, on both sides: it gets one scale for both."""
+        for names, points, keep, offsets in (
+            (train.features, train.source, train.source_keep, of_source),
+            (train.said, train.target, train.target_keep, of_target),
+        ):
+            if name in names:
+                i = names.index(name)
+                for first, rows in stretches(points):
+                    here = slice(first, first + len(rows))
+                    yield (rows[:, :, i] - offsets[here, :, i])[keep[here]]
+
+    fitted = {
+        name: fit_feature(config.scaling, lambda name=name: columns(name))  # type: ignore[misc]
+        for name in dict.fromkeys([*train.features, *train.said])
+    }
+    notes = [
+        f"{name} is always {one.shift:g} in the training part: not scaled"
+        for name, one in fitted.items() if one.constant
+    ]  # fmt: skip
+    scalers = [
+        Scaler(*(np.array([getattr(fitted[name], what) for name in names])
+                 for what in ("shift", "scale")))
+        for names in (train.features, train.said)
+    ]  # fmt: skip
+    return Scaling(scalers[0], scalers[1], carried, relative), notes
 
 
 # --- for forecasts --------------------------------------------------------------------------------

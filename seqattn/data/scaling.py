@@ -6,14 +6,15 @@ those that training makes small, of scaled numbers, so that features in differen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from seqattn.data.sequences import Floats, Sequences
+from seqattn.data.sequences import Floats, Sequences, stretches
 
 Method = Literal["none", "standard", "minmax", "robust"]
 
@@ -34,33 +35,6 @@ class Scaler:
     def identity(cls, features: int) -> Scaler:
         return cls(np.zeros(features), np.ones(features))
 
-    @classmethod
-    def fit(cls, method: Method, points: Floats) -> Scaler:
-        """Fit to the points of a training part.
-
-        standard: mean and standard deviation. minmax: the smallest becomes -1 and the largest 1.
-        robust: median, and the distance between the quartiles. A feature that does not change has
-        scale 1.
-
-        Args:
-            points: (L, F), all of them real.
-        """
-        if method == "none":
-            return cls.identity(points.shape[1])
-        points = np.asarray(points, dtype=np.float64)
-        match method:
-            case "standard":
-                shift, scale = points.mean(axis=0), points.std(axis=0)
-            case "minmax":
-                low, high = points.min(axis=0), points.max(axis=0)
-                shift, scale = (low + high) / 2, (high - low) / 2
-            case "robust":
-                low, shift, high = np.percentile(points, [25, 50, 75], axis=0)
-                scale = high - low
-        # What does not change has a spread of rounding errors at most.
-        constant = scale <= 1e-12 * np.maximum(np.abs(points).max(axis=0), 1e-300)
-        return cls(shift, np.where(constant, 1.0, scale))
-
     @property
     def is_identity(self) -> bool:
         return bool((self.shift == 0).all() and (self.scale == 1).all())
@@ -72,6 +46,56 @@ class Scaler:
     def unscaled(self, points: Floats) -> Floats:
         """(..., F) in the model's units to the user's."""
         return points if self.is_identity else points * self.scale + self.shift
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A feature's scale.
+
+    Attributes:
+        shift, scale: see `Scaler`.
+        constant: whether it never changes; its scale is 1 then.
+    """
+
+    shift: float
+    scale: float
+    constant: bool
+
+
+def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floating]]]) -> Fitted:
+    """Fit one feature's scale to its values in a training part.
+
+    standard: mean and standard deviation. minmax: the smallest becomes -1 and the largest 1.
+    robust: median, and the distance between the quartiles; it needs all values at once.
+
+    Args:
+        column: gives the values a stretch at a time, each time it is called; (n,) each, one at
+            least, all of them finite.
+    """
+    n, total, low, high = 0, 0.0, math.inf, -math.inf
+    for values in column():
+        if len(values):
+            n, total = n + len(values), total + float(values.sum(dtype=np.float64))
+            low, high = min(low, float(values.min())), max(high, float(values.max()))
+    match method:
+        case "none":
+            shift, scale = 0.0, 1.0
+        case "standard":
+            shift = total / n
+            squares = sum(float(np.square(values - shift, dtype=np.float64).sum())
+                          for values in column())  # fmt: skip
+            scale = math.sqrt(squares / n)
+        case "minmax":
+            shift, scale = (low + high) / 2, (high - low) / 2
+        case "robust":
+            first, shift, last = map(
+                float, np.percentile(np.concatenate([*column()]), [25, 50, 75])
+            )
+            scale = last - first
+    # What does not change has a spread of rounding errors at most.
+    if scale <= 1e-12 * max(abs(low), abs(high), 1e-300):
+        scale = 1.0
+    return Fitted(low if low == high else shift, scale, low == high and method != "none")
 
 
 @dataclass(frozen=True)
@@ -109,16 +133,20 @@ class Scaling:
         """(N, 1, F) of source and target: what is subtracted from each sequence before all else."""
         return relative_offsets(part, self.carried) if self.relative else no_offsets(part)
 
-    def scaled(self, part: Sequences) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Source (N, S, F) and target (N, T, F) in the model's units, padding 0."""
+    def scaled(
+        self, part: Sequences, like: DTypeLike = np.float64
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Source (N, S, F) and target (N, T, F) in the model's units, padding 0.
+
+        Args:
+            like: the type of the numbers returned; they are worked out in float64.
+        """
         if self.is_identity:
             return part.source, part.target
         of_source, of_target = self.offsets(part)
-        source = self.source.scaled(part.source - of_source)
-        target = self.target.scaled(part.target - of_target)
         return (
-            np.where(part.source_keep[:, :, None], source, 0.0),
-            np.where(part.target_keep[:, :, None], target, 0.0),
+            _each_stretch(self.source, part.source, of_source, part.source_keep, like),
+            _each_stretch(self.target, part.target, of_target, part.target_keep, like),
         )
 
     def unscaled(self, values: Floats, part: Sequences) -> Floats:
@@ -156,6 +184,17 @@ class Scaling:
             raise ValueError("relative is true or false")
         carried = places_in(tuple(features), tuple(said))
         return cls(of("source", features), of("target", said), carried, plain["relative"])
+
+
+def _each_stretch(
+    scaler: Scaler, points: Floats, offsets: Floats, keep: NDArray[np.bool_], like: DTypeLike
+) -> NDArray[np.floating]:
+    found = np.empty(points.shape, dtype=like)
+    for first, rows in stretches(points):
+        here = slice(first, first + len(rows))
+        found[here] = scaler.scaled(rows - offsets[here])
+        found[here][~keep[here]] = 0
+    return found
 
 
 def places_in(features: tuple[str, ...], said: tuple[str, ...]) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,9 @@ from seqattn.errors import DataError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+AT_ONCE = 2**22
+"""Numbers of an array that are worked on in one go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +76,15 @@ class Sequences:
                     f"sequence {self.ids[k]!r}: its {what} has {lengths[k]} points, but attention"
                     f" needs {least} to {most} here."
                 )
-            bad = np.argwhere(~np.isfinite(points))
-            if bad.size:
-                k, step, feature = map(int, bad[0])
-                names = self.features if what == "source" else self.said
-                raise DataError(
-                    f"sequence {self.ids[k]!r}: point {step + 1} of its {what} is not finite in"
-                    f" {names[feature]!r}."
-                )
+            for first, rows in stretches(points):
+                finite = np.isfinite(rows)
+                if not finite.all():
+                    k, step, feature = map(int, np.argwhere(~finite)[0])
+                    names = self.features if what == "source" else self.said
+                    raise DataError(
+                        f"sequence {self.ids[first + k]!r}: point {step + 1} of its {what} is not"
+                        f" finite in {names[feature]!r}."
+                    )
 
     def __len__(self) -> int:
         return len(self.source)
@@ -113,6 +118,15 @@ class Sequences:
 def real_points(lengths: Integers, size: int) -> NDArray[np.bool_]:
     """(N, size): True at the first `length` places of each row."""
     return np.arange(size) < lengths[:, None]
+
+
+def stretches(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
+    """An array some rows at a time, so that what is worked out of them stays small: (first row,
+    rows)."""
+    numbers = math.prod(values.shape[1:])
+    at_once = max(1, AT_ONCE // max(1, numbers))
+    for first in range(0, len(values), at_once):
+        yield first, values[first : first + at_once]
 
 
 def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:

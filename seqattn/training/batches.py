@@ -14,6 +14,9 @@ from torch import Tensor
 from seqattn.data import Scaling, Sequences
 from seqattn.streams import streams
 
+MOST_GATHERED = 2**26
+"""Numbers of which an epoch keeps a second copy, in its order: 256 MB."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -87,10 +90,16 @@ def to_tensors(
     """
     ragged_source = not part.source_keep.all()
     ragged_target = not part.target_keep.all()
-    source, target = (part.source, part.target) if scaling is None else scaling.scaled(part)
+    source: NDArray[np.floating] = part.source
+    target: NDArray[np.floating] = part.target
+    kind = np.float64 if dtype == torch.float64 else np.float32
+    if scaling is not None:
+        source, target = scaling.scaled(part, kind)
+    # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
+    owned = [np.require(points, kind, ["C", "W"]) for points in (source, target)]
     return Batch(
-        torch.as_tensor(source, dtype=dtype, device=device),
-        torch.as_tensor(target, dtype=dtype, device=device),
+        torch.as_tensor(owned[0], dtype=dtype, device=device),
+        torch.as_tensor(owned[1], dtype=dtype, device=device),
         torch.as_tensor(part.source_lengths, device=device) if ragged_source else None,
         torch.as_tensor(part.target_keep, device=device) if ragged_target else None,
     )
@@ -108,17 +117,26 @@ def orders(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.
     return [numbers.permutation(sequences) for numbers in streams(places, "shuffle")]
 
 
-def in_orders(data: Batch, orders: Sequence[NDArray[np.int64]]) -> Batch:
-    """All sequences in an epoch's order; for several runs, each in its own, (R, N, ...).
+def in_orders(
+    data: Batch, orders: Sequence[NDArray[np.int64]], size: int
+) -> Callable[[int], Batch]:
+    """An epoch's batches by their number, each run's in its own order, (R, n, ...).
+
+    Sequences are gathered all at once, which is fastest, unless a second copy of them would be
+    large: then batch by batch.
 
     Args:
         data: the same for all runs, or with a leading axis of runs.
         orders: one for each run.
+        size: sequences of a batch.
     """
-    if len(orders) == 1:
-        return data.at(torch.from_numpy(orders[0]).to(data.source.device))
-    places = torch.from_numpy(np.stack(orders)).to(data.source.device)
-    return data.at(places)
+    places = torch.from_numpy(orders[0] if len(orders) == 1 else np.stack(orders))
+    places = places.to(data.source.device)
+    numbers = data.source[..., :1, :, :].numel() + data.target[..., :1, :, :].numel()
+    if places.shape[-1] * numbers <= MOST_GATHERED:
+        return data.at(places).split(size).__getitem__
+    batches = places.split(size, dim=-1)
+    return lambda step: data.at(batches[step])
 
 
 def together(parts: Sequence[Batch]) -> Batch:

@@ -269,7 +269,7 @@ class Group:
         else:
             self.coins = [coins[..., places, :] for places in self.batches]
         visits = orders([run.seed for run in self.runs], epoch, len(self.data))
-        self.in_order = in_orders(self.data, visits).split(self.config.batch_size)
+        self.in_order = in_orders(self.data, visits, self.config.batch_size)
 
     def one_step(self) -> Tensor:
         """Fetch, forward, loss, backward, clip, step. Nothing waits for a device.
@@ -277,7 +277,7 @@ class Group:
         Returns:
             the losses, (R,) or (), or where gradients are clipped losses and norms, (2, R).
         """
-        batch = self.in_order[self.step]
+        batch = self.in_order(self.step)
         draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights)
         loss = self.objective.loss(batch, self.coins[self.step], draws)
         self.stack.clear_gradient()
@@ -303,7 +303,7 @@ class Group:
                 if not all(map(math.isfinite, itertools.compress(row, self.going))):
                     return i
         for i, (losses, *_) in enumerate(values):
-            points = self.in_order[mark.step + i].points
+            points = self.in_order(mark.step + i).points
             for run, loss, n in zip(self.runs, losses, points, strict=True):
                 run.loss_sum += loss * n
                 run.points += n

@@ -9,7 +9,15 @@ from typing import BinaryIO
 
 from seqattn.data.files.arrays import read_npy, read_npz
 from seqattn.data.files.lines import read_json_lines
-from seqattn.data.files.piece import Form, Piece, Ragged, Seen, check_values, joined, offsets_of
+from seqattn.data.files.piece import (
+    Form,
+    Piece,
+    Ragged,
+    Seen,
+    check_values,
+    joined,
+    offsets_of,
+)
 from seqattn.data.files.tables import read_text_table, read_typed_table, step_text
 from seqattn.errors import DataError
 
@@ -21,11 +29,12 @@ ENDINGS = {
 }  # fmt: skip
 
 
-def read_pieces(path: Path, form: Form) -> Iterator[Piece]:
+def read_pieces(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piece]:
     """A file's sequences, some at a time, in bounded memory.
 
     Args:
         path: `-` is standard input.
+        whole: they are wanted together, so what is mapped need not be cut up.
 
     Raises:
         DataError: with file, row and column, and what would do.
@@ -33,7 +42,7 @@ def read_pieces(path: Path, form: Form) -> Iterator[Piece]:
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = Seen()
-    for piece in _opened(path, name, form):
+    for piece in _opened(path, name, form, whole):
         check_values(name, piece)
         again = seen.again(piece.ids)
         if again is not None:
@@ -50,7 +59,7 @@ def read_all(path: Path, form: Form) -> Piece:
     Raises:
         DataError, UsageError: see `read_pieces`.
     """
-    return joined(list(read_pieces(path, form)))
+    return joined(list(read_pieces(path, form, whole=True)))
 
 
 def format_of(path: Path, given: str = "auto") -> str:
@@ -91,7 +100,7 @@ def check_file(path: Path) -> None:
         raise DataError(f"{text[:200]!r}: cannot be read ({error}).") from None
 
 
-def _opened(path: Path, name: str, form: Form) -> Iterator[Piece]:
+def _opened(path: Path, name: str, form: Form, whole: bool) -> Iterator[Piece]:
     if str(path) == "-":
         yield from _of_stream(sys.stdin.buffer, name, format_of(path, form.format), form)
         return
@@ -99,7 +108,7 @@ def _opened(path: Path, name: str, form: Form) -> Iterator[Piece]:
     kind = format_of(path, form.format)
     try:
         if kind == "npy":
-            yield from read_npy(path, form)
+            yield from read_npy(path, form, whole=whole)
         elif kind == "npz":
             yield from read_npz(path, name, form)
         elif kind in ("parquet", "arrow"):

@@ -17,15 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.piece import Form, Piece, Ragged, first_line, offsets_of
-from seqattn.data.sequences import Integers, real_points
+from seqattn.data.sequences import Integers, real_points, stretches
 from seqattn.errors import DataError
 
 MOST_UNPACKED = 2 * 2**30
-AT_ONCE = 2**22  # numbers of an array that are looked at in one go
 
 
-def read_npy(path: Path, form: Form) -> Iterator[Piece]:
+def read_npy(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piece]:
     """Pieces of an NPY file; their values are views of the mapped file where they can be.
+
+    Args:
+        whole: all of it as one piece.
 
     Raises:
         DataError: no array of numbers, or none of that shape.
@@ -37,9 +39,7 @@ def read_npy(path: Path, form: Form) -> Iterator[Piece]:
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     values = _points(array, str(path), "the array")
-    at_once = max(1, AT_ONCE // max(1, values.shape[1] * values.shape[2]))
-    for first in range(0, len(values), at_once):
-        part = values[first : first + at_once]
+    for first, part in [(0, values)] if whole and len(values) else stretches(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
         yield _piece(part, None, names, form, f"row {first + 1} on", first)
     if not len(values):
@@ -131,12 +131,15 @@ def _piece(
         )
     notes: tuple[str, ...] = ()
     if lengths is None:
-        empty = np.isnan(values).all(axis=2)
-        lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
+        lengths = np.empty(N, dtype=np.int64)
+        for at, rows in stretches(values):
+            empty = np.isnan(rows).all(axis=2)
+            tail = np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
+            lengths[at : at + len(rows)] = L - tail
         if (lengths < L).any():
             notes = ("a sequence ends where all that follows is NaN",)
-    real = real_points(lengths, L)
-    rows = values.reshape(N * L, F) if real.all() else values[real]
+    full = bool((lengths == L).all())
+    points = values.reshape(N * L, F) if full else values[real_points(lengths, L)]
     offsets = offsets_of(lengths)
 
     def where(row: int, feature: int) -> str:
@@ -145,7 +148,7 @@ def _piece(
         cell = f"[{first + k}, {step}, {feature}]"
         return f"{key.split(' ')[0] if key.startswith('row') else key}{cell} ({names[feature]!r})"
 
-    return Piece(ids, Ragged(rows, offsets, tuple(names)), where, notes=notes)
+    return Piece(ids, Ragged(points, offsets, tuple(names)), where, notes=notes)
 
 
 def _points(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:

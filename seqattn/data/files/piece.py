@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import Floats, Integers
+from seqattn.data.sequences import Floats, Integers, stretches
 from seqattn.errors import DataError
 
 LARGEST = 1e15
@@ -72,10 +72,12 @@ class Ragged:
 
     def at(self, places: Sequence[int] | Integers) -> Ragged:
         """The sequences at some places."""
-        rows = [self.of(int(k)) for k in places]
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        empty = self.values[:0]
-        return Ragged(np.concatenate([empty, *rows]), offsets_of(lengths), self.features)
+        lengths = self.lengths[np.asarray(places, dtype=np.int64)]
+        offsets = offsets_of(lengths)
+        values = np.empty((int(offsets[-1]), self.values.shape[1]), dtype=self.values.dtype)
+        for k, first, last in zip(places, offsets, offsets[1:], strict=False):
+            values[first:last] = self.of(int(k))
+        return Ragged(values, offsets, self.features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +126,12 @@ def check_values(name: str, piece: Piece) -> None:
         DataError: with the place of the first.
     """
     for ragged, where in piece.cells():
-        with np.errstate(invalid="ignore"):
-            bad = np.argwhere(np.abs(ragged.values) > LARGEST)
-        if bad.size:
-            row, feature = map(int, bad[0])
-            refuse_value(f"{name}: {where(row, feature)}", float(ragged.values[row, feature]))
+        for first, rows in stretches(ragged.values):
+            with np.errstate(invalid="ignore"):
+                bad = np.argwhere(np.abs(rows) > LARGEST)
+            if bad.size:
+                row, feature = map(int, bad[0])
+                refuse_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
 
 
 def refuse_value(place: str, value: float) -> None:
