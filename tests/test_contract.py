@@ -21,6 +21,7 @@ from torch import Tensor
 from seqattn.config import Model, Recurrent, every_key
 from seqattn.models import (
     Forecast,
+    Points,
     RecurrentModel,
     SequenceModel,
     TransformerModel,
@@ -32,6 +33,8 @@ from seqattn.training.objective import Autograd
 from seqattn.training.stack import Stack
 
 N, S, T, F, H, A, RUNS = 3, 7, 5, 2, 11, 2, 2
+SAID = 3
+POINTS = Points(F, SAID, (1, -1, 0))  # the second feature to be said is never given
 LENGTHS = torch.tensor([7, 1, 4])
 EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
 
@@ -160,7 +163,7 @@ def test_every_other_combination_is_refused_with_a_reason(
 
 
 def model_of(config: dict[str, Any], seed: int = 1) -> SequenceModel:
-    return build_model(validated(config), F, seed).double()
+    return build_model(validated(config), POINTS, seed).double()
 
 
 def validated(config: dict[str, Any]) -> Model:
@@ -172,7 +175,7 @@ def sequences(seed: int = 0) -> tuple[Tensor, Tensor]:
     """Sources whose padding is NaN, and targets."""
     numbers = torch.Generator().manual_seed(seed)
     source = torch.randn(N, S, F, generator=numbers, dtype=torch.float64)
-    target = torch.randn(N, T, F, generator=numbers, dtype=torch.float64)
+    target = torch.randn(N, T, SAID, generator=numbers, dtype=torch.float64)
     source[torch.arange(S) >= LENGTHS[:, None]] = math.nan
     return source, target
 
@@ -277,7 +280,7 @@ def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
     """Loss and gradient of a training step with its own coins, dropout and choices."""
     numbers = torch.Generator().manual_seed(3)
     source = torch.randn(RUNS, N, S, F, generator=numbers, dtype=torch.float64)
-    target = torch.randn(RUNS, N, T, F, generator=numbers, dtype=torch.float64)
+    target = torch.randn(RUNS, N, T, SAID, generator=numbers, dtype=torch.float64)
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
     keep = torch.arange(T) < torch.tensor([[5, 2, 3], [1, 5, 4]]).unsqueeze(-1)
     coins = torch.rand(RUNS, N, T, generator=numbers) < 0.5

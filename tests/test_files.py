@@ -102,7 +102,7 @@ def test_wide_form_by_hand() -> None:
 def test_dates_are_steps_that_go_on() -> None:
     piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", Form(sequence=None))
     assert piece.ids == ("f",)
-    ahead = Steps.of(piece).after(2)
+    ahead = Steps.of_piece(piece).after(2)
     assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
 
 

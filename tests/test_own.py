@@ -265,9 +265,18 @@ def test_a_run_on_a_file_speaks_its_units(seqattn: Command, tmp_path: Path) -> N
     lines = (tmp_path / "next.csv").read_text().splitlines()
     assert lines[0] == "sequence,step,lon,lat"
     assert [line.split(",")[:2] for line in lines[1:3]] == [["s0", "6"], ["s0", "7"]]
-    assert seqattn("predict", home, "--example", "0").code == 0
+    found = seqattn("predict", home, "--example", "0").out.splitlines()[1].split(",")
+    assert found[:2] == [splits.test.ids[0], "3"]
     assert seqattn("evaluate", home, "--input", "f.csv", "--json").code == 0
     assert seqattn("plot-attention", home, "--input", "f.csv", "--output", "a.png").code == 0
+    for form in ("table", "markdown"):
+        assert "in the units of the data" in seqattn("explain", home, "--format", form).out
+    taken = json.loads(seqattn("explain", home, "--format", "json").out)
+    mean, spread = splits.scaling.target.shift, splits.scaling.target.scale
+    assert list(taken["model_says_in_units"]) == ["lon", "lat"]
+    assert list(taken["model_says_in_units"].values()) == pytest.approx(
+        list(np.array(taken["model_says"]) * spread + mean)
+    )
     last = home / "checkpoints" / "last.safetensors"
     before = last.read_bytes()
     file.write_text(file.read_text().replace("s0,1,", "s0,1,1", 1))
@@ -292,10 +301,26 @@ def test_data_check_sample_and_formats(seqattn: Command, tmp_path: Path) -> None
         done = seqattn("data", "check", f"s.{ending}", "--picture", "c.png")
         assert done.code == 0, done.err
         assert "9 sequences" in done.out
+        assert "no two are the same" in done.out
         assert "kind: file" in done.out
     assert (tmp_path / "c.png").stat().st_size > 5000
     assert seqattn("data", "check", "none.csv").code == 3
     assert seqattn("data", "sample", squares, "--output", "s.xls").code == 2
+
+
+def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "w.csv").write_text("sequence,x_1,x_2\na,1,2\nb,3,4\nc,1,2\n")
+    done = seqattn("data", "check", "w.csv")
+    assert "w.csv: csv, a sequence a row, 3 sequences of 2 points" in done.out
+    assert "1 are copies of another" in done.out
+    (tmp_path / "l.csv").write_text("id,t,x\na,1,2\na,2,3\nb,1,0\n")
+    done = seqattn("data", "check", "l.csv")
+    assert "l.csv: csv, a point a row, sequences told apart by 'id', 2 sequences" in done.out
+    np.savez(tmp_path / "s.npz", source=np.ones((2, 3, 1)), target=np.zeros((2, 1, 1)))
+    done = seqattn("data", "check", "s.npz")
+    assert "s.npz: npz, source and target apart, 2 sequences of 3 points" in done.out
 
 
 def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
@@ -303,10 +328,16 @@ def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -
     (tmp_path / "one.csv").write_text(table(rows, "date,co2"))
     done = seqattn("data", "check", "one.csv")
     assert "1 of 28 cells empty" in done.out
+    assert "one.csv: csv, a point a row, all of one sequence, 1 sequence of 28" in done.out
     section = done.out.partition("config:\n\n")[2]
     (tmp_path / "c.yaml").write_text(section + "training: {epochs: 1}\nname: one\n")
     done = seqattn("train", "c.yaml", "--quiet")
     assert done.code == 0, done.err
     summary = json.loads((tmp_path / "outputs" / "one" / "summary.json").read_text())
     assert summary["features"] == ["co2"]
+    done = seqattn("predict", tmp_path / "outputs" / "one", "--example", "0", "--steps", "2")
+    lines = [line.split(",")[:2] for line in done.out.splitlines()]
+    said = lines[1][0].partition("@")[2]  # a window is called by the step its target begins at
+    assert lines[0] == ["sequence", "date"]
+    assert [line[1] for line in lines[1:]] == [said, str(np.datetime64(said) + 1)]
     assert "1 empty cells were interpolated (data.missing)" in summary["data"]

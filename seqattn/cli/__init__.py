@@ -333,7 +333,7 @@ def predict(
             note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
                  f" {attention_override}.")  # fmt: skip
     with inputs.Forecasts(where, chosen.value, trained, part.said).opened() as writer:
-        writer.write(part, result, Steps.counted(part.source_lengths))
+        writer.write(part, result, Steps.of_sources(part))
     if attention is not None:
         write_arrays(attention, result.attention_arrays(part, steps_real=False))
 
@@ -465,6 +465,8 @@ def explain(
 ) -> None:
     """Take one attention step of a trained model apart: keys, query, scores, weights, the weighted
     sum and what is said. Every number follows from the printed ones above it."""
+    import numpy as np
+
     from seqattn import pictures
 
     if figure is not None:
@@ -495,7 +497,11 @@ def explain(
         trained.model, source, step=step, layer=layer, head=head,
         features=trained.layout.features, said=trained.layout.said, title=title.replace("\n", ", "),
     )  # fmt: skip
-    print_explanation(explanation, form.value)
+    in_units = None
+    if not trained.layout.scaling.is_identity:
+        unscaled = trained.layout.scaling.unscaled(np.array([[explanation.model_says]]), chosen)
+        in_units = dict(zip(trained.layout.said, unscaled.ravel().tolist(), strict=True))
+    print_explanation(explanation, form.value, in_units)
     if figure is not None:
         from seqattn.figures import vectors_figure
 

@@ -88,7 +88,7 @@ def check(
     import numpy as np
 
     from seqattn.data.files import check_file, format_of, read_all
-    from seqattn.data.files.guess import guessed, section
+    from seqattn.data.files.guess import copied, guessed, layout, section
 
     if decimal not in (".", ","):
         raise UsageError(f"--decimal {decimal}: expected '.' or ','.")
@@ -104,7 +104,9 @@ def check(
         note(f"{file}: {line}.")
     lengths = piece.points.lengths
     low, high = int(lengths.min()), int(lengths.max())
-    print(printable(f"{file}: {format_of(file, form.format)}, {len(piece):,} sequences of"
+    kind = layout(format_of(file, form.format), form, piece)
+    print(printable(f"{file}: {kind}, {len(piece):,}"
+                    f" sequence{'s' if len(piece) > 1 else ''} of"
                     f" {low if low == high else f'{low} to {high}'} points"))  # fmt: skip
     sides = [("", piece.points)]
     if piece.target is not None:
@@ -125,6 +127,10 @@ def check(
         from seqattn.data.files import step_text
 
         print(f"  {form.order}: {step_text(piece.order[0])} to {step_text(piece.order[-1])}")
+    if len(piece) > 1:
+        copies = copied(piece)
+        said = f"{copies:,} are copies of another" if copies else "no two are the same"
+        print(f"  of the sequences {said}")
     print("\nTo train on it, put this into a config:\n")
     print(printable(section(file, form, piece)))
     if picture is not None:

@@ -6,7 +6,7 @@ import json
 import sys
 import textwrap
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqattn.explanation import Explanation, Stage
@@ -15,20 +15,28 @@ WIDE = 8
 WIDEST = 10_000
 
 
-def print_explanation(explanation: Explanation, form: str) -> None:
-    """Write it to standard output as table, markdown or json."""
+def print_explanation(
+    explanation: Explanation, form: str, in_units: dict[str, float] | None = None
+) -> None:
+    """Write it to standard output as table, markdown or json.
+
+    Args:
+        in_units: what the model says in the data's own units, where it works in scaled numbers.
+    """
     if form == "json":
-        described = {
+        described: dict[str, Any] = {
             "title": explanation.title,
             "stages": [asdict(stage) for stage in explanation.stages],
             "said": explanation.said,
             "model_says": explanation.model_says,
         }
+        if in_units is not None:
+            described["model_says_in_units"] = in_units
         print(json.dumps(described, indent=2))
     elif form == "markdown":
-        print("\n".join(_markdown(explanation)))
+        print("\n".join(_markdown(explanation, in_units)))
     else:
-        _tables(explanation)
+        _tables(explanation, in_units)
 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
@@ -43,10 +51,13 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-def _conclusion(explanation: Explanation) -> str:
+def _conclusion(explanation: Explanation, in_units: dict[str, float] | None) -> str:
     from seqattn.explanation import DECIMALS
 
     says = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_says)
+    if in_units is not None:
+        own = ", ".join(f"{name} {x:g}" for name, x in in_units.items())
+        says += f", which is {own} in the units of the data; the numbers above are scaled"
     if not explanation.said:
         return f"In the end the model says {says}."
     return (
@@ -55,7 +66,7 @@ def _conclusion(explanation: Explanation) -> str:
     )
 
 
-def _tables(explanation: Explanation) -> None:
+def _tables(explanation: Explanation, in_units: dict[str, float] | None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -76,10 +87,10 @@ def _tables(explanation: Explanation) -> None:
             table.add_row(*map(Text, row))
         console.print(table)
     console.print()
-    print(textwrap.fill(_conclusion(explanation), 80))
+    print(textwrap.fill(_conclusion(explanation, in_units), 80))
 
 
-def _markdown(explanation: Explanation) -> list[str]:
+def _markdown(explanation: Explanation, in_units: dict[str, float] | None) -> list[str]:
     def escaped(text: str) -> str:
         return text.replace("|", "\\|")
 
@@ -92,4 +103,4 @@ def _markdown(explanation: Explanation) -> list[str]:
         lines.append("| " + " | ".join(map(escaped, heads)) + " |")
         lines.append("| --- |" + " ---: |" * (len(heads) - 1))
         lines += ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
-    return [*lines, "", _conclusion(explanation)]
+    return [*lines, "", _conclusion(explanation, in_units)]

@@ -233,7 +233,7 @@ def predict_file(
                 trained.model, part, steps, override, with_attention=attention is not None,
                 scaling=trained.layout.scaling,
             )  # fmt: skip
-            writer.write(part, result, Steps.of(piece))
+            writer.write(part, result, Steps.of_piece(piece))
             bar.update(len(part))
             if attention is not None:
                 parts.append(part)

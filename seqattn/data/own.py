@@ -640,7 +640,20 @@ def _made(
         features=given,
         ids=tuple(ids),
         said=said,
+        last_steps=None
+        if series.order is None
+        else _last_two(series, source_starts, source_lengths),
     )
+
+
+def _last_two(series: Series, starts: Integers, lengths: Integers) -> NDArray[np.generic]:
+    """(N, 2) steps of the last two rows of each stretch."""
+    assert series.order is not None
+    last = starts + lengths - 1
+    found: NDArray[np.generic] = series.order[
+        np.stack([np.maximum(last - 1, starts), last], axis=1)
+    ]
+    return found
 
 
 def gathered(values: NDArray[np.floating], starts: Integers, lengths: Integers) -> Floats:

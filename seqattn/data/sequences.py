@@ -38,6 +38,8 @@ class Sequences:
         alignment: (N, T) the source step, counted from 0, that tells each target step; -1 where
             no single one does, and at padding. None where the task has none.
         said: names of the target's features; without, those of the source.
+        last_steps: (N, 2) what the file calls the last two steps of each source, numbers or dates;
+            twice the same where a source has one. None where steps are counted from 1.
 
     Raises:
         DataError: a source of no points, a length beyond the array, a value that is not finite.
@@ -53,6 +55,7 @@ class Sequences:
     ideal: Floats | None = None
     alignment: Integers | None = None
     said: tuple[str, ...] = ()
+    last_steps: NDArray[np.generic] | None = None
 
     def __post_init__(self) -> None:
         if not self.said:
@@ -102,6 +105,7 @@ class Sequences:
             None if self.ideal is None else self.ideal[places],
             None if self.alignment is None else self.alignment[places],
             self.said,
+            None if self.last_steps is None else self.last_steps[places],
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -53,6 +54,30 @@ def _header(path: Path, kind: str, delimiter: str | None) -> list[str]:
             return list(pa.ipc.open_file(mapped).schema.names)
     except (pa.ArrowException, OSError):
         return []  # the reader says what is wrong
+
+
+def layout(kind: str, form: Form, piece: Piece) -> str:
+    """How a file is laid out, in words."""
+    if kind not in TABLES:
+        apart = ", source and target apart" if piece.target is not None else ""
+        return f"{kind}{apart}"
+    if piece.is_wide:
+        return f"{kind}, a sequence a row"
+    if len(piece) == 1 and form.sequence is None:
+        return f"{kind}, a point a row, all of one sequence"
+    return f"{kind}, a point a row, sequences told apart by {form.sequence!r}"
+
+
+def copied(piece: Piece) -> int:
+    """How many sequences hold the same points as one before: in two parts of a split they would
+    make a model look better than it is."""
+    seen = set[bytes]()
+    for k in range(len(piece)):
+        digest = hashlib.blake2b(piece.points.of(k).tobytes(), digest_size=16)
+        if piece.target is not None:
+            digest.update(piece.target.of(k).tobytes())
+        seen.add(digest.digest())
+    return len(piece) - len(seen)
 
 
 def section(path: Path, form: Form, piece: Piece) -> str:

@@ -94,6 +94,7 @@ class Piece:
         where: says where in the file a cell of `points` stands: (row of `points`, feature).
         where_target: likewise of `target`.
         notes: what a reader should be told of how the file was understood.
+        is_wide: whether a table had a sequence a row.
     """
 
     ids: tuple[str, ...]
@@ -104,6 +105,7 @@ class Piece:
     order: NDArray[Any] | None = None
     groups: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    is_wide: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -216,4 +218,5 @@ def joined(pieces: Sequence[Piece]) -> Piece:
         if first.groups is None
         else tuple(group for piece in pieces for group in piece.groups or ()),
         notes=tuple(dict.fromkeys(note for piece in pieces for note in piece.notes)),
+        is_wide=first.is_wide,
     )

@@ -480,7 +480,7 @@ def _pieces(batches: Iterator[_Batch], columns: _Columns, name: str) -> Iterator
     made = _long_pieces if columns.is_long else _wide_pieces
     for piece in made(batches, columns, name):
         found = True
-        yield replace(piece, notes=columns.notes)
+        yield replace(piece, notes=columns.notes, is_wide=not columns.is_long)
     if not found:
         raise DataError(f"{name}: has a header but no rows.")
 

@@ -24,37 +24,41 @@ class Steps:
     """What the steps after each sequence's last are called: they go on as the last two did.
 
     Args:
-        order: (rows,) numbers or dates of all rows, or None where they are counted from 1.
-        offsets: (N + 1,).
+        last_two: (N, 2) numbers or dates of each sequence's last two rows; twice the same where
+            there is one.
     """
 
-    def __init__(self, order: NDArray[Any] | None, offsets: NDArray[np.int64]) -> None:
-        self.dates = order is not None and order.dtype.kind == "M"
-        lengths = np.diff(offsets)
-        if order is None:
-            self.last: NDArray[Any] = lengths.astype(np.float64)
-            self.apart: NDArray[Any] = np.ones(len(lengths))
-            return
-        numbers = order.astype(np.int64) if self.dates else order
-        ends = offsets[1:] - 1
-        before = np.maximum(ends - 1, offsets[:-1])
-        self.last = numbers[ends]
-        usual = 86_400 if self.dates else 1
-        self.apart = np.where(lengths > 1, numbers[ends] - numbers[before], usual)
+    def __init__(self, last_two: NDArray[Any]) -> None:
+        self.dates = last_two.dtype.kind == "M"
+        before, self.last = (last_two.astype(np.int64) if self.dates else last_two).T
+        apart = self.last - before
+        self.apart = np.where(apart > 0, apart, 86_400 if self.dates else 1)
 
     def after(self, steps: int) -> NDArray[Any]:
         """(N, steps) numbers, or dates."""
         ahead = self.last[:, None] + self.apart[:, None] * np.arange(1, steps + 1)
-        return ahead.astype("datetime64[s]") if self.dates else ahead
+        named: NDArray[Any] = ahead.astype("datetime64[s]") if self.dates else ahead
+        return named
 
     @classmethod
     def counted(cls, lengths: NDArray[np.int64]) -> Steps:
         """Of sequences whose steps are counted from 1."""
-        return cls(None, np.concatenate([[0], np.cumsum(lengths)]))
+        return cls(np.stack([lengths - 1, lengths], axis=1).astype(np.float64))
 
     @classmethod
-    def of(cls, piece: Piece) -> Steps:
-        return cls(piece.order, piece.points.offsets)
+    def of_piece(cls, piece: Piece) -> Steps:
+        """After whole sequences of a file."""
+        if piece.order is None:
+            return cls.counted(piece.points.lengths)
+        first, last = piece.points.offsets[:-1], piece.points.offsets[1:] - 1
+        return cls(piece.order[np.stack([np.maximum(last - 1, first), last], axis=1)])
+
+    @classmethod
+    def of_sources(cls, part: Sequences) -> Steps:
+        """After the sources of a part."""
+        if part.last_steps is None:
+            return cls.counted(part.source_lengths)
+        return cls(part.last_steps)
 
 
 def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
