@@ -55,6 +55,12 @@ class StorageError(SeqattnError):
     exit_code = 5
 
 
+class BusyError(SeqattnError):
+    """Another process writes to the same folder (exit 6)."""
+
+    exit_code = 6
+
+
 class NotFiniteError(SeqattnError):
     """A loss that is NaN or infinite; the weights are those before the step (exit 7)."""
 

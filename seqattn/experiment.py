@@ -37,16 +37,8 @@ from seqattn.errors import (
 )
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
 from seqattn.models import SequenceModel, build_model
-from seqattn.runs import (
-    EpochRecord,
-    RunFolder,
-    find_run,
-    refuse_taken,
-    write_arrays,
-    write_json,
-    write_whole,
-    written_together,
-)
+from seqattn.runs import EpochRecord, RunFolder, find_run, refuse_taken
+from seqattn.storage import write_arrays, write_json, write_whole, written_together
 from seqattn.training import (
     PATHS,
     Batch,
@@ -99,6 +91,7 @@ class Job:
         state: where to go on, where it ended; None before the start.
         summary: the content of summary.json, at the end.
         error: why there is none.
+        passed_over: checkpoints that could not be gone on from, and why.
     """
 
     config: Config
@@ -110,6 +103,7 @@ class Job:
     summary: dict[str, Any] | None = None
     error: NotFiniteError | None = None
     unsaid: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -226,6 +220,8 @@ def run_all(
                 job.folder.clear()
             job.folder.clear_results()
             job.folder.path.mkdir(parents=True, exist_ok=True)
+            if job.passed_over:  # a broken file must not be what the next save keeps
+                job.folder.previous.replace(job.folder.last)
         with written_together():
             for job in todo:
                 write_whole(job.folder.config, to_yaml(job.config).encode())
@@ -350,8 +346,9 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
             f"model.longest is {job.model.longest}, but the data have sequences of {points} points:"
             " each place needs a position of its own. Set it higher, or positions to sinusoidal."
         )
-    if resume and folder.last.exists():
-        job.state, before = load_state(folder.last, job.model, job.layout)
+    found = _newest_state(job) if resume else None
+    if found is not None:
+        job.state, before = found
         _refuse_another_run(folder, before, config, job.state.epoch)
         if folder.summary.exists():
             summary = folder.read_summary()
@@ -360,6 +357,39 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
                 return job
         job.threads = folder.read_environment().get("threads")
     return job
+
+
+def _newest_state(job: Job) -> tuple[TrainingState, Config] | None:
+    """The newest checkpoint that is whole; None where a run has never written one. What had to be
+    passed over is noted.
+
+    Raises:
+        CheckpointError: there were checkpoints, and none can be read back.
+        DataError: the files it was trained on are not those of now.
+    """
+    assert job.model is not None
+    folder, reasons = job.folder, list[str]()
+    for path in (folder.last, folder.previous):
+        if not path.exists():
+            if reasons or folder.previous.exists():
+                reasons.append(f"{path}: is gone.")
+            continue
+        try:
+            found = load_state(path, job.model, job.layout)
+        except CheckpointError as error:
+            reasons.append(str(error))
+            continue
+        for reason in reasons:
+            job.passed_over.append(f"Passed over: {reason}")
+        return found
+    if not reasons and folder.metrics.exists() and folder.read_metrics():
+        reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
+    if reasons:
+        job.model = job.new_model()
+        raise CheckpointError(
+            "\n".join([*reasons, "No checkpoint is left to go on from; --overwrite starts again."])
+        )
+    return None
 
 
 def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -476,6 +506,10 @@ def _train_group(
                 f" {bytes_of_a_run(job) / 2**20:.1f} MiB each"
             )
         job.write_notes()
+    for job in jobs:
+        for line in job.passed_over:
+            job.note(line)
+            watchers.say(line)
     first = jobs[0].state
     if first is not None:
         step = f", step {first.step}" if first.step else ""
@@ -538,7 +572,7 @@ def _run_of(
         if state.best_epoch != written_best:
             save_best(folder.best, state, job.config, layout)
             written_best = state.best_epoch
-        save_state(folder.last, state, job.config, layout)
+        save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
         folder.write_metrics(state.history)
         job.write_notes()
 
@@ -553,7 +587,7 @@ def _run_of(
 
     return Run(
         job.model.to(device), part(job.data.train, job.data), part(job.data.validation, job.data),
-        job.config.training, job.config.seed, job.state, tell, save,
+        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save,
     )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from seqattn.errors import UsageError
 from seqattn.figures import as_bytes, attention_figure, formats, loss_figure, paths_figure
-from seqattn.runs import RunFolder, read_arrays, write_whole
+from seqattn.runs import RunFolder
+from seqattn.storage import read_arrays, write_whole
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10

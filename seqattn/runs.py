@@ -5,37 +5,35 @@
       environment.json   versions, device, threads, git revision
       train.log          what happened, a line each
       metrics.csv        one row an epoch
-      checkpoints/       best.safetensors, last.safetensors
+      checkpoints/       best.safetensors, last.safetensors, previous.safetensors
       split.csv          which part each sequence of your own files went to
       summary.json       the losses beside floor and baselines
       predictions.npz    test sequences and their free-running forecasts
       attention.npz      where the model looked in them (none for a model without attention)
       loss_curve.png, predictions.png, attention.png
+      .lock              held by the process that writes here
 
-Every file but the log is written to a temporary file beside it, flushed to the disk and renamed,
-so a reader sees the old file or the new one and never half of one.
+Every file but the log is written whole or not at all; see `seqattn.storage`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
-import errno
 import io
 import json
 import os
 import time
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.errors import CheckpointError, UsageError
+from seqattn.storage import LOCK, write_whole
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,11 @@ class RunFolder:
         return self.path / "checkpoints" / "last.safetensors"
 
     @property
+    def previous(self) -> Path:
+        """The last checkpoint but one."""
+        return self.path / "checkpoints" / "previous.safetensors"
+
+    @property
     def predictions(self) -> Path:
         return self.path / "predictions.npz"
 
@@ -141,6 +144,7 @@ class RunFolder:
             self.summary,
             self.best,
             self.last,
+            self.previous,
             self.predictions,
             self.attention,
             self.loss_picture,
@@ -157,7 +161,7 @@ class RunFolder:
     def is_free(self) -> bool:
         """True where a new run may begin: nothing is there, or an empty folder."""
         return not os.path.lexists(self.path) or (
-            self.path.is_dir() and not any(self.path.iterdir())
+            self.path.is_dir() and all(path.name == LOCK for path in self.path.iterdir())
         )
 
     def clear_results(self) -> None:
@@ -246,109 +250,6 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
     raise CheckpointError(
         f"{path}: no such run. Give a run folder such as outputs/squares, or a checkpoint in one."
     )
-
-
-_waiting: list[tuple[Path, Path]] | None = None
-
-
-@contextlib.contextmanager
-def written_together() -> Iterator[None]:
-    """Files written inside show at the end, once all are safe on the disk: waiting for the disk
-    once is much shorter than once a file, where many runs end at the same time."""
-    global _waiting
-    if _waiting is not None or not hasattr(os, "sync"):
-        yield
-        return
-    waiting: list[tuple[Path, Path]] = []
-    _waiting = waiting
-    try:
-        yield
-    except BaseException:
-        for temporary, _ in waiting:
-            temporary.unlink(missing_ok=True)
-        raise
-    finally:
-        _waiting = None
-    if not waiting:
-        return
-    os.sync()
-    for temporary, path in waiting:
-        temporary.replace(path)
-    os.sync()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file by another in one step, safe on the disk before it shows.
-
-    Raises:
-        OSError: the disk refused; the old file is as it was.
-    """
-    with whole_file(path) as file:
-        file.write(content)
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """The same for content that is written a stretch at a time."""
-    if not path.name:
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file():  # a device or a pipe is not ours to replace
-        raise OSError(errno.EINVAL, "Is there already, and is no regular file", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    temporary.unlink(missing_ok=True)  # of a process that had our number and was killed
-    try:
-        descriptor = os.open(temporary, flags, 0o666)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            if _waiting is not None:
-                _waiting.append((temporary, path))
-                return
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    if hasattr(os, "O_DIRECTORY"):
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    write_whole(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-
-
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """An NPZ file; texts are unicode arrays, so it opens without pickle."""
-    buffer = io.BytesIO()
-    large = sum(array.nbytes for array in arrays.values()) > 2**20
-    save = np.savez_compressed if large else np.savez  # packing small files takes longer than disk
-    save(buffer, allow_pickle=False, **arrays)
-    write_whole(path, buffer.getvalue())
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an NPZ file.
-
-    Raises:
-        CheckpointError: missing, or no NPZ of plain arrays.
-    """
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path}: cannot be read back as arrays ({error}).") from None
 
 
 def attention_arrays(

@@ -20,7 +20,8 @@ import pytest
 from matplotlib.image import imread
 
 from seqattn.config import resolve
-from seqattn.runs import RunFolder, read_arrays
+from seqattn.runs import RunFolder
+from seqattn.storage import read_arrays
 from tests.conftest import SMALL, Ended, fresh_process, tree
 
 Command = Callable[..., Ended]
@@ -229,7 +230,7 @@ def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Pa
         (["train"], 2, "CONFIG"),
         (["trian"], 2, "train"),
         (["predict", "none"], 4, "none: no such run"),
-        (["predict", "my.yaml"], 4, "my.yaml: is no whole safetensors file"),
+        (["predict", "my.yaml"], 4, "my.yaml: is no whole checkpoint"),
         (["predict", "."], 4, "is a folder, but not of a run"),
         (["evaluate", "none"], 4, "none: no such run"),
         (["plot-attention", "none"], 4, "none: no such run"),
@@ -440,8 +441,8 @@ def test_broken_checkpoints_end_with_4(seqattn: Command, copied: RunFolder, tmp_
 
     whole = copied.best.read_bytes()
     for content, words in (
-        (whole[:-5], "is no whole safetensors file"),
-        (b"", "is no whole safetensors file"),
+        (whole[:-5], "is no whole checkpoint"),
+        (b"", "is no whole checkpoint"),
         (pickle.dumps({"a": 1}), "pickles are never opened"),
     ):
         copied.best.write_bytes(content)
@@ -476,11 +477,40 @@ def test_a_broken_last_checkpoint_is_not_resumed(
     shutil.move(copied.path, tmp_path / "outputs" / "run")
     folder = RunFolder(tmp_path / "outputs" / "run")
     folder.last.write_bytes(folder.last.read_bytes()[:-1])
+    folder.previous.unlink(missing_ok=True)
     before = tree(tmp_path)
     done = seqattn("train", folder.config, "--name", "run", "--resume")
     assert done.code == 4
-    assert "last.safetensors: is no whole safetensors file" in done.err
+    assert "last.safetensors: is no whole checkpoint" in done.err
+    assert "No checkpoint is left to go on from" in done.err
     assert tree(tmp_path) == before
+
+
+def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> None:
+    """With the reason said, and to the same end."""
+    words = ["train", small_config(tmp_path), *SETS, "--set", "training.checkpoint_seconds=0"]
+    assert seqattn(*words).code == 0
+    folder = RunFolder(tmp_path / "outputs" / "mine")
+    whole, best = folder.last.read_bytes(), folder.best.read_bytes()
+    assert folder.previous.read_bytes() != whole
+    for damage in ("cut", "gone"):
+        if damage == "cut":
+            folder.last.write_bytes(whole[:-1])
+        else:
+            folder.last.unlink()
+        folder.best.unlink()
+        done = seqattn(*words, "--resume")
+        assert done.code == 0, done.err
+        said = "is no whole checkpoint" if damage == "cut" else "last.safetensors: is gone"
+        assert "Passed over: " in done.err
+        assert said in done.err
+        assert said in folder.log.read_text()
+        assert folder.best.read_bytes() == best
+    for file in (folder.last, folder.previous):
+        file.unlink()
+    done = seqattn(*words, "--resume")
+    assert done.code == 4
+    assert "metrics.csv tells of epochs, but their checkpoints are gone" in done.err
 
 
 # --- evaluate -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from seqattn.config import json_schema
 from seqattn.config.comparing import plan
 from seqattn.errors import ConfigError
 from seqattn.figures import as_bytes, attention_figure
-from seqattn.runs import read_arrays
+from seqattn.storage import read_arrays
 from tests.conftest import ROOT, Ended, tree
 
 Command = Callable[..., Ended]

@@ -6,16 +6,8 @@ import numpy as np
 import pytest
 
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.runs import (
-    EpochRecord,
-    RunFolder,
-    attention_arrays,
-    find_run,
-    read_arrays,
-    refuse_taken,
-    write_arrays,
-    write_whole,
-)
+from seqattn.runs import EpochRecord, RunFolder, attention_arrays, find_run, refuse_taken
+from seqattn.storage import read_arrays, write_arrays, write_whole
 
 
 def test_a_file_is_written_whole_or_not_at_all(
@@ -28,7 +20,7 @@ def test_a_file_is_written_whole_or_not_at_all(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.runs.os.fsync", full)
+    monkeypatch.setattr("seqattn.storage.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write_whole(file, b"new")
     assert file.read_bytes() == b"old"

@@ -25,6 +25,7 @@ from seqattn.training import (
     learning_rates,
     load_model,
     load_state,
+    loop,
     mean_squared_error,
     optimizers,
     save_best,
@@ -35,10 +36,14 @@ from seqattn.training import (
     train,
 )
 from seqattn.training.batches import in_orders, orders, slices
+from seqattn.training.checkpoints import VERSION
+from seqattn.training.draws import StepDraws
 from seqattn.training.loop import validate
 from seqattn.training.objective import Autograd
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import Patience
+from seqattn.training.sealed import read_sealed, write_sealed
+from seqattn.training.stack import Stack
 from tests.conftest import F, N, T
 
 SECTION: dict[str, Any] = {
@@ -393,6 +398,39 @@ def test_no_step_on_a_loss_that_is_not_finite(poison: float) -> None:
         assert same(before, steps[-1].weights)
 
 
+@pytest.mark.parametrize("more", [{}, {"clip_norm": 1.0}, {"optimizer": "sgd"}])
+def test_no_step_on_a_gradient_that_is_not_finite(
+    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loss is finite."""
+    gather, place = Stack.gather_gradient, [0, 0]
+
+    class Draws(StepDraws):
+        def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor) -> None:
+            super().__init__(seeds, epoch, step, like)
+            place[:] = epoch, step
+
+    def gathered(stack: Stack) -> Tensor:
+        gradient = gather(stack)
+        if place == [1, 2]:
+            gradient[0, 3] = math.inf
+        return gradient
+
+    monkeypatch.setattr(Stack, "gather_gradient", gathered)
+    monkeypatch.setattr(loop, "StepDraws", Draws)
+    section = config(**more)
+    model, data, validation, _ = started(section)
+    steps: list[TrainingState] = []
+    with pytest.raises(NotFiniteError) as caught:
+        one(model, data, validation, section.training, seed=23, save=steps.append)
+    assert "The gradient's norm is inf in epoch 2, step 3, at" in str(caught.value)
+    ids = str(caught.value).partition("11 training sequences: ")[2].partition(" and 3 more")[0]
+    assert ids == ", ".join(map(str, orders([23], 1, len(data))[0][22:30]))
+    assert (steps[-1].epoch, steps[-1].step) == (1, 2)
+    for kept in (steps[-1].weights, *steps[-1].buffers.values()):
+        assert all(torch.isfinite(tensor).all() for tensor in kept.values())
+
+
 # --- checkpoints --------------------------------------------------------------------------------
 
 
@@ -461,7 +499,7 @@ def test_a_cut_checkpoint_is_refused(checkpoint: Path) -> None:
     content = checkpoint.read_bytes()
     for length in (0, 4, 8, 100, len(content) // 2, len(content) - 1):
         checkpoint.write_bytes(content[:length])
-        refuse(checkpoint, "is no whole safetensors file")
+        refuse(checkpoint, "is no whole checkpoint")
 
 
 def test_a_pickle_is_refused_and_not_opened(checkpoint: Path, tmp_path: Path) -> None:
@@ -484,23 +522,59 @@ def test_a_strangers_safetensors_is_refused(checkpoint: Path) -> None:
     save_file({"weight": torch.zeros(2)}, checkpoint)
     refuse(checkpoint, "not one that seqattn wrote")
     save_file({"weight": torch.zeros(2)}, checkpoint, {"seqattn": '{"version": 99}'})
-    refuse(checkpoint, "has format version 99; this seqattn reads versions 1 and 2")
+    refuse(
+        checkpoint,
+        "has format version 99; this seqattn reads versions 1 to 3. A newer seqattn wrote it",
+    )
     save_file({"weight": torch.zeros(2)}, checkpoint, {"seqattn": "{"})
-    refuse(checkpoint, "not one that seqattn wrote")
+    refuse(checkpoint, "its header is no JSON")
 
 
 def rewritten(file: Path, change: dict[str, Tensor | None], **metadata: Any) -> None:
-    import json
+    """A checkpoint with something else in it, and a checksum that says it is whole."""
+    described, tensors = read_sealed(file, VERSION)
+    tensors |= {key: tensor for key, tensor in change.items() if tensor is not None}
+    kept = {key: tensor for key, tensor in tensors.items() if change.get(key, tensor) is not None}
+    write_sealed(file, kept, described | metadata)
 
+
+def test_numbers_that_are_not_finite_are_refused(checkpoint: Path) -> None:
+    rewritten(checkpoint, {"output.bias": torch.tensor([0.0, math.nan])})
+    refuse(checkpoint, "output.bias holds numbers that are not finite")
+
+
+def test_a_changed_tensor_is_refused(checkpoint: Path) -> None:
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    with safe_open(file, "pt") as opened:
+    with safe_open(checkpoint, "pt") as opened:
         tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        described = json.loads(opened.metadata()["seqattn"]) | metadata
-    tensors |= {key: tensor for key, tensor in change.items() if tensor is not None}
-    kept = {key: tensor for key, tensor in tensors.items() if change.get(key, tensor) is not None}
-    save_file(kept, file, {"seqattn": json.dumps(described)})
+        described = opened.metadata()
+    tensors["output.bias"] = tensors["output.bias"].flip(0)
+    save_file(tensors, checkpoint, described)
+    refuse(checkpoint, "its checksum is another's")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_checkpoints_of_before_are_read(checkpoint: Path, version: int) -> None:
+    """They had no checksum; the first had one list of features, and no scaling."""
+    import json
+
+    from safetensors.torch import save_file
+
+    new = load_model(checkpoint)
+    described, tensors = read_sealed(checkpoint, VERSION)
+    described["version"] = version
+    if version == 1:
+        for key in ("said", "scaling", "digests"):
+            del described["layout"][key]
+    save_file(tensors, checkpoint, {"seqattn": json.dumps(described)})
+    old = load_model(checkpoint)
+    assert same(old.model.state_dict(), new.model.state_dict())
+    assert old.layout.as_plain() == new.layout.as_plain()
+    # A new file that calls itself an old one is held against its checksum all the same.
+    save_file(tensors, checkpoint, {"seqattn": json.dumps(described | {"checksum": "0" * 64})})
+    refuse(checkpoint, "its checksum is another's")
 
 
 def test_other_shapes_are_refused_by_name(checkpoint: Path) -> None:

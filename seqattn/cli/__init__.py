@@ -290,7 +290,7 @@ def predict(
 ) -> None:
     """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
     all of these."""
-    from seqattn.runs import write_arrays
+    from seqattn.storage import write_arrays
 
     leave_with_the_reader()
     if input_file is not None and example is not None:
@@ -373,7 +373,8 @@ def plot_attention(
     """Draw where the model looked, target rows against source columns: in the run's test
     sequences, or in your own (--input)."""
     from seqattn import pictures
-    from seqattn.runs import find_run, read_arrays
+    from seqattn.runs import find_run
+    from seqattn.storage import read_arrays
 
     folder, checkpoint = find_run(run)
     if output is not None:

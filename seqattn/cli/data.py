@@ -171,7 +171,7 @@ def sample(
     from seqattn.data import load
     from seqattn.data.files import format_of
     from seqattn.data.files.writing import write_sequences
-    from seqattn.runs import write_whole
+    from seqattn.storage import write_whole
 
     described = resolve(config, overrides or []).config.data
     if isinstance(described, OwnFile):

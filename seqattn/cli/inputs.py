@@ -18,7 +18,7 @@ from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json
 from seqattn.data.own import Series, as_sources, cut, cut_at, form_of, renamed, treat_missing
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
-from seqattn.runs import whole_file, write_arrays
+from seqattn.storage import whole_file, write_arrays
 from seqattn.training import Trained
 
 

@@ -277,7 +277,7 @@ def text_output(path: Path | None) -> Iterator[TextIO]:
         return
     import io
 
-    from seqattn.runs import write_whole
+    from seqattn.storage import write_whole
 
     text = io.StringIO()
     yield text

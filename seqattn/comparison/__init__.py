@@ -23,7 +23,8 @@ from seqattn.comparison.tables import sentences, write_tables
 from seqattn.config.comparing import Comparison
 from seqattn.errors import UsageError
 from seqattn.experiment import Job, Watchers, run_all
-from seqattn.runs import RunFolder, write_json
+from seqattn.runs import RunFolder
+from seqattn.storage import write_json
 
 MARK = "comparison.json"
 

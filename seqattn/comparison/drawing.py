@@ -18,7 +18,7 @@ from seqattn.figures import (
     band_figure,
     comparison_figure,
 )
-from seqattn.runs import read_arrays, write_whole
+from seqattn.storage import read_arrays, write_whole
 
 
 def draw_all(outcome: Outcome) -> None:

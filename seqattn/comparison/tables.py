@@ -11,7 +11,7 @@ import numpy as np
 
 from seqattn.comparison.outcome import Arm, Outcome
 from seqattn.comparison.statistics import LEVEL
-from seqattn.runs import write_whole
+from seqattn.storage import write_whole
 
 VARIANTS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "mean_low",

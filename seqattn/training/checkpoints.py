@@ -8,15 +8,12 @@ the metadata is one JSON text under one key, which makes equal checkpoints equal
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.numpy
 import torch
 from torch import Tensor
 
@@ -25,11 +22,11 @@ from seqattn.data import Scaling, Sequences
 from seqattn.data.own import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.models import Points, SequenceModel, build_model
-from seqattn.runs import EpochRecord, write_whole
+from seqattn.runs import EpochRecord
 from seqattn.training.optimizers import BUFFERS
+from seqattn.training.sealed import read_sealed, write_sealed
 
-VERSION = 2
-METADATA_KEY = "seqattn"
+VERSION = 3
 PATHS = ("data.path", "data.validation_path", "data.test_path")
 """Keys that no checkpoint has: where a file lies is no part of what was learned."""
 
@@ -150,8 +147,18 @@ def save_best(path: Path, state: TrainingState, config: Config, layout: Layout) 
     _write(path, state.best_weights, "model", config, layout, described)
 
 
-def save_state(path: Path, state: TrainingState, config: Config, layout: Layout) -> None:
-    """Write everything that training needs to go on."""
+def save_state(
+    path: Path,
+    state: TrainingState,
+    config: Config,
+    layout: Layout,
+    keep_as: Path | None = None,
+) -> None:
+    """Write everything that training needs to go on.
+
+    Args:
+        keep_as: the state that was at `path` stays under this name.
+    """
     tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
     for name, buffers in state.buffers.items():
@@ -167,7 +174,7 @@ def save_state(path: Path, state: TrainingState, config: Config, layout: Layout)
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
     }
-    _write(path, tensors, "training", config, layout, described)
+    _write(path, tensors, "training", config, layout, described, keep_as)
 
 
 def load_model(path: Path, *, expected: Config | None = None) -> Trained:
@@ -284,6 +291,7 @@ def _write(
     config: Config,
     layout: Layout,
     described: Mapping[str, Any],
+    keep_as: Path | None = None,
 ) -> None:
     plain = as_plain(config)
     del plain["name"]  # where a run lies is no part of what it learned
@@ -296,57 +304,33 @@ def _write(
         "layout": layout.as_plain(),
         **described,
     }
-    text = json.dumps(metadata, sort_keys=True, allow_nan=False)
-    owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
-    write_whole(path, safetensors.numpy.save(owned, {METADATA_KEY: text}))
+    write_sealed(path, tensors, metadata, keep_as)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Metadata and tensors of a checkpoint of ours, or a CheckpointError that says what is off."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            texts = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such checkpoint.") from None
-    except (safetensors.SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{path}: is no whole safetensors file ({error}). It was cut short, or is something"
-            " else under this name; pickles are never opened. Take another checkpoint, or train"
-            " again with --overwrite."
-        ) from None
-    try:
-        metadata = json.loads(texts[METADATA_KEY])
-        version = metadata["version"]
-        if version == 1:
-            metadata, version = _from_version_1(metadata), VERSION
-        if version == VERSION and not (
-            metadata["kind"] in ("model", "training")
-            and isinstance(metadata["config"], dict)
-            and isinstance(metadata["epoch"], int)
-        ):
-            raise ValueError
-    except (KeyError, TypeError, ValueError):
-        raise CheckpointError(
-            f"{path}: is a safetensors file, but not one that seqattn wrote (no readable"
-            f" {METADATA_KEY!r} in its metadata)."
-        ) from None
-    if version != VERSION:
-        raise CheckpointError(
-            f"{path}: has format version {version!r}; this seqattn reads versions 1 and {VERSION}."
-        )
+    """Metadata of this version and tensors, or a CheckpointError that says what is off."""
+    metadata, tensors = read_sealed(path, VERSION)
+    if metadata["version"] == 1:
+        metadata = _from_version_1(metadata)
+    if not (
+        metadata.get("kind") in ("model", "training")
+        and isinstance(metadata.get("config"), dict)
+        and isinstance(metadata.get("epoch"), int)
+    ):
+        raise CheckpointError(f"{path}: its metadata does not say what it is.")
     return metadata, tensors
 
 
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew one list of features for both sides, and no scaling."""
+    """Version 1 knew one list of features for both sides, and no scaling. Version 2 had no
+    checksum, and is else as this one."""
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):
         F = len(layout["features"])
         none = {"shift": [0.0] * F, "scale": [1.0] * F}
         scaling = {"source": none, "target": none, "relative": False}
         layout = {**layout, "said": layout["features"], "scaling": scaling, "digests": []}
-    return {**metadata, "layout": layout, "version": VERSION}
+    return {**metadata, "layout": layout}
 
 
 def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:

@@ -16,7 +16,8 @@ from torch import Tensor
 from seqattn.config import Training
 from seqattn.errors import NotFiniteError, UsageError
 from seqattn.models import SequenceModel
-from seqattn.runs import EpochRecord, written_together
+from seqattn.runs import EpochRecord
+from seqattn.storage import written_together
 from seqattn.streams import streams
 from seqattn.training.batches import Batch, in_orders, orders, slices, together
 from seqattn.training.checkpoints import TrainingState
@@ -32,6 +33,7 @@ from seqattn.training.schedules import (
 
 VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
 CHUNK_POINTS = 4096
+MOST_NAMED = 8  # sequences of a batch that an error names
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Run:
         validation: what chooses the best epoch.
         seed: of batch order and coins.
         state: where to go on; None starts.
+        ids: names of the training sequences, for errors.
         on_epoch: told of each finished epoch.
         save: given the state every `checkpoint_seconds`, at the end, on a stop, and before a loss
             that is not finite is refused.
@@ -58,6 +61,7 @@ class Run:
     config: Training
     seed: int
     state: TrainingState | None = None
+    ids: Sequence[str] = ()
     on_epoch: Callable[[EpochRecord], None] = lambda record: None
     save: Callable[[TrainingState], None] = lambda state: None
     finished: bool = False
@@ -139,6 +143,7 @@ class Group:
         self.going = [True] * self.R
         self.weighed: float | None = None  # an epoch's seconds before a compile; 0 once decided
         self.epoch, self.step, self.seconds = 0, 0, 0.0
+        self.bad: list[tuple[float, float, float]] | None = None
         for k, run in enumerate(self.runs):
             if run.state is not None:
                 self.take_in(k, run.state)
@@ -165,19 +170,22 @@ class Group:
             mark, seen = self.mark(), list[Tensor]()
 
             while self.step < len(self.batches):
-                seen.append(self.one_step())
+                losses = self.one_step()
+                assert losses is not None
+                seen.append(losses)
                 last = self.step == len(self.batches)
                 told_to_stop = stop()
                 due = time.monotonic() - saved_at >= self.config.checkpoint_seconds
                 if not (last or told_to_stop or due):
                     continue
-                bad = self.take_stock(mark, seen)
-                if bad is not None:
+                if not self.take_stock(mark, seen):
                     # Back to where all was well, and forward to just before the step that was not.
                     self.go_back(mark)
-                    self.take_stock(mark, [self.one_step() for _ in range(bad)])
-                    self.refuse(seen[bad])
                     told_to_stop = due = False
+                    seen = self.up_to_the_bad_step(len(seen))
+                    self.take_stock(mark, seen)
+                    if self.bad is not None:
+                        self.refuse(self.bad)
                     if not any(self.going):
                         return []
                 mark, seen = self.mark(), []
@@ -271,11 +279,15 @@ class Group:
         visits = orders([run.seed for run in self.runs], epoch, len(self.data))
         self.in_order = in_orders(self.data, visits, self.config.batch_size)
 
-    def one_step(self) -> Tensor:
+    def one_step(self, look: bool = False) -> Tensor | None:
         """Fetch, forward, loss, backward, clip, step. Nothing waits for a device.
 
+        Args:
+            look: wait for the loss and the gradient's norm, and step only where both are finite in
+                every run that goes on; else they are left in `bad`.
+
         Returns:
-            the losses, (R,) or (), or where gradients are clipped losses and norms, (2, R).
+            the losses, (R,) or (); None where `look` found one or a norm that is not finite.
         """
         batch = self.in_order(self.step)
         draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights)
@@ -285,29 +297,63 @@ class Group:
         # of ones would do the same, but makes torch import sympy, a quarter of a second.
         (loss if self.R == 1 else loss.sum()).backward()
         gradient, seen = self.stack.gather_gradient(), loss.detach()
-        if self.clips:
+        if self.clips or look:
             norms = torch.linalg.vector_norm(gradient, dim=1)
-            gradient.mul_((self.longest / (norms + 1e-6)).clamp(max=1).unsqueeze(1))
-            seen = torch.stack([seen.expand(self.R), norms])
+            if look:
+                losses = seen.expand(self.R).tolist()
+                found = [(*pair, 0.0) for pair in zip(losses, norms.tolist(), strict=True)]
+                if not all(math.isfinite(x) for row in itertools.compress(found, self.going)
+                           for x in row):  # fmt: skip
+                    self.bad = found
+                    return None
+        if self.clips:
+            # A norm that is not finite must not make a gradient of zeros: inf * 0 is NaN, and seen.
+            gradient.mul_((self.longest / (norms + 1e-6) + norms * 0).clamp(max=1).unsqueeze(1))
         self.optimizer.step(self.rates)
         self.step += 1
         return seen
 
-    def take_stock(self, mark: Mark, seen: Sequence[Tensor]) -> int | None:
-        """Add up the losses since a mark. If one is not finite: nothing but its place."""
+    def up_to_the_bad_step(self, steps: int) -> list[Tensor]:
+        """Steps again, looking at each, as many as are well."""
+        self.bad, seen = None, list[Tensor]()
+        for _ in range(steps):
+            before = self.mark()
+            losses = self.one_step(look=True)
+            if losses is None:
+                break
+            finite = self.finite()
+            if not all(itertools.compress(finite, self.going)):
+                self.go_back(before)
+                self.bad = [(0.0, 0.0, 0.0 if fine else math.nan) for fine in finite]
+                break
+            seen.append(losses)
+        return seen
+
+    def finite(self) -> list[bool]:
+        """Whether each run's weights, and what the optimizer keeps of its gradients, are."""
+        kept = [self.stack.weights, *self.optimizer.buffers.values()]
+        found: list[bool] = (
+            torch.stack([torch.isfinite(rows).all(dim=1) for rows in kept]).all(dim=0).tolist()
+        )
+        return found
+
+    def take_stock(self, mark: Mark, seen: Sequence[Tensor]) -> bool:
+        """Add up the losses since a mark. If one of them, or a weight or an average of gradients
+        by now, is not finite: False, and nothing is added."""
         if not seen:
-            return None
-        values = torch.stack(list(seen)).view(len(seen), -1, self.R).tolist()
-        for i, rows in enumerate(values):
-            for row in rows:
-                if not all(map(math.isfinite, itertools.compress(row, self.going))):
-                    return i
-        for i, (losses, *_) in enumerate(values):
+            return True
+        values = torch.stack(list(seen)).view(len(seen), self.R).tolist()
+        for row in values:
+            if not all(map(math.isfinite, itertools.compress(row, self.going))):
+                return False
+        if not all(itertools.compress(self.finite(), self.going)):
+            return False
+        for i, losses in enumerate(values):
             points = self.in_order(mark.step + i).points
             for run, loss, n in zip(self.runs, losses, points, strict=True):
                 run.loss_sum += loss * n
                 run.points += n
-        return None
+        return True
 
     # --- positions --------------------------------------------------------------------------------
 
@@ -380,12 +426,15 @@ class Group:
             run.save(run.state)
         self.going[k] = False
 
-    def refuse(self, seen: Tensor) -> None:
-        """End the runs whose loss or norm of this step is not finite, as they were before it."""
-        rows = seen.view(-1, self.R)
-        named = ("training loss", "gradient's norm")
+    def refuse(self, found: Sequence[tuple[float, float, float]]) -> None:
+        """End the runs of whose step something is not finite, as they were before it.
+
+        Args:
+            found: loss, gradient's norm, and NaN for an update that is not finite, of each run.
+        """
+        named = ("training loss", "gradient's norm", "update of the weights")
         for k, run in self.still_going():
-            for value, what in zip(rows[:, k].tolist(), named, strict=False):
+            for value, what in zip(found[k], named, strict=True):
                 if not math.isfinite(value):
                     run.state = self.state_of(k)
                     run.save(run.state)
@@ -393,10 +442,16 @@ class Group:
                     break
 
     def fail(self, k: int, value: float, what: str, step: int) -> None:
+        run, places = self.runs[k], self.batches[step]
+        order = orders([run.seed], self.epoch, len(run.data))[0][places]
+        ids = [run.ids[place] if run.ids else str(place) for place in order]
+        batch = f"{len(ids)} training sequences: {', '.join(ids[:MOST_NAMED])}"
+        more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
         self.runs[k].error = NotFiniteError(
             f"The {what} is {value} in epoch {self.epoch + 1}, step {step + 1}, at learning rate"
-            f" {self.rates[k]:g}. No update was made with it. Try a lower training.learning_rate,"
-            " or set training.clip_norm."
+            f" {self.rates[k]:g}, in a batch of {batch}{more}. No update was made with it, and"
+            " the newest checkpoint is from before it. Try a lower training.learning_rate, set"
+            " training.clip_norm, or data.scaling for data of your own."
         )
         self.going[k] = False
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from seqattn.data.files.piece import Form, Piece, Ragged, first_line, offsets_of
 from seqattn.data.sequences import Integers, real_points, stretches
 from seqattn.errors import DataError
-
-MOST_UNPACKED = 2 * 2**30
+from seqattn.storage import MOST_UNPACKED
 
 
 def read_npy(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piece]:

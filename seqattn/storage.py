@@ -1,0 +1,242 @@
+"""How files get onto the disk, whole or not at all, and come back from it.
+
+A file is written beside its place under another name, flushed, and renamed: a reader sees the old
+one or the new one and never half of one, and so does whoever comes after a power cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import shutil
+import socket
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.errors import BusyError, CheckpointError, StorageError
+
+PART = ".part"
+"""How names of files end that are still being written."""
+MOST_UNPACKED = 2 * 2**30
+"""Bytes that an archive of arrays may unpack to."""
+
+
+LOCK = ".lock"
+"""The file in a run folder by which its one writer is known."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A temporary file that is to take its place.
+
+    Attributes:
+        keep_as: where the file that it replaces stays.
+        content: what must be read back from it before that; None: nothing is read back.
+    """
+
+    temporary: Path
+    path: Path
+    keep_as: Path | None = None
+    content: bytes | None = None
+
+    def show(self) -> None:
+        if self.content is not None and self.temporary.read_bytes() != self.content:
+            raise OSError(errno.EIO, "What was read back is not what was written", str(self.path))
+        if self.keep_as is not None and self.path.exists():
+            self._keep(self.keep_as)
+        self.temporary.replace(self.path)
+
+    def _keep(self, name: Path) -> None:
+        """A second name for the old file, so that at no moment there is none under its own."""
+        link = name.with_name(f".{name.name}.{os.getpid()}{PART}")
+        try:
+            link.unlink(missing_ok=True)
+            os.link(self.path, link)
+            link.replace(name)
+        except OSError:  # a file system that knows no second names
+            self.path.replace(name)
+
+
+_waiting: list[_Written] | None = None
+
+
+@contextlib.contextmanager
+def written_together() -> Iterator[None]:
+    """Files written inside show at the end, once all are safe on the disk: waiting for the disk
+    once is much shorter than once a file, where many runs end at the same time."""
+    global _waiting
+    if _waiting is not None or not hasattr(os, "sync"):
+        yield
+        return
+    waiting: list[_Written] = []
+    _waiting = waiting
+    try:
+        yield
+        _waiting = None
+        if waiting:
+            os.sync()
+            for written in waiting:
+                written.show()
+            os.sync()
+    except BaseException:
+        for written in waiting:
+            written.temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        _waiting = None
+
+
+def write_whole(
+    path: Path, content: bytes, *, keep_as: Path | None = None, read_back: bool = False
+) -> None:
+    """Replace a file by another in one step, safe on the disk before it shows.
+
+    Args:
+        keep_as: the file that was at `path` stays under this name, and replaces what was there.
+        read_back: read the new file and hold it against `content` before anything is replaced.
+
+    Raises:
+        OSError: the disk refused; the old file is as it was.
+    """
+    with whole_file(path, keep_as, content if read_back else None) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def whole_file(
+    path: Path, keep_as: Path | None = None, content: bytes | None = None
+) -> Iterator[BinaryIO]:
+    """The same for content that is written a stretch at a time.
+
+    Args:
+        content: what must be read back before anything is replaced.
+    """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():  # a device or a pipe is not ours to replace
+        raise OSError(errno.EINVAL, "Is there already, and is no regular file", str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PART}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    temporary.unlink(missing_ok=True)  # of a process that had our number and was killed
+    try:
+        descriptor = os.open(temporary, flags, 0o666)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            if _waiting is not None:
+                _waiting.append(_Written(temporary, path, keep_as, content))
+                return
+            os.fsync(file.fileno())
+        _Written(temporary, path, keep_as, content).show()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    if hasattr(os, "O_DIRECTORY"):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_whole(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """An NPZ file; texts are unicode arrays, so it opens without pickle."""
+    buffer = io.BytesIO()
+    large = sum(array.nbytes for array in arrays.values()) > 2**20
+    save = np.savez_compressed if large else np.savez  # packing small files takes longer than disk
+    save(buffer, allow_pickle=False, **arrays)
+    write_whole(path, buffer.getvalue())
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an NPZ file.
+
+    Raises:
+        CheckpointError: missing, or no NPZ of plain arrays.
+    """
+    try:
+        with path.open("rb") as raw:
+            with zipfile.ZipFile(raw) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+            if size > MOST_UNPACKED:
+                raise ValueError(f"it unpacks to {size / 2**30:.1f} GiB")
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                return {name: np.asarray(file[name]) for name in file.files}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
+    except Exception as error:  # whatever a broken archive may raise, from five modules
+        raise CheckpointError(f"{path}: cannot be read back as arrays ({error}).") from None
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder as the only one who writes there, by a lock of the kernel: it ends with its
+    process, however that ends. Readers need none.
+
+    Raises:
+        BusyError: another process holds it.
+        OSError: the folder cannot be written to.
+    """
+    from filelock import FileLock, Timeout
+
+    path = folder / LOCK
+    try:
+        lock = FileLock(path, timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise BusyError(f"{folder}: {_holder(path)} is writing there. Wait, or choose another"
+                        " --name.") from None  # fmt: skip
+    try:
+        with contextlib.suppress(OSError):  # for people; a full disk stops later, and loudly
+            path.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        for unfinished in (*folder.glob(f".*{PART}"), *folder.glob(f"*/.*{PART}")):
+            unfinished.unlink(missing_ok=True)  # of a process that was killed
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    try:
+        told = json.loads(path.read_text())
+        return f"process {int(told['pid'])} on {str(told['host'])[:100]!r}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def refuse_full_disk(folder: Path, needed: int) -> None:
+    """
+    Args:
+        needed: bytes that must be free where `folder` is, or will be.
+
+    Raises:
+        StorageError: fewer are.
+    """
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        raise StorageError(
+            f"{folder}: {free / 2**20:.1f} MiB are free there, but two checkpoints need"
+            f" {needed / 2**20:.1f} MiB. Make room, or choose another --output-dir."
+        )
