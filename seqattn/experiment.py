@@ -9,6 +9,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -25,9 +26,10 @@ from seqattn.config import (
     resolve,
     to_yaml,
 )
-from seqattn.data import Sequences, Splits, load
+from seqattn.data import Sequences, Splits, load, shape_of
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import (
+    BusyError,
     CheckpointError,
     ConfigError,
     NotFiniteError,
@@ -38,7 +40,15 @@ from seqattn.errors import (
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
 from seqattn.models import SequenceModel, build_model
 from seqattn.runs import EpochRecord, RunFolder, find_run, refuse_taken
-from seqattn.storage import write_arrays, write_json, write_whole, written_together
+from seqattn.storage import (
+    only_writer,
+    physical_memory,
+    refuse_full_disk,
+    write_arrays,
+    write_json,
+    write_whole,
+    written_together,
+)
 from seqattn.training import (
     PATHS,
     Batch,
@@ -55,7 +65,7 @@ from seqattn.training import (
     train,
 )
 from seqattn.training.loop import VALIDATION_CHUNK
-from seqattn.training.memory import numbers_of_a_sequence
+from seqattn.training.memory import bytes_needed, numbers_of_a_sequence
 from seqattn.training.stack import Stack
 from seqattn.training.threads import choose_threads
 
@@ -197,45 +207,73 @@ def run_all(
     """
     watchers = watchers or Watchers()
     chosen = choose_device(device)
-    for _, folder in configs:
-        refuse_taken(folder, resume=resume, overwrite=overwrite)
-    parts: dict[str, Splits] = {}
-    jobs = []
     for config, folder in configs:
-        key = repr(config.data)
-        if key not in parts:
-            parts[key] = load(config.data)
-        jobs.append(_prepare(config, folder, parts[key], resume=resume))
-    todo = [job for job in jobs if job.summary is None]
-    before_writing()
-    for job in jobs:
-        if job.summary is not None and len(jobs) == 1:
-            watchers.say(f"{job.folder.path}: is trained to epoch {job.summary['epochs']} already.")
-    if 0 < len(todo) < len(jobs):
-        watchers.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are trained already.")
-    if todo:
-        about = environment(chosen, config_path)
-        for job in todo:
-            if overwrite:
-                job.folder.clear()
-            job.folder.clear_results()
-            job.folder.path.mkdir(parents=True, exist_ok=True)
-            if job.passed_over:  # a broken file must not be what the next save keeps
-                job.folder.previous.replace(job.folder.last)
-        with written_together():
-            for job in todo:
-                write_whole(job.folder.config, to_yaml(job.config).encode())
-                write_json(job.folder.environment, {**about, "threads": threads or 1})
-        done = sum(job.state.epoch for job in todo if job.state is not None)
-        watchers.begin(done, sum(job.config.training.epochs for job in todo))
-        for group in _groups(jobs):
-            _train_group(group, chosen, threads, resume, watchers, about)
-            _leave_if_told(watchers, group, "after training; --resume goes on from there")
-    if plots:
+        refuse_taken(folder, resume=resume, overwrite=overwrite)
+        refuse_too_large(config)
+    with ExitStack() as held:
+        for _, folder in configs:
+            if folder.is_run:  # else there is nothing yet to hold
+                held.enter_context(only_writer(folder.path))
+        parts: dict[str, Splits] = {}
+        jobs = []
+        for config, folder in configs:
+            key = repr(config.data)
+            if key not in parts:
+                parts[key] = load(config.data)
+            jobs.append(_prepare(config, folder, parts[key], resume=resume))
+        todo = [job for job in jobs if job.summary is None]
+        for place in dict.fromkeys(job.folder.path.parent for job in todo):
+            here = [job for job in todo if job.folder.path.parent == place]
+            refuse_full_disk(place, sum(map(bytes_of_checkpoints, here)))
+        before_writing()
         for job in jobs:
-            if job.summary is not None:
-                _draw_what_is_missing(job.folder)
+            if job.summary is not None and len(jobs) == 1:
+                watchers.say(f"{job.folder.path}: is trained to epoch {job.summary['epochs']}"
+                             " already.")  # fmt: skip
+        if 0 < len(todo) < len(jobs):
+            watchers.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are trained already.")
+        if todo:
+            about = environment(chosen, config_path)
+            _begin(todo, held, about, threads, overwrite=overwrite)
+            done = sum(job.state.epoch for job in todo if job.state is not None)
+            watchers.begin(done, sum(job.config.training.epochs for job in todo))
+            for group in _groups(jobs):
+                _train_group(group, chosen, threads, resume, watchers, about)
+                _leave_if_told(watchers, group, "after training; --resume goes on from there")
+        if plots:
+            for job in jobs:
+                if job.summary is not None:
+                    _draw_what_is_missing(job, watchers)
     return jobs
+
+
+def _begin(
+    todo: Sequence[Job],
+    held: ExitStack,
+    about: dict[str, Any],
+    threads: int | None,
+    *,
+    overwrite: bool,
+) -> None:
+    """Take hold of the folders of new runs, and write down what each is."""
+    for job in todo:
+        folder, was_run = job.folder, job.folder.is_run
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not was_run:
+            held.enter_context(only_writer(folder.path))
+            if not folder.is_free:
+                raise BusyError(
+                    f"{folder.path}: another process has begun to write there just now."
+                )
+        if overwrite:
+            folder.clear()
+        folder.clear_results()
+        if job.passed_over:  # a broken file must not be what the next save keeps
+            folder.previous.replace(folder.last)
+    with written_together():
+        for job in todo:
+            write_whole(job.folder.config, to_yaml(job.config).encode())
+            write_json(job.folder.environment, {**about, "threads": threads or 1})
 
 
 def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
@@ -348,8 +386,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
         )
     found = _newest_state(job) if resume else None
     if found is not None:
-        job.state, before = found
-        _refuse_another_run(folder, before, config, job.state.epoch)
+        job.state = found
         if folder.summary.exists():
             summary = folder.read_summary()
             if job.state.epoch == config.training.epochs or summary["stopped_early"]:
@@ -359,12 +396,13 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     return job
 
 
-def _newest_state(job: Job) -> tuple[TrainingState, Config] | None:
+def _newest_state(job: Job) -> TrainingState | None:
     """The newest checkpoint that is whole; None where a run has never written one. What had to be
     passed over is noted.
 
     Raises:
         CheckpointError: there were checkpoints, and none can be read back.
+        ConfigError: what is asked for is another run.
         DataError: the files it was trained on are not those of now.
     """
     assert job.model is not None
@@ -375,7 +413,10 @@ def _newest_state(job: Job) -> tuple[TrainingState, Config] | None:
                 reasons.append(f"{path}: is gone.")
             continue
         try:
-            found = load_state(path, job.model, job.layout)
+            found, _ = load_state(
+                path, job.model, job.layout,
+                lambda before, epoch: _refuse_another_run(folder, before, job.config, epoch),
+            )  # fmt: skip
         except CheckpointError as error:
             reasons.append(str(error))
             continue
@@ -430,11 +471,7 @@ def _shape_of_step(job: Job) -> str:
 
 def group_bytes() -> int:
     """What runs side by side may take together: a quarter of the memory, 1 GiB at most."""
-    try:
-        memory = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (ValueError, OSError, AttributeError):
-        memory = 4 * 2**30
-    return min(memory // 4, 2**30)
+    return min(physical_memory() // 4, 2**30)
 
 
 def bytes_of_a_run(job: Job) -> int:
@@ -449,6 +486,33 @@ def bytes_of_a_run(job: Job) -> int:
     sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
     kept = numbers_of_a_sequence(job.config.model, S, T)
     return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
+
+
+def bytes_of_checkpoints(job: Job) -> int:
+    """What two checkpoints of a run take on the disk, and a third while it is written: weights, the
+    best epoch's, two averages of gradients, and the history."""
+    assert job.model is not None
+    P = sum(parameter.numel() for parameter in job.model.parameters())
+    return 3 * (4 * 4 * P + 8 * 8 * job.config.training.epochs + 65_536)
+
+
+def refuse_too_large(config: Config) -> None:
+    """Hold the memory that a config would need against what there is, before any is taken.
+
+    Raises:
+        UsageError: it would need more, with the estimate.
+    """
+    shape = shape_of(config.data)
+    if shape is None:  # a file: its reader is bounded, and its sizes are not known yet
+        return
+    needed = bytes_needed(config, *shape)
+    memory = physical_memory()
+    if sum(needed.values()) > memory:
+        parts = ", ".join(f"{size / 2**30:.1f} GiB for {what}" for what, size in needed.items())
+        raise UsageError(
+            f"this config would take about {sum(needed.values()) / 2**30:.1f} GiB ({parts}), and"
+            f" the machine has {memory / 2**30:.1f} GiB. Nothing was begun."
+        )
 
 
 def _train_group(
@@ -649,20 +713,23 @@ def _write_results(
     folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")
 
 
-def _draw_what_is_missing(folder: RunFolder) -> None:
+def _draw_what_is_missing(job: Job, watchers: Watchers) -> None:
+    folder, where = job.folder, "; --resume draws the pictures that are missing"
     drawn = [folder.loss_picture, folder.predictions_picture]
     drawn += [folder.attention_picture] if folder.attention.exists() else []
     if not all(picture.exists() for picture in drawn):
+        _leave_if_told(watchers, [job], where)
         from seqattn import pictures  # matplotlib is slow to import and not needed before
 
-        pictures.draw_all(folder)
+        for path in pictures.draw_each(folder):
+            _leave_if_told(watchers, [job], "; nothing is missing" if path == drawn[-1] else where)
 
 
 def _leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
     number = watchers.stop()
     if number and jobs:
         place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
-        raise Stopped(number, f"saved to {place} {where}.")
+        raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")
 
 
 def _refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
@@ -690,9 +757,15 @@ def _refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch
             f"training.epochs: {epoch} are done already, {config.training.epochs} are asked"
         )
     if lines:
+        harmless = [
+            f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
+            if k in HARMLESS and not any(line.startswith(f"{k}: ") for line in lines)
+        ]  # fmt: skip
+        if harmless:
+            lines.append(f"(harmless, and no reason to refuse: {'; '.join(harmless)})")
         raise ConfigError(
-            f"{folder.path}: cannot be resumed with another config. Give it the old values, or"
-            " start another run with --name:",
+            f"{folder.path}: cannot be resumed with another config. These changes would make it"
+            " another run; give it the old values, or start another run with --name:",
             lines,
         )
 

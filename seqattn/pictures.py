@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,19 @@ EXAMPLES = 10
 MOST_PANELS = 20
 
 
-def draw_all(folder: RunFolder) -> list[Path]:
-    """Draw every picture that the folder has data for; returns their paths."""
+def draw_each(folder: RunFolder) -> Iterator[Path]:
+    """Draw every picture that the folder has data for, one when the next is asked for."""
     summary = folder.read_summary()
+    save(loss_picture(folder, summary), folder.loss_picture)
+    yield folder.loss_picture
     predictions = read_arrays(folder.predictions)
-    drawn = [
-        (folder.loss_picture, loss_picture(folder, summary)),
-        (folder.predictions_picture, predictions_picture(predictions)),
-    ]
+    save(predictions_picture(predictions), folder.predictions_picture)
+    yield folder.predictions_picture
     if folder.attention.exists():
         titles = panel_titles(predictions)
         picture, _ = attention_picture(read_arrays(folder.attention), titles, EXAMPLES)
-        drawn.append((folder.attention_picture, picture))
-    for path, figure in drawn:
-        save(figure, path)
-    return [path for path, _ in drawn]
+        save(picture, folder.attention_picture)
+        yield folder.attention_picture
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.storage import LOCK, write_whole
+from seqattn.storage import LOCK, PART, write_whole
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,16 @@ class RunFolder:
 
     @property
     def is_free(self) -> bool:
-        """True where a new run may begin: nothing is there, or an empty folder."""
-        return not os.path.lexists(self.path) or (
-            self.path.is_dir() and all(path.name == LOCK for path in self.path.iterdir())
-        )
+        """True where a new run may begin: nothing is there, an empty folder, or what a run left
+        that was killed before it had begun."""
+        if not os.path.lexists(self.path):
+            return True
+        if not self.path.is_dir():
+            return False
+        names = {path.name for path in self.path.iterdir()}
+        if LOCK in names and not self.is_run:
+            names -= {self.config.name, self.environment.name}
+        return all(name == LOCK or (name[0] == "." and name.endswith(PART)) for name in names)
 
     def clear_results(self) -> None:
         """Remove what is made after training, before training goes on: none of it holds then."""

@@ -240,3 +240,14 @@ def refuse_full_disk(folder: Path, needed: int) -> None:
             f"{folder}: {free / 2**20:.1f} MiB are free there, but two checkpoints need"
             f" {needed / 2**20:.1f} MiB. Make room, or choose another --output-dir."
         )
+
+
+def physical_memory() -> int:
+    """Bytes of memory that there are for us: the machine's, or the control group's if it has less.
+    Where nobody says, 4 GiB."""
+    found = []
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        found.append(int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+    with contextlib.suppress(ValueError, OSError):
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(found, default=4 * 2**30)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,27 +18,45 @@ if TYPE_CHECKING:
     from seqattn.experiment import Watchers
 
 
+@dataclass
+class Told:
+    """Signals that came.
+
+    Attributes:
+        begun: whether a training has begun, so that a stop has something to save.
+        numbers: of the signals since then.
+    """
+
+    begun: bool = False
+    numbers: list[int] = field(default_factory=list)
+
+
 @contextlib.contextmanager
-def told_to_stop() -> Iterator[list[int]]:
-    """Within, SIGINT and SIGTERM are noted instead of obeyed; a second one is obeyed at once."""
-    told: list[int] = []
+def told_to_stop() -> Iterator[Told]:
+    """Within, SIGINT and SIGTERM are noted instead of obeyed, once there is something to save; a
+    second one is obeyed at once. A terminal that is closed stops nothing."""
+    told = Told()
 
     def heed(number: int, frame: Any) -> None:
-        told.append(number)
-        for known in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(known, signal.SIG_DFL)
+        if told.numbers or not told.begun:
+            # Nothing that is being written shows before it is whole, so this loses nothing.
+            note(f"{signal.Signals(number).name}: leaving at once.")
+            os._exit(128 + number)
+        told.numbers.append(number)
         note(f"{signal.Signals(number).name}: finishing the step and saving.")
 
     before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+    if hasattr(signal, "SIGHUP"):
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield told
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for known, handler in before.items():
+            signal.signal(known, handler)
 
 
 @contextlib.contextmanager
-def progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
+def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
     """A bar on a terminal; elsewhere a line now and then; nothing when quiet. All on stderr."""
     from tqdm import tqdm
 
@@ -48,7 +68,7 @@ def progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
 
     def begin(done: int, total: int) -> None:
         nonlocal epochs, past
-        epochs, past = total, done
+        epochs, past, told.begun = total, done, True
         if terminal and not quiet:
             bars.append(tqdm(total=total, initial=done, desc=name, unit="epoch", leave=True))
 
@@ -74,7 +94,7 @@ def progress(name: str, quiet: bool, told: list[int]) -> Iterator[Watchers]:
             note(line)
 
     try:
-        yield Watchers(begin, epoch, say, stop=lambda: told[0] if told else 0)
+        yield Watchers(begin, epoch, say, stop=lambda: told.numbers[0] if told.numbers else 0)
     finally:
         for bar in bars:
             bar.close()

@@ -69,4 +69,17 @@ def load(config: Data) -> Splits:
     )
 
 
-__all__ = ["Rule", "Scaling", "Sequences", "Splits", "load"]
+def shape_of(config: Data) -> tuple[int, int] | None:
+    """Points of the longest source and of the longest target; None where a file knows."""
+    if isinstance(config, OwnFile):
+        return None
+    if isinstance(config, Squares):
+        return (
+            (3, 3) if config.variable_length else (config.source_length, 4 - config.source_length)
+        )
+    longest = {key: None for key in type(config).model_fields if key.startswith("min_")}
+    one = tasks.generate(config.model_copy(update=longest), 1, 0)
+    return one.source.shape[1], one.target.shape[1]
+
+
+__all__ = ["Rule", "Scaling", "Sequences", "Splits", "load", "shape_of"]

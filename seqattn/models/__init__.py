@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import torch
+
 from seqattn.config import FastWeights, Model, Recurrent, Transformer
 from seqattn.layers import initialise
 from seqattn.models.contract import (
@@ -29,6 +31,19 @@ def build_model(config: Model, points: Points | int, seed: int) -> SequenceModel
         points: what source and target points have; a number where it is the same.
         seed: the run's seed; the weights are a function of it.
     """
+    model = _made(config, points)
+    initialise(model, seed)
+    return model
+
+
+def parameters_of(config: Model, points: Points | int) -> int:
+    """How many numbers a model learns, without making it."""
+    with torch.device("meta"):
+        model = _made(config, points)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _made(config: Model, points: Points | int) -> SequenceModel:
     points = Points.alike(points) if isinstance(points, int) else points
     model: SequenceModel
     match config:
@@ -40,7 +55,6 @@ def build_model(config: Model, points: Points | int, seed: int) -> SequenceModel
             model = TransformerModel(config, points)
         case _:
             assert_never(config)
-    initialise(model, seed)
     return model
 
 
@@ -57,4 +71,5 @@ __all__ = [
     "SequenceModel",
     "TransformerModel",
     "build_model",
+    "parameters_of",
 ]

@@ -9,7 +9,7 @@ the metadata is one JSON text under one key, which makes equal checkpoints equal
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -215,12 +215,16 @@ def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) ->
 
 
 def load_state(
-    path: Path, model: SequenceModel, layout: Layout | None = None
+    path: Path,
+    model: SequenceModel,
+    layout: Layout | None = None,
+    agree: Callable[[Config, int], None] = lambda config, epoch: None,
 ) -> tuple[TrainingState, Config]:
     """Read a training's state.
 
     Args:
         model: of the same config; it gets the weights.
+        agree: told config and epoch before anything is made of the weights; may refuse.
         layout: of the data to go on with; files that changed are refused. None: not looked at.
 
     Raises:
@@ -231,6 +235,7 @@ def load_state(
     if metadata["kind"] != "training":
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
     config = _config_of(metadata, path)
+    agree(config, int(metadata["epoch"]))
     if layout is not None:
         before = _layout_of(metadata, path).digests
         refuse_other_files(layout.digests, before, "since the training began")

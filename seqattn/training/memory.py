@@ -6,12 +6,17 @@ from typing import assert_never
 
 from seqattn.config import (
     AdditiveAttention,
+    Config,
     FastWeights,
     LocationShift,
     Model,
+    OwnFile,
     Recurrent,
     Transformer,
 )
+from seqattn.models import parameters_of
+
+POINT = 2  # features of a generated point
 
 
 def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
@@ -46,3 +51,34 @@ def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
             return 2 * model.layers * ((S + T) * of_point + 6 * A * (S * S + T * T + S * T))
         case _:
             assert_never(model)
+
+
+def bytes_needed(config: Config, S: int, T: int) -> dict[str, int]:
+    """What a training on generated sequences takes at least, by rough rules: what for -> bytes.
+
+    Sequences in NumPy, as tensors and in an epoch's order; parameters with gradient, two averages,
+    the best epoch's and a position to go back to; what a step keeps of its batch; and the attention
+    in the test sequences.
+
+    Args:
+        S, T: of the longest source and target.
+    """
+    data, model = config.data, config.model
+    if isinstance(data, OwnFile):
+        raise TypeError("a file's sequences are counted when they are read")
+    n = data.n_train + data.n_validation + data.n_test
+    batch = min(config.training.batch_size, data.n_train)
+    maps = 0
+    if model.has_attention:
+        heads, layers = 1, 1
+        if isinstance(model, Transformer):
+            heads, layers = model.heads, 3 * model.layers
+        elif isinstance(model, Recurrent) and model.attention is not None:
+            heads = model.attention.heads
+        maps = data.n_test * heads * layers * max(S, T) ** 2
+    return {
+        "the sequences": n * (S + T) * POINT * (2 * 8 + 2 * 4),
+        "the parameters": 4 * 7 * parameters_of(model, POINT),
+        "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
+        "the attention in the test sequences": 4 * 2 * maps,
+    }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from seqattn.errors import CheckpointError
-from seqattn.storage import write_whole
+from seqattn.storage import physical_memory, write_whole
 
 METADATA_KEY = "seqattn"
 CHECKSUM = "checksum"
@@ -110,7 +109,7 @@ def read_sealed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, Tens
 def _content(path: Path) -> bytes:
     try:
         size = path.stat().st_size
-        if size > _memory():
+        if size > physical_memory():
             raise CheckpointError(
                 f"{path}: has {size / 2**30:.0f} GiB, more than this machine has memory."
             )
@@ -144,10 +143,3 @@ def _not_whole(path: Path, why: str) -> CheckpointError:
         " under this name; pickles are never opened. Take another checkpoint, or train again with"
         " --overwrite."
     )
-
-
-def _memory() -> int:
-    try:
-        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (ValueError, OSError, AttributeError):
-        return 2**40
