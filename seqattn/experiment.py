@@ -211,9 +211,11 @@ def run_all(
         refuse_taken(folder, resume=resume, overwrite=overwrite)
         refuse_too_large(config)
     with ExitStack() as held:
+        holding = set[Path]()
         for _, folder in configs:
             if folder.is_run:  # else there is nothing yet to hold
                 held.enter_context(only_writer(folder.path))
+                holding.add(folder.path)
         parts: dict[str, Splits] = {}
         jobs = []
         for config, folder in configs:
@@ -234,7 +236,10 @@ def run_all(
             watchers.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are trained already.")
         if todo:
             about = environment(chosen, config_path)
-            _begin(todo, held, about, threads, overwrite=overwrite)
+            for job in todo:
+                if job.folder.path not in holding:
+                    _take_hold(job.folder, held)
+            _begin(todo, about, threads, overwrite=overwrite)
             done = sum(job.state.epoch for job in todo if job.state is not None)
             watchers.begin(done, sum(job.config.training.epochs for job in todo))
             for group in _groups(jobs):
@@ -247,24 +252,20 @@ def run_all(
     return jobs
 
 
+def _take_hold(folder: RunFolder, held: ExitStack) -> None:
+    """Make a new run's folder and hold it, unless somebody was faster."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    held.enter_context(only_writer(folder.path))
+    if not folder.is_free:
+        raise BusyError(f"{folder.path}: another process has begun to write there just now.")
+
+
 def _begin(
-    todo: Sequence[Job],
-    held: ExitStack,
-    about: dict[str, Any],
-    threads: int | None,
-    *,
-    overwrite: bool,
+    todo: Sequence[Job], about: dict[str, Any], threads: int | None, *, overwrite: bool
 ) -> None:
-    """Take hold of the folders of new runs, and write down what each is."""
+    """Make room in the folders, and write down what each run is."""
     for job in todo:
-        folder, was_run = job.folder, job.folder.is_run
-        folder.path.mkdir(parents=True, exist_ok=True)
-        if not was_run:
-            held.enter_context(only_writer(folder.path))
-            if not folder.is_free:
-                raise BusyError(
-                    f"{folder.path}: another process has begun to write there just now."
-                )
+        folder = job.folder
         if overwrite:
             folder.clear()
         folder.clear_results()

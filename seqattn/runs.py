@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.storage import LOCK, PART, write_whole
+from seqattn.storage import LOCK, PART, open_to_append, write_whole
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class RunFolder:
     def say(self, text: str) -> None:
         """Append a line, with the time, to the log."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with self.log.open("a", encoding="utf-8") as file:
+        with open_to_append(self.log) as file:
             file.write("".join(f"{stamp} {line}\n" for line in text.splitlines()))
 
 
@@ -324,6 +324,11 @@ def refuse_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
         raise UsageError(
             f"{path}: is there already, and is not the folder of a run (it lacks config.yaml or"
             " environment.json), so nothing in it is touched. Choose another --name."
+        )
+    if folder.last.parent.is_symlink():
+        raise UsageError(
+            f"{folder.last.parent}: is a link to somewhere else; checkpoints are kept in the run's"
+            " own folder. Make the whole run folder a link instead."
         )
     if not (resume or overwrite):
         raise UsageError(

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +153,12 @@ def whole_file(
             os.close(folder)
 
 
+def open_to_append(path: Path) -> TextIO:
+    """A text file to be gone on with; never through a link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8")
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_whole(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
@@ -176,6 +182,9 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as raw:
             with zipfile.ZipFile(raw) as archive:
                 size = sum(entry.file_size for entry in archive.infolist())
+                odd = [name for name in archive.namelist() if not name.endswith(".npy")]
+            if odd:
+                raise ValueError(f"{odd[0]!r} in it is no array")
             if size > MOST_UNPACKED:
                 raise ValueError(f"it unpacks to {size / 2**30:.1f} GiB")
             raw.seek(0)

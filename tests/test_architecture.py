@@ -31,7 +31,7 @@ FLOORS = [
     ["evaluation"],
     ["explanation"],
     ["experiment"],
-    ["comparison"],
+    ["comparison", "resuming"],
     ["cli"],
     ["__main__"],
 ]
@@ -45,6 +45,7 @@ ADDRESSES = {
         "evaluation",
         "explanation",
         "experiment",
+        "resuming",
     },
     "safetensors": {"training"},
     "matplotlib": {"figures", "pictures"},

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqattn.cli.checkpoints import inspect, verify_resume
 from seqattn.cli.data import data_app
 from seqattn.cli.terminal import (
     leave_with_the_reader,
@@ -46,6 +47,15 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
+app.command(
+    short_help="Show what is in a checkpoint.",
+    epilog="Example: seqattn inspect outputs/squares/checkpoints/last.safetensors",
+)(inspect)
+app.command(
+    "verify-resume",
+    short_help="Show that stopping and resuming changes nothing.",
+    epilog="Example: seqattn verify-resume configs/squares.yaml --set training.epochs=5",
+)(verify_resume)
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
 Overrides = Annotated[

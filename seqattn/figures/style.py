@@ -1,7 +1,7 @@
 """How every picture looks: plain, for light print, safe for colour-blind readers.
 
 Line colours are those of Okabe and Ito (2008); each line also differs by its dashes or marker.
-Names from files are drawn as they are: a '$' starts no formula.
+Names from files are drawn as they are: a '$' starts no formula, and control signs are spelt out.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec
 
@@ -17,6 +18,7 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 
 Arguments = ParamSpec("Arguments")
@@ -75,8 +77,23 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
             # counts. "none" would leave a placeholder, and the drawing with it.
             layout.execute(figure)
             figure.set_layout_engine(None)
-        figure.savefig(buffer, format=ending, dpi=DPI, metadata=no_date[ending])
+        for text in figure.findobj(Text):
+            assert isinstance(text, Text)
+            if not (said := text.get_text()).isprintable():
+                text.set_text(_spelt_out(said))
+        with warnings.catch_warnings():
+            # A letter that the font lacks is drawn as a box; nobody can do anything about it here.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            figure.savefig(buffer, format=ending, dpi=DPI, metadata=no_date[ending])
     return buffer.getvalue()
+
+
+def _spelt_out(text: str) -> str:
+    """Control signs of a name from a file are no signs to draw."""
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
 
 
 def grid(panels: int, panel_width: float, *, most_width: float = 14.0) -> tuple[int, int]:

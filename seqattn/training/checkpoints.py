@@ -197,6 +197,29 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
     return Trained(model.eval(), config, layout, int(metadata["epoch"]))
 
 
+def describe(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, for JSON, without building a model.
+
+    Raises:
+        CheckpointError: missing, broken, or no checkpoint of ours.
+    """
+    metadata, tensors = _read(path)
+    _layout_of(metadata, path)
+    metadata["config"] = as_plain(_config_of(metadata, path))
+    rows = [
+        {
+            "name": name,
+            "shape": list(tensor.shape),
+            "type": str(tensor.dtype).removeprefix("torch."),
+            "numbers": tensor.numel(),
+            "min": float(tensor.min()) if tensor.numel() else 0.0,
+            "max": float(tensor.max()) if tensor.numel() else 0.0,
+        }
+        for name, tensor in sorted(tensors.items())
+    ]
+    return {"bytes": path.stat().st_size, **metadata, "tensors": rows}
+
+
 def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) -> None:
     """
     Raises:

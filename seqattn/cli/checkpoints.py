@@ -1,0 +1,98 @@
+"""`seqattn inspect` and `seqattn verify-resume`: what is in a checkpoint, and whether it is all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqattn.cli.terminal import leave_with_the_reader, note, printable
+from seqattn.errors import CheckpointError
+
+
+def inspect(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A checkpoint, or a run folder: its best.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Show what a checkpoint holds, after it was found to be whole: version, position, config,
+    what it was trained on, and its tensors. No model is built."""
+    import json
+
+    from seqattn.runs import find_run
+    from seqattn.training.checkpoints import describe
+
+    leave_with_the_reader()
+    _, path = find_run(file)
+    described = describe(path)
+    if as_json:
+        print(json.dumps(described, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from seqattn.config import from_plain, to_yaml
+
+    tensors = described.pop("tensors")
+    config = described.pop("config")
+    layout = described.pop("layout")
+    print(printable(f"{path}: whole, {described.pop('bytes'):,} bytes"))
+    for key, value in described.items():
+        print(printable(f"  {key}: {value}"))
+    sides = [
+        f"{', '.join(layout[names])} ({layout[length]} points at most)"
+        for names, length in (("features", "source_length"), ("said", "target_length"))
+    ]
+    print(printable(f"  trained on: {' -> '.join(sides)}"))
+    print("\nconfig:")
+    print(
+        printable(
+            "".join(f"  {line}\n" for line in to_yaml(from_plain(config, str(path))).splitlines())
+        )
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("tensor", no_wrap=True)
+    for head in ("shape", "type", "smallest", "largest"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in tensors:
+        shape = " x ".join(map(str, row["shape"])) or "1"
+        low, high = (f"{row[key]:.4g}" for key in ("min", "max"))
+        table.add_row(*(Text(printable(c)) for c in (row["name"], shape, row["type"], low, high)))
+    Console(width=60 + max(len(row["name"]) for row in tensors)).print(table)
+    print(f"{sum(row['numbers'] for row in tensors):,} numbers in {len(tensors)} tensors")
+
+
+def verify_resume(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
+    ] = None,
+    stops: Annotated[
+        int, typer.Option("--stops", min=1, max=1000, help="How often to stop it.")
+    ] = 5,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train CONFIG at once, and again with stops after random steps, each resumed from the disk;
+    then name the first tensor that differs, if any does. Both go to a temporary folder."""
+    import tempfile
+
+    from seqattn.config import resolve
+    from seqattn.resuming import verify_resume as verify
+
+    resolved = resolve(config, overrides or []).config
+    with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
+        found = verify(
+            resolved, Path(home), stops=stops, say=(lambda line: None) if quiet else note
+        )
+    where = ", ".join(map(str, found.stops))
+    if found.difference is not None:
+        raise CheckpointError(
+            f"{config}: stopped after steps {where} of {found.steps} and resumed, it ends"
+            f" elsewhere: {found.difference}."
+        )
+    print(f"Stopped after steps {where} of {found.steps} and resumed, it ends bit for bit where it"
+          f" ends at once: {found.compared} tensors, numbers and files are the same.")  # fmt: skip

@@ -1,0 +1,260 @@
+"""Checkpoints with flipped bits, cut short, or that are something else; payloads of all kinds."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import resource
+import struct
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.faults import Tally
+from tests.faults.processes import one_state
+from tests.faults.readers import reader_of
+
+
+def _checkpoint(home: Path) -> tuple[Path, bytes]:
+    from seqattn.training import save_state
+
+    state, config, layout = one_state(2)
+    file = home / "last.safetensors"
+    save_state(file, state, config, layout)
+    return file, file.read_bytes()
+
+
+def _refused(file: Path) -> bool:
+    from seqattn.errors import CheckpointError
+    from seqattn.training import load_model
+
+    try:
+        load_model(file)
+    except CheckpointError:
+        return True
+    return False
+
+
+def flipped(count: int, seed: int = 0) -> Tally:
+    """One bit of a checkpoint is another; half of them in its header."""
+    tally, numbers = Tally(), np.random.RandomState(seed)
+    with tempfile.TemporaryDirectory() as place:
+        file, content = _checkpoint(Path(place))
+        assert not _refused(file)
+        header = 8 + int.from_bytes(content[:8], "little")
+        for case in range(count):
+            at = int(numbers.randint(header if case % 2 else len(content)))
+            raw = bytearray(content)
+            raw[at] ^= 1 << int(numbers.randint(8))
+            file.write_bytes(raw)
+            with tally.case(f"byte {at}"):
+                assert _refused(file), "it was read"
+    tally.took(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return tally
+
+
+def cut(every: int = 1) -> Tally:
+    """Cut at every length of the header and at every per cent of what follows."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as place:
+        file, content = _checkpoint(Path(place))
+        header = 8 + int.from_bytes(content[:8], "little")
+        lengths = [*range(0, header + 1, every)]
+        lengths += [header + (len(content) - header) * k // 100 for k in range(0, 100, every)]
+        for length in lengths:
+            file.write_bytes(content[:length])
+            with tally.case(f"{length} of {len(content)} bytes"):
+                assert _refused(file), "it was read"
+    return tally
+
+
+def swapped() -> Tally:
+    """Two tensors of one shape change places; a tensor comes from another checkpoint."""
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as place:
+        file, _ = _checkpoint(Path(place))
+        with safe_open(file, "pt") as opened:
+            tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+            said = opened.metadata()
+        names = sorted(tensors)
+        pairs = [
+            (a, b) for i, a in enumerate(names) for b in names[i + 1 :]
+            if tensors[a].shape == tensors[b].shape and not torch.equal(tensors[a], tensors[b])
+        ]  # fmt: skip
+        for a, b in pairs:
+            save_file({**tensors, a: tensors[b], b: tensors[a]}, file, said)
+            with tally.case(f"{a} and {b}"):
+                assert _refused(file), "it was read"
+    return tally
+
+
+class Payload:
+    """A pickle of it makes a file when it is opened."""
+
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.made,))
+
+
+READ = (
+    "c.yaml", "metrics.csv", "predictions.npz", "best.safetensors", "x.csv", "x.jsonl", "x.npz",
+    "x.npy", "x.parquet", "x.arrow",
+)  # fmt: skip
+
+
+def payloads() -> Tally:
+    """Pickles under every name that is read, headers that lie, and words that are code elsewhere:
+    refused or taken for words, nothing run, and no memory taken."""
+    from seqattn.errors import SeqattnError
+
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        made = home / "it-was-run"
+        plain = [pickle.dumps(Payload(made), protocol) for protocol in (0, 2, 4, 5)]
+        buffer = io.BytesIO()
+        torch.save({"weight": Payload(made)}, buffer)
+        zipped = io.BytesIO()
+        with zipfile.ZipFile(zipped, "w") as archive:
+            archive.writestr("data.pkl", plain[-1])
+            archive.writestr("source.npy", plain[-1])
+        objects, array = io.BytesIO(), io.BytesIO()
+        held = np.array([Payload(made)], dtype=object)
+        np.savez(objects, source=held)
+        np.save(array, held, allow_pickle=True)
+        contents = {f"pickle {i}": raw for i, raw in enumerate(plain)}
+        contents |= {
+            "torch.save": buffer.getvalue(), "zip": zipped.getvalue(),
+            "object npz": objects.getvalue(), "object npy": array.getvalue(),
+        }  # fmt: skip
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for what, raw in contents.items():
+            for name in READ:
+                with tally.case(f"{what} as {name}"):
+                    (home / name).write_bytes(raw)
+                    try:
+                        reader_of(name)(home / name)
+                    except SeqattnError:
+                        pass
+                    else:
+                        raise AssertionError("it was read")
+                    assert not made.exists(), "it was run"
+        for what, raw in lying_headers():
+            with tally.case(what):
+                file = home / "best.safetensors"
+                file.write_bytes(raw)
+                assert _refused(file), "it was read"
+        for word in WORDS:
+            with tally.case(f"{word!r} as a name"):
+                _named(home, word, made)
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        with tally.case("memory"):
+            assert grown < 400, f"memory grew by {grown:.0f} MiB"
+        tally.took(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return tally
+
+
+def lying_headers() -> Iterator[tuple[str, bytes]]:
+    """Safetensors files that promise what they do not hold."""
+
+    def file(header: Any, body: bytes = b"\0" * 64, length: int | None = None) -> bytes:
+        raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+        return struct.pack("<Q", len(raw) if length is None else length) + raw + body
+
+    said = {
+        "__metadata__": {"seqattn": '{"version": 2, "kind": "model", "config": {}, "epoch": 1}'}
+    }
+
+    def tensor(**changes: Any) -> dict[str, Any]:
+        return {**said, "w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]} | changes}
+
+    for length in (0, 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1):
+        yield f"a header of {length} bytes", file({}, length=length)
+    yield "offsets beyond the end", file(tensor(data_offsets=[0, 2**40], shape=[2**38]))
+    yield "offsets backwards", file(tensor(data_offsets=[64, 0]))
+    yield "negative offsets", file(tensor(data_offsets=[-64, 0]))
+    yield "a shape that overflows", file(tensor(shape=[2**32, 2**32, 4]))
+    yield "a negative shape", file(tensor(shape=[-16]))
+    yield "a shape of another size", file(tensor(shape=[3]))
+    yield "a type that is none", file(tensor(dtype="OBJECT"))
+    yield "two tensors in one place", file({**tensor(), "v": tensor()["w"]})
+    yield "100,000 brackets", file(b"[" * 100_000)
+    yield "100,000 braces", file(b'{"a":' * 100_000)
+    yield "a key twice", file(b'{"w":{"dtype":"F32","shape":[16],"data_offsets":[0,64]},"w":1}')
+    yield "metadata that is no text", file({"__metadata__": {"seqattn": 3}, **tensor()})
+    yield "metadata of 10 MB", file({"__metadata__": {"seqattn": "[" * 10_000_000}})
+
+
+WORDS = (
+    "__import__('os').system('touch it-was-run')", "!!python/object/apply:os.system [x]", "{{7*7}}",
+    "${jndi:ldap://x/a}", "[bold red]x[/]", "\x1b[31mred\x1b]0;title\x07", "$x^$", r"$\frac{1}{0$",
+    "../../../etc/passwd", "file:///etc/passwd", "%s%n%x", "'; DROP TABLE x; --", "\u202egnp.exe",
+    "=cmd|' /C calc'!A0", "a" * 900,
+)  # fmt: skip
+
+
+def _named(home: Path, word: str, made: Path) -> None:
+    """Features and ids of that name: trained on, predicted, drawn, inspected."""
+    from seqattn.cli.terminal import printable
+    from seqattn.config import OwnFile, resolve
+    from seqattn.data import load
+    from seqattn.data.files.writing import forecast_arrays
+    from seqattn.figures import as_bytes
+    from seqattn.models import build_model
+    from seqattn.pictures import attention_picture, panel_titles, predictions_picture
+    from seqattn.runs import attention_arrays
+    from seqattn.training import Layout, load_model
+    from seqattn.training.checkpoints import describe
+
+    lines = [
+        json.dumps({"id": f"{word}{k}", "source": [[0.1, k], [k, 1]], "target": [[k, 0]]})
+        for k in range(8)
+    ]
+    file = home / "n.jsonl"
+    file.write_text("\n".join(lines))
+    plain = {"kind": "file", "path": str(file), "features": [word, "other"]}
+    splits = load(OwnFile.model_validate(plain))
+    part = splits.test
+    assert word in part.features
+    layout = Layout.of(splits.train, splits.scaling)
+    config = resolve(None, ["model.hidden_dim=2"]).config
+    weights = build_model(config.model, layout.points, 1).state_dict()
+    checkpoint = home / "best.safetensors"
+    _best(checkpoint, weights, config, layout)
+    read = load_model(checkpoint)
+    assert read.layout.features == part.features
+    described = describe(checkpoint)
+    assert described["layout"]["features"] == list(part.features)
+    shown = printable(word)
+    assert "\x1b" not in shown and "\u202e" not in shown
+    arrays = forecast_arrays(part, part.target, with_target=True)
+    picture = predictions_picture({k: np.asarray(v) for k, v in arrays.items()})
+    assert len(as_bytes(picture, "png")) > 1000
+    where = attention_arrays(
+        np.full((len(part), 1, 1, 1, 2), 0.5), ids=part.ids, source_lengths=part.source_lengths,
+        target_lengths=part.target_lengths, meaning="distribution",
+    )  # fmt: skip
+    titles = panel_titles({k: np.asarray(v) for k, v in arrays.items()})
+    figure, _ = attention_picture(where, titles, 2)
+    assert len(as_bytes(figure, "png")) > 1000
+    assert not made.exists(), "it was run"
+
+
+def _best(path: Path, weights: Any, config: Any, layout: Any) -> None:
+    from seqattn.runs import EpochRecord
+    from seqattn.training import TrainingState, save_best
+
+    history = [EpochRecord(1, 0.1, 0.1, 0.1, 0.01, 0.5, 1.0)]
+    state = TrainingState({}, history=history, epoch=1, best_epoch=1, best_weights=dict(weights))
+    save_best(path, state, config, layout)

@@ -1,0 +1,354 @@
+"""Processes that are killed, told to stop, or started twice."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.conftest import ROOT
+from tests.faults import Tally
+from tests.faults.nursery import SIGNALS, Nursery
+
+# Dropout, sampling and coins by the element draw from every stream; a plateau and early stopping
+# look back; every step is saved.
+CONFIG = """name: run
+data: {n_train: 40, n_validation: 12, n_test: 12}
+model: {hidden_dim: 5, dropout: 0.2, attention: {normalizer: hard, estimator: reinforce}}
+training:
+  epochs: 6
+  batch_size: 8
+  checkpoint_seconds: 0
+  teacher_forcing: {probability: 0.5, coin: element}
+  learning_rate_schedule: {kind: plateau, patience: 1}
+  early_stopping: {patience: 50}
+"""
+TRAIN = ["train", "c.yaml", "--threads", "1"]
+
+
+@contextmanager
+def nurtured() -> Iterator[tuple[Nursery, Path]]:
+    """A nursery, and a folder with the config and, in `whole`, a training that was left alone."""
+    with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
+        home = Path(place)
+        (home / "c.yaml").write_text(CONFIG)
+        done = nursery.run([*TRAIN, "--output-dir", "whole"], home)
+        assert done.code == 0, done.err
+        yield nursery, home
+
+
+def ends_the_same(nursery: Nursery, home: Path, output: str, tally: Tally) -> None:
+    """What a run left must be readable, and a resume must end where the undisturbed one ended.
+
+    Raises:
+        AssertionError: it does not.
+    """
+    from seqattn.resuming import first_difference
+    from seqattn.runs import RunFolder
+    from seqattn.training import load_model
+
+    folder = RunFolder(home / output / "run")
+    for checkpoint in (folder.best, folder.last, folder.previous):
+        if checkpoint.exists():
+            load_model(checkpoint)
+    done = nursery.run([*TRAIN, "--output-dir", output, "--resume"], home)
+    tally.took(done.mib)
+    assert done.code == 0, f"the resume ended with {done.code}: {done.err}"
+    _, difference = first_difference(RunFolder(home / "whole" / "run"), folder)
+    assert difference is None, difference
+    for name in ("loss_curve.png", "predictions.npz", "attention.npz", "attention.png"):
+        same = (home / "whole" / "run" / name).read_bytes() == (folder.path / name).read_bytes()
+        assert same or name == "loss_curve.png", f"{name} is another"
+    left = [path.name for path in folder.path.rglob("*.part")]
+    assert not left, f"{left} were left behind"
+
+
+def killed(count: int, seed: int = 0) -> Tally:
+    """SIGKILL at a random moment, then resume to the end; one in ten is a process of its own."""
+    tally, numbers = Tally(), np.random.RandomState(seed)
+    with nurtured() as (nursery, home):
+        began = time.perf_counter()
+        done = nursery.run([*TRAIN, "--output-dir", "timed"], home)
+        assert done.code == 0
+        lasts = time.perf_counter() - began
+        struck = 0
+        for case in range(count):
+            output = f"o{case}"
+            with tally.case(f"kill {case}"):
+                if case % 10 == 9:
+                    process = subprocess.Popen(
+                        [sys.executable, "-m", "seqattn", *TRAIN, "--output-dir", output],
+                        cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    )  # fmt: skip
+                    time.sleep(numbers.uniform(0, 3 + lasts))
+                    process.kill()
+                    struck += process.wait() == -signal.SIGKILL
+                else:
+                    child = nursery.start([*TRAIN, "--output-dir", output], home)
+                    time.sleep(numbers.uniform(0, lasts))
+                    os.kill(child, signal.SIGKILL)
+                    struck += nursery.wait(child).code == -signal.SIGKILL
+                ends_the_same(nursery, home, output, tally)
+            shutil.rmtree(home / output, ignore_errors=True)
+    tally.remarks.append(f"{struck} of {count} were still running when they were killed")
+    return tally
+
+
+def told_to_stop(count: int, seed: int = 0) -> Tally:
+    """SIGINT and SIGTERM during a save, a validation and the plotting: `count` of each."""
+    tally, numbers = Tally(), np.random.RandomState(seed)
+    with nurtured() as (nursery, home):
+        for number in SIGNALS:
+            for phase, calls in (("save", 30), ("validation", 6), ("plotting", 3)):
+                for case in range(count):
+                    output = f"{phase}-{number}-{case}"
+                    plan = {
+                        "signal": int(number), "in": phase,
+                        "call": int(numbers.randint(1, calls + 1)),
+                        "after": float(numbers.uniform(0, 0.004 if phase != "plotting" else 0.1)),
+                    }  # fmt: skip
+                    with tally.case(f"{number.name} during {phase}"):
+                        began = time.time()
+                        done = nursery.run([*TRAIN, "--output-dir", output], home, plan)
+                        tally.took(done.mib)
+                        # A signal that comes after the last picture finds a finished training.
+                        assert done.code in (128 + number, 0), f"exit code {done.code}: {done.err}"
+                        assert done.code or phase == "plotting", "the signal was not heeded"
+                        assert "Traceback" not in done.err, done.err
+                        if done.code:
+                            assert f"{number.name}: " in done.err, done.err
+                        del began
+                        ends_the_same(nursery, home, output, tally)
+                    shutil.rmtree(home / output, ignore_errors=True)
+    return tally
+
+
+def told_to_stop_at_once(count: int, seed: int = 0) -> Tally:
+    """SIGINT and SIGTERM in the default config's training, how long it takes to leave: `count` of
+    each."""
+    tally, numbers = Tally(), np.random.RandomState(seed)
+    slowest = 0.0
+    with nurtured() as (nursery, home):
+        shutil.copy(ROOT / "configs" / "squares.yaml", home / "s.yaml")
+        for number in SIGNALS:
+            for case in range(count):
+                with tally.case(f"{number.name} {case}"):
+                    words = ["train", "s.yaml", "--output-dir", f"o{number}-{case}"]
+                    child = nursery.start(words, home)
+                    time.sleep(numbers.uniform(0.1, 1.2))
+                    at = time.time()
+                    os.kill(child, number)
+                    done = nursery.wait(child)
+                    slowest = max(slowest, done.ended - at)
+                    tally.took(done.mib)
+                    assert done.code == 128 + number, f"exit code {done.code}: {done.err}"
+                    assert done.ended - at < 1, f"took {done.ended - at:.2f} s to leave"
+                shutil.rmtree(home / f"o{number}-{case}", ignore_errors=True)
+    tally.remarks.append(f"the slowest left after {slowest:.2f} s")
+    return tally
+
+
+def told_to_stop_while_importing(count: int, seed: int = 0) -> Tally:
+    """SIGINT and SIGTERM in the first seconds of a process of its own: `count` of each. Python
+    itself takes some hundredths of a second before it runs anything of ours."""
+    tally, numbers = Tally(), np.random.RandomState(seed)
+    codes: dict[int, int] = {}
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        (home / "c.yaml").write_text(CONFIG)
+        for number in SIGNALS:
+            for case in range(count):
+                with tally.case(f"{number.name} {case}"):
+                    process = subprocess.Popen(
+                        [sys.executable, "-m", "seqattn", *TRAIN, "--output-dir", f"o{number}{case}"],
+                        cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                    )  # fmt: skip
+                    time.sleep(numbers.uniform(0.15, 1.5))
+                    at = time.perf_counter()
+                    process.send_signal(number)
+                    _, err = process.communicate()
+                    took = time.perf_counter() - at
+                    codes[process.returncode] = codes.get(process.returncode, 0) + 1
+                    assert process.returncode == 128 + number, f"{process.returncode}: {err[-300:]}"
+                    assert "Traceback" not in err, err
+                    assert took < 1, f"took {took:.2f} s to leave"
+                    assert not list((home / f"o{number}{case}").rglob("*.safetensors"))
+    tally.remarks.append(f"exit codes {codes}")
+    return tally
+
+
+def two_at_once(count: int) -> Tally:
+    """Two trainings begun in one folder at the same moment: one does it, the other is refused."""
+    tally = Tally()
+    refused: dict[int, int] = {}
+    with nurtured() as (nursery, home):
+        for case in range(count):
+            with tally.case(f"pair {case}"):
+                output = f"o{case}"
+                words = [*TRAIN, "--output-dir", output]
+                children = [nursery.start(words, home) for _ in range(2)]
+                done = [nursery.wait(child) for child in children]
+                codes = sorted(ended.code for ended in done)
+                assert codes[0] == 0, [ended.err for ended in done]
+                assert codes[1] in (2, 6), [ended.err for ended in done]
+                refused[codes[1]] = refused.get(codes[1], 0) + 1
+                for ended in done:
+                    if ended.code == 6:
+                        assert "writing there" in ended.err or "begun to write" in ended.err
+                ends_the_same(nursery, home, output, tally)
+    tally.remarks.append(
+        f"{refused.get(6, 0)} were refused by the lock, {refused.get(2, 0)} because the run was there"
+    )
+    return tally
+
+
+def failing(calls: Sequence[int] | None = None) -> Tally:
+    """The n-th write, fsync or rename fails with ENOSPC or EIO, for every n there is: loud, and a
+    resume ends the same."""
+    tally = Tally()
+    with nurtured() as (nursery, home):
+        for what in ("write", "fsync", "rename"):
+            for number in (errno.ENOSPC, errno.EIO):
+                n, reached = 0, True
+                while reached and (calls is None or n < len(calls)):
+                    n += 1
+                    call = n if calls is None else calls[n - 1]
+                    output = f"{what}{number}-{call}"
+                    with tally.case(f"{what} {call}, {errno.errorcode[number]}"):
+                        plan = {"fail": what, "call": call, "errno": number}
+                        done = nursery.run([*TRAIN, "--output-dir", output], home, plan)
+                        reached = done.code != 0
+                        tally.took(done.mib)
+                        if reached:
+                            assert done.code == 5, f"exit code {done.code}: {done.err}"
+                            assert os.strerror(number) in done.err, done.err
+                            assert "Traceback" not in done.err, done.err
+                        ends_the_same(nursery, home, output, tally)
+                    shutil.rmtree(home / output, ignore_errors=True)
+    return tally
+
+
+SAVE_ONCE = """
+import os, sys
+from pathlib import Path
+from tests.faults.processes import one_state
+from seqattn.training import save_state, load_state
+home = Path(sys.argv[1])
+state, config, layout = one_state(int(sys.argv[2]))
+os.stat(home) ; os.access("/begin-marker", 0)
+save_state(home / "last.safetensors", state, config, layout, keep_as=home / "previous.safetensors")
+os.access("/end-marker", 0)
+"""
+
+
+def one_state(steps: int) -> tuple[Any, Any, Any]:
+    """A training's state after some epochs, with its config and layout."""
+    import torch
+
+    from seqattn.config import resolve
+    from seqattn.data import load
+    from seqattn.models import build_model
+    from seqattn.training import Layout, Run, to_tensors, train
+
+    torch.set_num_threads(1)
+    config = resolve(None, ["data.n_train=8", "model.hidden_dim=3", f"training.epochs={steps}"])
+    splits = load(config.config.data)
+    layout = Layout.of(splits.train)
+    run = Run(
+        build_model(config.config.model, layout.points, 1), to_tensors(splits.train),
+        to_tensors(splits.validation), config.config.training, 1,
+    )  # fmt: skip
+    train([run])
+    assert run.state is not None
+    return run.state, config.config, layout
+
+
+def killed_at_each_system_call(most: int | None = None) -> Tally:
+    """One save over two older ones, killed at each system call it makes: what is there after it is
+    whole, and one of the two newest."""
+    from seqattn.training.checkpoints import VERSION
+    from seqattn.training.sealed import read_sealed
+
+    tally = Tally()
+    if shutil.which("strace") is None:
+        tally.skip("there is no strace")
+        return tally
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        (home / "save.py").write_text(SAVE_ONCE)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+        def save(epochs: int, *trace: str) -> subprocess.CompletedProcess[str]:
+            words = [sys.executable, str(home / "save.py"), str(home), str(epochs)]
+            return subprocess.run(
+                [*trace, *words], env=environment, cwd=ROOT, capture_output=True, text=True
+            )
+
+        def fresh() -> None:
+            for path in home.glob("*.safetensors"):
+                path.unlink()
+            for path in home.glob(".*.part"):
+                path.unlink()
+            for epochs, name in ((1, "previous"), (2, "last")):
+                shutil.copy(home / f"{epochs}.kept", home / f"{name}.safetensors")
+
+        for epochs in (1, 2):
+            assert save(epochs).returncode == 0
+            (home / "last.safetensors").rename(home / f"{epochs}.kept")
+        fresh()
+        log = home / "trace"
+        done = save(3, "strace", "-f", "-o", str(log))
+        if done.returncode != 0:
+            tally.skip("strace may not trace here")
+            return tally
+        calls = _calls_between_markers(log.read_text())
+        for name, ordinal in calls[:: max(1, len(calls) // most)] if most else calls:
+            fresh()
+            with tally.case(f"{name} {ordinal}"):
+                done = save(3, "strace", "-f", "-o", "/dev/null",
+                            f"--inject={name}:signal=SIGKILL:when={ordinal}")  # fmt: skip
+                assert done.returncode != 0, "it was not killed"
+                whole = []
+                for file in ("last", "previous"):
+                    if (home / f"{file}.safetensors").exists():
+                        metadata, _ = read_sealed(home / f"{file}.safetensors", VERSION)
+                        whole.append(metadata["epoch"])
+                assert whole, "no checkpoint is left"
+                assert max(whole) >= 2, f"only epoch {max(whole)} is left"
+                assert len(whole) == 2, "only one checkpoint is left"
+        tally.remarks.append(f"system calls of a save: {', '.join(name for name, _ in calls)}")
+    return tally
+
+
+def _calls_between_markers(log: str) -> list[tuple[str, int]]:
+    """Names of the system calls of the save, each with which of its name it is in the process."""
+    counts: dict[str, int] = {}
+    found, inside = list[tuple[str, int]](), False
+    for line in log.splitlines():
+        match = re.match(r"^(?:\d+\s+)?(\w+)\(", line)
+        if match is None:
+            continue
+        name = match.group(1)
+        counts[name] = counts.get(name, 0) + 1
+        if 'access("/begin-marker"' in line:
+            inside = True
+        elif 'access("/end-marker"' in line:
+            assert len(found) > 10, found
+            return found
+        elif inside:
+            found.append((name, counts[name]))
+    raise AssertionError("the save was not seen")

@@ -1,0 +1,261 @@
+"""Trainings stopped at every step; states with one item left out; 20,000 steps."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from tests.faults import Tally
+
+# 40 steps an epoch, five epochs: dropout, sampling and coins by the element draw from every stream;
+# a plateau and early stopping look back; sgd would keep less than adam.
+SETS = [
+    "data.n_train=160", "data.n_validation=8", "data.n_test=8", "model.hidden_dim=3",
+    "model.dropout=0.2", "model.attention.normalizer=hard", "model.attention.estimator=reinforce",
+    "training.epochs=5", "training.batch_size=4",
+    "training.teacher_forcing.probability=0.5", "training.teacher_forcing.coin=element",
+    "training.learning_rate_schedule.kind=plateau", "training.learning_rate_schedule.patience=1",
+    "training.early_stopping.patience=50",
+]  # fmt: skip
+
+
+class Bench:
+    """Trains in this process, through checkpoints on the disk."""
+
+    def __init__(self, home: Path, sets: list[str]) -> None:
+        from seqattn.config import resolve
+        from seqattn.data import load
+        from seqattn.training import Layout, to_tensors
+
+        torch.set_num_threads(1)
+        self.config, self.home = resolve(None, sets).config, home
+        splits = load(self.config.data)
+        self.data, self.validation = to_tensors(splits.train), to_tensors(splits.validation)
+        self.layout = Layout.of(splits.train)
+        self.steps = -(-len(self.data) // self.config.training.batch_size)
+
+    def train(self, name: str, *, stop_after: int | None = None, resume: bool = False) -> Path:
+        """From the beginning, or from the checkpoint of that name; to the end, or to a step."""
+        from seqattn.models import build_model
+        from seqattn.training import Run, load_state, save_state, train
+
+        file = self.home / f"{name}.safetensors"
+        # On a resume nothing may be left of what the seed would draw: everything must be read.
+        model = build_model(
+            self.config.model, self.layout.points, 99 if resume else self.config.seed
+        )
+        state = load_state(file, model, self.layout)[0] if resume else None
+        asked = 0
+
+        def stop() -> bool:
+            nonlocal asked
+            asked += 1
+            return stop_after is not None and asked >= stop_after
+
+        run = Run(
+            model, self.data, self.validation, self.config.training, self.config.seed, state,
+            save=lambda state: save_state(file, state, self.config, self.layout),
+        )  # fmt: skip
+        train([run], stop=stop)
+        if run.error is not None:
+            raise run.error
+        return file
+
+
+def same(one: Path, other: Path) -> str | None:
+    """The first difference of two checkpoints; wall time is none."""
+    from seqattn.resuming import TIMED
+    from seqattn.training.checkpoints import VERSION
+    from seqattn.training.sealed import read_sealed
+
+    (said, tensors), (told, others) = (read_sealed(path, VERSION) for path in (one, other))
+    for name in sorted(tensors.keys() | others.keys()):
+        if name not in tensors or name not in others:
+            return name
+        a, b = tensors[name].clone(), others[name].clone()
+        if name == "history":
+            a[:, TIMED] = b[:, TIMED] = 0
+        if a.shape != b.shape or not torch.equal(a, b):
+            return name
+    for key in sorted(said.keys() | told.keys()):
+        if key != "seconds" and said.get(key) != told.get(key):
+            return key
+    return None
+
+
+def stopped_at(steps: Iterable[int] | None = None) -> Tally:
+    """Stopped after step k and resumed, for every k of 200 or for some."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as place:
+        bench = Bench(Path(place), SETS)
+        whole = bench.train("whole")
+        total = bench.steps * bench.config.training.epochs
+        for k in range(1, total + 1) if steps is None else steps:
+            with tally.case(f"step {k}"):
+                bench.train("parted", stop_after=k)
+                parted = bench.train("parted", resume=True)
+                difference = same(whole, parted)
+                assert difference is None, f"{difference} differs"
+    tally.took(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return tally
+
+
+LEFT_OUT = (
+    "weights", "exp_avg", "exp_avg_sq", "step count", "best weights", "best epoch", "history",
+    "epoch", "step", "loss sum", "points", "coins", "order", "dropout", "sampling", "schedule",
+    "early stopping",
+)  # fmt: skip
+
+
+def left_out(items: Iterable[str] = LEFT_OUT) -> Tally:
+    """One item of a state is not restored: the oracle must notice, or it shows nothing."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as place:
+        # A training that is at its best after four epochs, whose learning rate falls from the sixth
+        # on, and which early stopping ends after eight: there, what looks back makes a difference.
+        looks_back = [
+            *SETS[:-1], "training.early_stopping.patience=4", "training.epochs=14",
+            "training.learning_rate=0.1",
+        ]  # fmt: skip
+        for name in items:
+            late = name in ("best weights", "best epoch", "schedule", "early stopping")
+            at = 253 if late else 93  # in the middle of an epoch of 40 steps
+            with tally.case(name):
+                bench = Bench(Path(place), looks_back if late else SETS)
+                whole = bench.train("whole")
+                bench.train("parted", stop_after=at)
+                with _forgetting(name):
+                    parted = bench.train("parted", resume=True)
+                assert same(whole, parted) is not None, "the oracle saw nothing"
+                bench.train("parted", stop_after=at)
+                assert same(whole, bench.train("parted", resume=True)) is None, "unrelated"
+    return tally
+
+
+@contextmanager
+def _forgetting(name: str) -> Any:
+    """Restores everything but one item."""
+    from seqattn.training import loop
+
+    real = loop.Group.take_in
+
+    def zeroed(kept: dict[str, dict[str, Tensor]], key: str) -> dict[str, dict[str, Tensor]]:
+        return {
+            parameter: {k: torch.zeros_like(v) if k == key else v for k, v in found.items()}
+            for parameter, found in kept.items()
+        }
+
+    def take_in(group: Any, k: int, state: Any) -> None:
+        if name == "weights":
+            state.weights = {key: torch.zeros_like(v) for key, v in state.weights.items()}
+        elif name in ("exp_avg", "exp_avg_sq"):
+            state.buffers = zeroed(state.buffers, name)
+        elif name == "step count":
+            state.buffers = zeroed(state.buffers, "step")
+        elif name == "best weights":
+            state.best_weights = dict(state.weights)
+        elif name == "best epoch":
+            state.best_epoch = 1 if state.best_epoch != 1 else 2
+        elif name == "history":
+            state.history = [
+                type(record)(**{**vars(record), "validation_loss": record.validation_loss + 1})
+                for record in state.history
+            ]
+        elif name == "epoch":
+            state.epoch -= 1
+            state.history = state.history[:-1]
+            state.best_epoch = min(state.best_epoch, len(state.history))
+        elif name == "step":
+            state.step = 0
+        elif name == "loss sum":
+            state.loss_sum = 0.0
+        elif name == "points":
+            state.points = 1
+        real(group, k, state)
+
+    def other(stream: str) -> Callable[..., Any]:
+        """Draws that begin again instead of being a function of the position."""
+
+        def of(places: Any, wanted: str) -> Any:
+            from seqattn.streams import streams
+
+            moved = [(seed + (wanted == stream), position) for seed, position in places]
+            return streams(moved, wanted)  # type: ignore[arg-type]
+
+        return of
+
+    from seqattn.training import batches, draws
+
+    patches = [mock.patch.object(loop.Group, "take_in", take_in)]
+    if name == "coins":
+        patches.append(mock.patch.object(loop, "streams", other("coins")))
+    elif name == "order":
+        patches.append(mock.patch.object(batches, "streams", other("shuffle")))
+    elif name in ("dropout", "sampling"):
+        patches.append(mock.patch.object(draws, "streams", other(name)))
+    elif name == "schedule":
+        rates = loop.learning_rates
+        patches.append(
+            mock.patch.object(loop, "learning_rates", lambda config, losses: rates(config, []))
+        )
+    elif name == "early stopping":
+        patience = loop._patience
+        fresh = lambda run: patience(mock.Mock(config=run.config, validation_losses=[]))  # noqa: E731
+        patches.append(mock.patch.object(loop, "_patience", fresh))
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def many_steps(steps: int = 20_000) -> Tally:
+    """Memory and open files at the end of many steps against those after a quarter of them."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as place:
+        sets = [s for s in SETS if not s.startswith(("training.epochs", "training.early"))]
+        epochs = max(4, steps // 40)
+        bench = Bench(
+            Path(place), [*sets, f"training.epochs={epochs}", "training.checkpoint_seconds=0.1"]
+        )
+        seen: list[tuple[float, int]] = []
+        asked = 0
+
+        def look() -> bool:
+            nonlocal asked
+            asked += 1
+            if asked in (epochs * 10, epochs * 40 - 1):
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                mib = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+                seen.append((mib, len([*Path("/proc/self/fd").iterdir()])))
+            return False
+
+        with tally.case(f"{epochs * 40} steps"):
+            from seqattn.models import build_model
+            from seqattn.training import Run, save_state, train
+
+            file = Path(place) / "last.safetensors"
+            run = Run(
+                build_model(bench.config.model, bench.layout.points, 1), bench.data,
+                bench.validation, bench.config.training, 1,
+                save=lambda state: save_state(file, state, bench.config, bench.layout),
+            )  # fmt: skip
+            train([run], stop=look)
+            (before, files), (after, more) = seen
+            # The history is what may grow: seven numbers an epoch.
+            assert after - before < 8, f"memory grew by {after - before:.1f} MiB"
+            assert more == files, f"{more - files} more files are open"
+            tally.remarks.append(f"memory grew by {after - before:.1f} MiB, open files by 0")
+            tally.took(after)
+    return tally
