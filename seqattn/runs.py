@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.storage import LOCK, PART, open_to_append, write_whole
+from seqattn.storage import LOCK, PART, open_to_append, read_whole, write_whole
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,7 @@ class RunFolder:
             CheckpointError: there is none, or it is no metrics file.
         """
         try:
-            with self.metrics.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.reader(file))
+            rows = list(csv.reader(io.StringIO(read_whole(self.metrics).decode(), newline="")))
             if not rows or tuple(rows[0]) != METRICS:
                 raise ValueError("its header is another")
             return [EpochRecord.from_row([float(cell) for cell in row]) for row in rows[1:]]
@@ -213,7 +212,7 @@ class RunFolder:
 
     def read_summary(self) -> dict[str, Any]:
         try:
-            summary: dict[str, Any] = json.loads(self.summary.read_text(encoding="utf-8"))
+            summary: dict[str, Any] = json.loads(read_whole(self.summary))
         except (OSError, ValueError) as error:
             raise CheckpointError(
                 f"{self.summary}: cannot be read ({error}). Has the training finished?"
@@ -223,7 +222,7 @@ class RunFolder:
     def read_environment(self) -> dict[str, Any]:
         """Versions, device and threads, or nothing where they cannot be read."""
         try:
-            found = json.loads(self.environment.read_text(encoding="utf-8"))
+            found = json.loads(read_whole(self.environment))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -154,9 +155,31 @@ def whole_file(
 
 
 def open_to_append(path: Path) -> TextIO:
-    """A text file to be gone on with; never through a link."""
+    """A text file to be gone on with; never through a link, and nothing that is no file.
+
+    Raises:
+        OSError: it is, or cannot be opened.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8")
+    return os.fdopen(_opened(path, flags), "a", encoding="utf-8")
+
+
+def read_whole(path: Path) -> bytes:
+    """A file's content; a pipe or a device in its place is not waited for.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
+def _opened(path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "Is no regular file", str(path))
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -179,17 +202,17 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         CheckpointError: missing, or no NPZ of plain arrays.
     """
     try:
-        with path.open("rb") as raw:
-            with zipfile.ZipFile(raw) as archive:
-                size = sum(entry.file_size for entry in archive.infolist())
-                odd = [name for name in archive.namelist() if not name.endswith(".npy")]
-            if odd:
-                raise ValueError(f"{odd[0]!r} in it is no array")
-            if size > MOST_UNPACKED:
-                raise ValueError(f"it unpacks to {size / 2**30:.1f} GiB")
-            raw.seek(0)
-            with np.load(raw, allow_pickle=False) as file:
-                return {name: np.asarray(file[name]) for name in file.files}
+        raw = io.BytesIO(read_whole(path))
+        with zipfile.ZipFile(raw) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+            odd = [name for name in archive.namelist() if not name.endswith(".npy")]
+        if odd:
+            raise ValueError(f"{odd[0]!r} in it is no array")
+        if size > MOST_UNPACKED:
+            raise ValueError(f"it unpacks to {size / 2**30:.1f} GiB")
+        raw.seek(0)
+        with np.load(raw, allow_pickle=False) as file:
+            return {name: np.asarray(file[name]) for name in file.files}
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
     except Exception as error:  # whatever a broken archive may raise, from five modules
@@ -216,7 +239,7 @@ def only_writer(folder: Path) -> Iterator[None]:
                         " --name.") from None  # fmt: skip
     try:
         with contextlib.suppress(OSError):  # for people; a full disk stops later, and loudly
-            path.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+            _sign(path)
         for unfinished in (*folder.glob(f".*{PART}"), *folder.glob(f"*/.*{PART}")):
             unfinished.unlink(missing_ok=True)  # of a process that was killed
         yield
@@ -224,9 +247,14 @@ def only_writer(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def _sign(path: Path) -> None:
+    with os.fdopen(_opened(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+        json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
+
+
 def _holder(path: Path) -> str:
     try:
-        told = json.loads(path.read_text())
+        told = json.loads(read_whole(path))
         return f"process {int(told['pid'])} on {str(told['host'])[:100]!r}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

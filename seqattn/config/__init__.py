@@ -69,6 +69,9 @@ from seqattn.errors import ConfigError
 
 DEFAULT = "default"
 
+MOST_MISTAKES = 200
+"""Mistakes that are told one by one: with more it is no config."""
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -153,16 +156,22 @@ def _resolve(
 ) -> Resolved:
     mistakes = list(mistakes)
     config: Config | None = None
+    more = 0
     try:
         config = Config.model_validate(content)
     except ValidationError as error:
-        for details in error.errors():
+        found = error.errors()
+        more = len(found) - MOST_MISTAKES
+        for details in found[:MOST_MISTAKES]:
             at, words = sentence(details)
             mistakes.append(f"{_place(at, places, path)}: {'.'.join(at)}: {words}")
     if mistakes or config is None:
         subject = str(path) if path is not None else "the config"
         unique = sorted(dict.fromkeys(mistakes), key=_line)
-        raise ConfigError(f"{subject}: {listed(len(unique))}.", unique)
+        total = len(unique) + max(more, 0)
+        if more > 0:
+            unique.append(f"... and {more:,} more")
+        raise ConfigError(f"{subject}: {listed(total)}.", unique)
     origins = {".".join(leaf): _place(leaf, places, None) for leaf, _ in leaves(as_plain(config))}
     return Resolved(config, origins)
 

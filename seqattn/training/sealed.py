@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from seqattn.errors import CheckpointError
-from seqattn.storage import physical_memory, write_whole
+from seqattn.storage import physical_memory, read_whole, write_whole
 
 METADATA_KEY = "seqattn"
 CHECKSUM = "checksum"
@@ -113,9 +113,7 @@ def _content(path: Path) -> bytes:
             raise CheckpointError(
                 f"{path}: has {size / 2**30:.0f} GiB, more than this machine has memory."
             )
-        if not path.is_file():
-            raise _not_whole(path, "it is no regular file")
-        return path.read_bytes()
+        return read_whole(path)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint.") from None
     except OSError as error:

@@ -44,12 +44,19 @@ def nurtured() -> Iterator[tuple[Nursery, Path]]:
     with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
         home = Path(place)
         (home / "c.yaml").write_text(CONFIG)
-        done = nursery.run([*TRAIN, "--output-dir", "whole"], home)
+        done = nursery.run(words("whole", plots=True), home)
         assert done.code == 0, done.err
         yield nursery, home
 
 
-def ends_the_same(nursery: Nursery, home: Path, output: str, tally: Tally) -> None:
+def words(output: str, *, plots: bool = False) -> list[str]:
+    """The command that trains into a folder. Pictures take longest, so most cases do without."""
+    return [*TRAIN, "--output-dir", output, *([] if plots else ["--plots", "none"])]
+
+
+def ends_the_same(
+    nursery: Nursery, home: Path, output: str, tally: Tally, *, plots: bool = False
+) -> None:
     """What a run left must be readable, and a resume must end where the undisturbed one ended.
 
     Raises:
@@ -63,14 +70,15 @@ def ends_the_same(nursery: Nursery, home: Path, output: str, tally: Tally) -> No
     for checkpoint in (folder.best, folder.last, folder.previous):
         if checkpoint.exists():
             load_model(checkpoint)
-    done = nursery.run([*TRAIN, "--output-dir", output, "--resume"], home)
+    done = nursery.run([*words(output, plots=plots), "--resume"], home)
     tally.took(done.mib)
     assert done.code == 0, f"the resume ended with {done.code}: {done.err}"
     _, difference = first_difference(RunFolder(home / "whole" / "run"), folder)
     assert difference is None, difference
-    for name in ("loss_curve.png", "predictions.npz", "attention.npz", "attention.png"):
-        same = (home / "whole" / "run" / name).read_bytes() == (folder.path / name).read_bytes()
-        assert same or name == "loss_curve.png", f"{name} is another"
+    pictures = ("loss_curve.png", "predictions.png", "attention.png") if plots else ()
+    for name in ("predictions.npz", "attention.npz", *pictures):
+        whole = (home / "whole" / "run" / name).read_bytes()
+        assert whole == (folder.path / name).read_bytes(), f"{name} is another"
     left = [path.name for path in folder.path.rglob("*.part")]
     assert not left, f"{left} were left behind"
 
@@ -79,29 +87,30 @@ def killed(count: int, seed: int = 0) -> Tally:
     """SIGKILL at a random moment, then resume to the end; one in ten is a process of its own."""
     tally, numbers = Tally(), np.random.RandomState(seed)
     with nurtured() as (nursery, home):
-        began = time.perf_counter()
-        done = nursery.run([*TRAIN, "--output-dir", "timed"], home)
-        assert done.code == 0
-        lasts = time.perf_counter() - began
+        lasts = []
+        for plots in (False, True):
+            began = time.perf_counter()
+            assert nursery.run(words(f"timed-{plots}", plots=plots), home).code == 0
+            lasts.append(time.perf_counter() - began)
         struck = 0
         for case in range(count):
-            output = f"o{case}"
+            output, plots = f"o{case}", case % 4 == 0
             with tally.case(f"kill {case}"):
                 if case % 10 == 9:
                     process = subprocess.Popen(
-                        [sys.executable, "-m", "seqattn", *TRAIN, "--output-dir", output],
+                        [sys.executable, "-m", "seqattn", *words(output, plots=plots)],
                         cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                     )  # fmt: skip
-                    time.sleep(numbers.uniform(0, 3 + lasts))
+                    time.sleep(numbers.uniform(0, 3 + lasts[plots]))
                     process.kill()
                     struck += process.wait() == -signal.SIGKILL
                 else:
-                    child = nursery.start([*TRAIN, "--output-dir", output], home)
-                    time.sleep(numbers.uniform(0, lasts))
+                    child = nursery.start(words(output, plots=plots), home)
+                    time.sleep(numbers.uniform(0, lasts[plots]))
                     os.kill(child, signal.SIGKILL)
                     struck += nursery.wait(child).code == -signal.SIGKILL
-                ends_the_same(nursery, home, output, tally)
+                ends_the_same(nursery, home, output, tally, plots=plots)
             shutil.rmtree(home / output, ignore_errors=True)
     tally.remarks.append(f"{struck} of {count} were still running when they were killed")
     return tally
@@ -120,18 +129,17 @@ def told_to_stop(count: int, seed: int = 0) -> Tally:
                         "call": int(numbers.randint(1, calls + 1)),
                         "after": float(numbers.uniform(0, 0.004 if phase != "plotting" else 0.1)),
                     }  # fmt: skip
+                    plots = phase == "plotting"
                     with tally.case(f"{number.name} during {phase}"):
-                        began = time.time()
-                        done = nursery.run([*TRAIN, "--output-dir", output], home, plan)
+                        done = nursery.run(words(output, plots=plots), home, plan)
                         tally.took(done.mib)
                         # A signal that comes after the last picture finds a finished training.
                         assert done.code in (128 + number, 0), f"exit code {done.code}: {done.err}"
-                        assert done.code or phase == "plotting", "the signal was not heeded"
+                        assert done.code or plots, "the signal was not heeded"
                         assert "Traceback" not in done.err, done.err
                         if done.code:
                             assert f"{number.name}: " in done.err, done.err
-                        del began
-                        ends_the_same(nursery, home, output, tally)
+                        ends_the_same(nursery, home, output, tally, plots=plots)
                     shutil.rmtree(home / output, ignore_errors=True)
     return tally
 
@@ -146,8 +154,8 @@ def told_to_stop_at_once(count: int, seed: int = 0) -> Tally:
         for number in SIGNALS:
             for case in range(count):
                 with tally.case(f"{number.name} {case}"):
-                    words = ["train", "s.yaml", "--output-dir", f"o{number}-{case}"]
-                    child = nursery.start(words, home)
+                    command = ["train", "s.yaml", "--output-dir", f"o{number}-{case}"]
+                    child = nursery.start(command, home)
                     time.sleep(numbers.uniform(0.1, 1.2))
                     at = time.time()
                     os.kill(child, number)
@@ -173,7 +181,7 @@ def told_to_stop_while_importing(count: int, seed: int = 0) -> Tally:
             for case in range(count):
                 with tally.case(f"{number.name} {case}"):
                     process = subprocess.Popen(
-                        [sys.executable, "-m", "seqattn", *TRAIN, "--output-dir", f"o{number}{case}"],
+                        [sys.executable, "-m", "seqattn", *words(f"o{number}{case}")],
                         cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                     )  # fmt: skip
@@ -199,8 +207,7 @@ def two_at_once(count: int) -> Tally:
         for case in range(count):
             with tally.case(f"pair {case}"):
                 output = f"o{case}"
-                words = [*TRAIN, "--output-dir", output]
-                children = [nursery.start(words, home) for _ in range(2)]
+                children = [nursery.start(words(output), home) for _ in range(2)]
                 done = [nursery.wait(child) for child in children]
                 codes = sorted(ended.code for ended in done)
                 assert codes[0] == 0, [ended.err for ended in done]
@@ -230,7 +237,7 @@ def failing(calls: Sequence[int] | None = None) -> Tally:
                     output = f"{what}{number}-{call}"
                     with tally.case(f"{what} {call}, {errno.errorcode[number]}"):
                         plan = {"fail": what, "call": call, "errno": number}
-                        done = nursery.run([*TRAIN, "--output-dir", output], home, plan)
+                        done = nursery.run(words(output), home, plan)
                         reached = done.code != 0
                         tally.took(done.mib)
                         if reached:
@@ -293,9 +300,9 @@ def killed_at_each_system_call(most: int | None = None) -> Tally:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
         def save(epochs: int, *trace: str) -> subprocess.CompletedProcess[str]:
-            words = [sys.executable, str(home / "save.py"), str(home), str(epochs)]
+            command = [sys.executable, str(home / "save.py"), str(home), str(epochs)]
             return subprocess.run(
-                [*trace, *words], env=environment, cwd=ROOT, capture_output=True, text=True
+                [*trace, *command], env=environment, cwd=ROOT, capture_output=True, text=True
             )
 
         def fresh() -> None:

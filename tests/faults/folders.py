@@ -1,0 +1,175 @@
+"""Names, outputs and links that would leave the folder; files that may not be read or written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.faults import Tally
+from tests.faults.nursery import Nursery
+from tests.faults.processes import CONFIG, words
+
+NAMES = (
+    "../escaped", "..", ".", "", " ", "a/b", "/escaped", "//escaped", "~", "~root", "a\\b", "..\\x",
+    "a\x00b", "a\nb", "a\x1b[31mb", "x" * 300, "x" * 5000, "-x", "--name", "$HOME", "`touch x`",
+    "$(touch x)", "%2e%2e%2fescaped", "file:///escaped", "\u202egnp", "\ufeffx", "con", "*", "?",
+    ".hidden", "[bold]x[/]", "caf\u00e9", "a b", "a:b", "a'b\"c",
+)  # fmt: skip
+
+
+def _tree(place: Path) -> dict[str, bytes | str]:
+    return {
+        str(path.relative_to(place)): str(path.readlink()) if path.is_symlink()
+        else path.read_bytes() if path.is_file() else "a folder"
+        for path in sorted(place.rglob("*"))
+    }  # fmt: skip
+
+
+def names() -> Tally:
+    """Run names that would lead out of the output folder, or that mean something to somebody."""
+    tally = Tally()
+    taken = 0
+    with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
+        home = Path(place)
+        for k, name in enumerate(NAMES):
+            inside = home / f"case{k}"
+            (inside / "work").mkdir(parents=True)
+            (inside / "work" / "c.yaml").write_text(CONFIG)
+            with tally.case(repr(name[:40])):
+                before = _tree(inside)
+                done = nursery.run([*words("out"), "--name", name], inside / "work")
+                assert done.code in (0, 2, 5), f"exit code {done.code}: {done.err}"
+                assert "Traceback" not in done.err, done.err
+                assert "\x1b" not in done.err, "an escape code was written"
+                after = _tree(inside)
+                new = after.keys() - before.keys()
+                assert all(path.startswith("work/out") for path in new), sorted(new)
+                runs = {path.split("/")[2] for path in new if path.count("/") >= 2}
+                assert len(runs) <= 1, runs
+                taken += done.code == 0
+            shutil.rmtree(inside)
+    tally.remarks.append(f"{taken} of {len(NAMES)} are names like any other")
+    return tally
+
+
+def links() -> Tally:
+    """Links and other things in the way of every file that a run writes: what they point to stays
+    as it was."""
+    tally = Tally()
+    files = (
+        "config.yaml", "environment.json", "train.log", "metrics.csv", "summary.json", ".lock",
+        "predictions.npz", "attention.npz", "checkpoints/best.safetensors",
+        "checkpoints/last.safetensors", "checkpoints/previous.safetensors", "checkpoints",
+    )  # fmt: skip
+
+    def link(path: Path, target: Path) -> None:
+        path.symlink_to(target)
+
+    def dangling(path: Path, target: Path) -> None:
+        path.symlink_to(target.with_name("made-by-a-link"))
+
+    def folder(path: Path, target: Path) -> None:
+        path.mkdir()
+        (path / "inside").write_text("kept")
+
+    def pipe(path: Path, target: Path) -> None:
+        os.mkfifo(path)
+
+    ways: tuple[Callable[[Path, Path], None], ...] = (link, dangling, folder, pipe)
+    codes: dict[int, int] = {}
+    with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
+        home = Path(place)
+        (home / "c.yaml").write_text(CONFIG)
+        assert nursery.run(words("whole"), home).code == 0
+        for name in files:
+            for way in ways:
+                if name == "checkpoints" and way is folder:
+                    continue
+                output, outside = home / "o", home / "outside"
+                shutil.copytree(home / "whole", output)
+                outside.mkdir()
+                (outside / "precious").write_text("as it was")
+                (outside / "folder").mkdir()
+                inside = output / "run" / name
+                if inside.is_dir():
+                    shutil.rmtree(inside)
+                else:
+                    inside.unlink(missing_ok=True)
+                way(inside, outside / ("folder" if name == "checkpoints" else "precious"))
+                before = _tree(outside)
+                with tally.case(f"{way.__name__} at {name}"):
+                    done = nursery.run(
+                        [*words("o"), "--resume", "--set", "training.epochs=7"], home
+                    )
+                    codes[done.code] = codes.get(done.code, 0) + 1
+                    assert done.code in (0, 2, 4, 5), f"exit code {done.code}: {done.err}"
+                    assert "Traceback" not in done.err, done.err
+                    assert _tree(outside) == before, "what the link points to has changed"
+                    if way is folder:
+                        assert (inside / "inside").read_text() == "kept"
+                shutil.rmtree(output)
+                shutil.rmtree(outside)
+    tally.remarks.append(f"exit codes {dict(sorted(codes.items()))}")
+    return tally
+
+
+def _without_rights(place: Path) -> list[str] | None:
+    """A command in front of others that takes away root's right to ignore modes; None where that
+    cannot be done."""
+    prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    if prefix and shutil.which(prefix[0]) is None:
+        return None
+    shut = place / "shut"
+    shut.write_text("")
+    shut.chmod(0o000)
+    done = subprocess.run([*prefix, "cat", str(shut)], capture_output=True)
+    return prefix if done.returncode != 0 else None
+
+
+def permissions() -> Tally:
+    """As a user without rights: folders and files that may not be read or written."""
+    tally = Tally()
+    modes = (
+        ("the folder of runs may not be written, the run may", "out", 0o555, 0),
+        ("the run may not be written", "out/run", 0o555, 5),
+        ("the run may not be entered", "out/run", 0o000, 5),
+        ("the checkpoints may not be written", "out/run/checkpoints", 0o555, 5),
+        ("the newest checkpoint may not be read", "out/run/checkpoints/last.safetensors", 0o000, 0),
+        ("the config may not be read", "c.yaml", 0o000, 2),
+    )
+    with tempfile.TemporaryDirectory() as place:
+        prefix = _without_rights(Path(place))
+        for what, where, mode, code in modes:
+            if prefix is None:
+                tally.skip("root's rights cannot be laid down here")
+                continue
+            home = Path(place) / "home"
+            home.mkdir()
+            (home / "c.yaml").write_text(CONFIG)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            command = [*prefix, sys.executable, "-m", "seqattn", *words("out"), "-q"]
+
+            def train(
+                *more: str, command: list[str] = command, home: Path = home,
+                environment: dict[str, str] = environment,
+            ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+                return subprocess.run(
+                    [*command, *more], cwd=home, env=environment, capture_output=True, text=True
+                )
+
+            with tally.case(what):
+                first = train()
+                assert first.returncode == 0, f"the first training: {first.stderr[-300:]}"
+                (home / where).chmod(mode)
+                done = train("--resume", "--set", "training.epochs=7")
+                (home / where).chmod(0o755)
+                assert done.returncode == code, f"{done.returncode}: {done.stderr[-300:]}"
+                assert "Traceback" not in done.stderr, done.stderr
+            shutil.rmtree(home)
+    return tally
