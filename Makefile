@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test contract lint types format smoke bench ci clean
+.PHONY: help install train test contract lint types format smoke bench torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ smoke: $(READY)  ## Run train, predict and plot-attention once, small, in a temp
 
 bench: $(READY)  ## Time the training loop against a notebook's loop
 	$(BIN)/python scripts/bench.py
+
+torture: $(READY)  ## Bring about every fault as often as docs/reliability.md says, and write it
+	$(BIN)/python -m tests.faults.torture
 
 ci:  ## What CI runs
 	bash .ci/run

@@ -38,13 +38,15 @@ class Tally:
 
     @contextmanager
     def case(self, name: str) -> Iterator[None]:
-        """One case: an AssertionError inside is its failure."""
+        """One case: an error inside is its failure."""
         self.tried += 1
         began = time.perf_counter()
         try:
             yield
         except AssertionError as error:
             self.failures.append(f"{name}: {error}")
+        except Exception as error:
+            self.failures.append(f"{name}: {type(error).__name__}: {error}")
         finally:
             self.worst_seconds = max(self.worst_seconds, time.perf_counter() - began)
 

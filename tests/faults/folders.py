@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.faults import Tally
 from tests.faults.nursery import Nursery
-from tests.faults.processes import CONFIG, words
+from tests.faults.processes import CONFIG, DOOR, words
 
 NAMES = (
     "../escaped", "..", ".", "", " ", "a/b", "/escaped", "//escaped", "~", "~root", "a\\b", "..\\x",
@@ -153,7 +152,7 @@ def permissions() -> Tally:
             home.mkdir()
             (home / "c.yaml").write_text(CONFIG)
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            command = [*prefix, sys.executable, "-m", "seqattn", *words("out"), "-q"]
+            command = [*prefix, *DOOR, *words("out"), "-q"]
 
             def train(
                 *more: str, command: list[str] = command, home: Path = home,

@@ -92,7 +92,10 @@ class Nursery:
 def serve() -> None:
     import torch
 
+    from tests.faults.planted import plant
+
     torch.set_num_threads(1)
+    plant()
     outputs: dict[int, int] = {}
     print("ready", flush=True)
     for line in sys.stdin:

@@ -21,6 +21,7 @@ import numpy as np
 from tests.conftest import ROOT
 from tests.faults import Tally
 from tests.faults.nursery import SIGNALS, Nursery
+from tests.faults.planted import VARIABLE
 
 # Dropout, sampling and coins by the element draw from every stream; a plateau and early stopping
 # look back; every step is saved.
@@ -35,6 +36,8 @@ training:
   learning_rate_schedule: {kind: plateau, patience: 1}
   early_stopping: {patience: 50}
 """
+# Where a mistake is planted on purpose, it must be in processes of their own too.
+DOOR = [sys.executable, "-m", "tests.faults.planted" if VARIABLE in os.environ else "seqattn"]
 TRAIN = ["train", "c.yaml", "--threads", "1"]
 
 
@@ -98,7 +101,7 @@ def killed(count: int, seed: int = 0) -> Tally:
             with tally.case(f"kill {case}"):
                 if case % 10 == 9:
                     process = subprocess.Popen(
-                        [sys.executable, "-m", "seqattn", *words(output, plots=plots)],
+                        [*DOOR, *words(output, plots=plots)],
                         cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                     )  # fmt: skip
@@ -181,7 +184,7 @@ def told_to_stop_while_importing(count: int, seed: int = 0) -> Tally:
             for case in range(count):
                 with tally.case(f"{number.name} {case}"):
                     process = subprocess.Popen(
-                        [sys.executable, "-m", "seqattn", *words(f"o{number}{case}")],
+                        [*DOOR, *words(f"o{number}{case}")],
                         cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                     )  # fmt: skip
@@ -252,8 +255,10 @@ def failing(calls: Sequence[int] | None = None) -> Tally:
 SAVE_ONCE = """
 import os, sys
 from pathlib import Path
+from tests.faults.planted import plant
 from tests.faults.processes import one_state
 from seqattn.training import save_state, load_state
+plant()
 home = Path(sys.argv[1])
 state, config, layout = one_state(int(sys.argv[2]))
 os.stat(home) ; os.access("/begin-marker", 0)

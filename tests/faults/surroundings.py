@@ -15,9 +15,9 @@ from typing import Any
 
 from tests.conftest import ROOT
 from tests.faults import Tally
-from tests.faults.processes import CONFIG, TRAIN
+from tests.faults.processes import CONFIG, DOOR, TRAIN
 
-COMMAND = [sys.executable, "-m", "seqattn", *TRAIN]
+COMMAND = [*DOOR, *TRAIN]
 
 
 def environments() -> Tally:

@@ -1,0 +1,137 @@
+"""Mistakes put into the product on purpose, to see that the faults find them.
+
+    SEQATTN_PLANTED=in_place python -m tests.faults.planted train c.yaml
+
+Used by tests only: each fault's oracle must fail on a product with such a mistake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "SEQATTN_PLANTED"
+
+
+def plant() -> None:
+    """Put in the mistake that the environment names, if any."""
+    name = os.environ.get(VARIABLE)
+    if name:
+        globals()[f"_{name}"]()
+
+
+def _everywhere(name: str, what: Any) -> None:
+    """Replace a function of `seqattn.storage` in every module that has imported it."""
+    import sys
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("seqattn") and hasattr(module, name):
+            setattr(module, name, what)
+
+
+def _import_all() -> None:
+    import seqattn.cli
+    import seqattn.comparison
+    import seqattn.experiment
+    import seqattn.pictures
+    import seqattn.training  # noqa: F401
+
+
+def _in_place() -> None:
+    """Files are written where they are, in two halves."""
+    _import_all()
+
+    def write(path: Path, content: bytes, **_: Any) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.write(content[: len(content) // 2])
+            file.flush()
+            time.sleep(0.01)
+            file.write(content[len(content) // 2 :])
+
+    _everywhere("write_whole", write)
+
+
+def _no_lock() -> None:
+    _import_all()
+
+    @contextlib.contextmanager
+    def nobody(folder: Path) -> Iterator[None]:
+        yield
+
+    import seqattn.experiment
+    import seqattn.runs
+
+    _everywhere("only_writer", nobody)
+    seqattn.runs.RunFolder.is_free = property(lambda self: True)  # type: ignore[assignment]
+    seqattn.experiment.refuse_taken = lambda *_, **__: None  # type: ignore[assignment]
+
+
+def _silent() -> None:
+    """A save that fails says nothing."""
+    _import_all()
+    from seqattn import storage
+
+    real = storage.write_whole
+
+    def write(*args: Any, **options: Any) -> None:
+        with contextlib.suppress(OSError):
+            real(*args, **options)
+
+    _everywhere("write_whole", write)
+
+
+def _deaf() -> None:
+    """Signals are not heeded."""
+    import signal
+
+    import seqattn.cli
+
+    @contextlib.contextmanager
+    def told() -> Iterator[Any]:
+        from seqattn.cli.terminal import Told
+
+        before = [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)]
+        yield Told()
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+
+    seqattn.cli.told_to_stop = told
+
+
+def _follows_links() -> None:
+    """The log is written through a link."""
+    _import_all()
+    _everywhere("open_to_append", lambda path: path.open("a", encoding="utf-8"))
+
+
+def _colours() -> None:
+    """Escape codes are written whether there is a terminal or not."""
+    import seqattn.cli.terminal as terminal
+
+    real = terminal.note
+    terminal.note = lambda text: real(text) or print("\x1b[31mred\x1b[0m")  # type: ignore[assignment,func-returns-value]
+
+
+def _hangs_up() -> None:
+    """A training ends with its terminal."""
+    import signal
+
+    _import_all()
+    real = signal.signal
+
+    def obeys(number: int, handler: Any) -> Any:
+        return real(number, signal.SIG_DFL if number == signal.SIGHUP else handler)
+
+    signal.signal = obeys  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    from seqattn.__main__ import main
+
+    plant()
+    main()

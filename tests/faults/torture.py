@@ -1,0 +1,218 @@
+"""Every fault, as often as it takes to be believed, and the page that says what came of it.
+
+make torture                                  # all; about an hour on two cores
+python -m tests.faults.torture --only killed,flipped --output page.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.faults import (
+    Tally,
+    configs,
+    disk,
+    files,
+    folders,
+    processes,
+    readers,
+    states,
+    surroundings,
+)
+
+# The longest first, so that two at a time end together.
+FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
+    "failing": (
+        "the n-th write, fsync or rename fails with ENOSPC or EIO, for every n: exit 5, and a resume"
+        " ends the same",
+        processes.failing,
+    ),
+    "told_to_stop": (
+        "SIGINT and SIGTERM during a save, a validation, the plotting, 100 of each: saved, and a"
+        " resume ends the same",
+        lambda: processes.told_to_stop(100),
+    ),
+    "killed": (
+        "SIGKILL at a random moment, then resume to the end: the same final bytes",
+        lambda: processes.killed(300),
+    ),
+    "read": (
+        "random bytes into every reader (config, seven data formats, checkpoint, metrics, arrays)"
+        " for ten minutes: read or refused",
+        lambda: readers.run(600),
+    ),
+    "told_at_once": (
+        "SIGINT and SIGTERM at a random moment of the default config's training, 100 of each: exit"
+        " 130 or 143 within a second",
+        lambda: processes.told_to_stop_at_once(100),
+    ),
+    "system_calls": (
+        "killed at each system call of one save: two whole checkpoints are there",
+        processes.killed_at_each_system_call,
+    ),
+    "importing": (
+        "SIGINT and SIGTERM during the import, 100 of each: exit 130 or 143 within a second, and"
+        " nothing written",
+        lambda: processes.told_to_stop_while_importing(100),
+    ),
+    "two_at_once": (
+        "two trainings begun in one folder at once: one trains, the other is refused",
+        lambda: processes.two_at_once(50),
+    ),
+    "disk": (
+        "a disk full at every size up to 40 pages of 4 KiB (three checkpoints are 26), free space"
+        " asked for beforehand and not; with room again a resume ends the same",
+        lambda: disk.full(40),
+    ),
+    "stopped": (
+        "stopped after step k and resumed, for every k of a 200-step training with dropout,"
+        " sampling and coins",
+        states.stopped_at,
+    ),
+    "left_out": (
+        "one restored item left out on purpose: the oracle of the row above notices",
+        states.left_out,
+    ),
+    "many_steps": (
+        "20,000 steps: no growth of memory or of open files",
+        lambda: states.many_steps(20_000),
+    ),
+    "environments": (
+        "no HOME, no or read-only TMPDIR, any locale, NO_COLOR, no terminal, no network: trained and"
+        " drawn, without escape codes",
+        surroundings.environments,
+    ),
+    "closed": (
+        "standard streams closed, full, or their reader gone; the terminal closed: trained to the"
+        " end",
+        surroundings.closed,
+    ),
+    "terminals": ("in a terminal, with NO_COLOR and without", surroundings.terminals),
+    "links": (
+        "links, folders and pipes in the way of every file of a run: nothing outside is touched,"
+        " nothing waited for",
+        folders.links,
+    ),
+    "names": (
+        "run names that would leave the folder, or mean something to a shell or terminal",
+        folders.names,
+    ),
+    "permissions": (
+        "files and folders that may not be read or written, without root's rights",
+        folders.permissions,
+    ),
+    "flipped": (
+        "one bit of a checkpoint flipped: refused",
+        lambda: files.flipped(5000),
+    ),
+    "cut": (
+        "a checkpoint cut at every length of its header and every per cent after: refused",
+        files.cut,
+    ),
+    "swapped": ("two tensors of one shape swapped in a checkpoint: refused", files.swapped),
+    "payloads": (
+        "pickles under the name of every file that is read, headers that lie, names that are code"
+        " elsewhere: refused or taken for words, nothing run",
+        files.payloads,
+    ),
+    "misspelt": (
+        "every config key misspelt in six ways: refused, and the right key is the first suggestion"
+        " (95% at least)",
+        configs.misspelt,
+    ),
+    "wrong_types": (
+        "every config field against wrong types, NaN, infinity, 2^63, a 5000-digit integer: right or"
+        " refused",
+        configs.wrong_types,
+    ),
+    "yaml": (
+        "YAML tags, aliases, bombs, 20,000 levels, doubled keys, traps of YAML 1.1: refused",
+        configs.yaml,
+    ),
+}  # fmt: skip
+
+HEAD = """# What it was put through
+
+Every row is a fault that was brought about on purpose, as often as it says, with what must hold
+after it. Each check was also shown a product with a mistake planted in it, and noticed
+(`tests/faults/test_faults.py`, where a short version of every row runs with the suite). A fault that
+could not be brought about counts as skipped, never as passed. Times and memory are the worst of a
+case, with two faults tried at a time on two cores.
+
+"""
+
+
+def page(found: dict[str, Tally]) -> str:
+    """The page, in Markdown."""
+    lines = [
+        HEAD + f"`make torture`, {time.strftime('%Y-%m-%d')}: Python {platform.python_version()},"
+        f" torch {version('torch')}, {platform.system()} {platform.machine()}, {os.cpu_count()}"
+        " cores.\n",
+        "| fault, and what must hold | tried | passed | skipped | failed | worst time | worst memory |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, tally in found.items():
+        seconds = f"{tally.worst_seconds:.2g} s" if tally.worst_seconds < 10 else (
+            f"{tally.worst_seconds:.0f} s")  # fmt: skip
+        memory = f"{tally.worst_mib:.0f} MiB" if tally.worst_mib else ""
+        lines.append(
+            f"| {FAULTS[name][0]} | {tally.tried:,} | {tally.passed:,} |"
+            f" {sum(tally.skipped.values()):,} | {len(tally.failures):,} | {seconds} | {memory} |"
+        )
+    lines.append("")
+    for name, tally in found.items():
+        said = [*tally.remarks, *(f"skipped: {reason}" for reason in tally.skipped)]
+        said += [f"failed: {failure[:300]}" for failure in tally.failures[:5]]
+        lines += [f"- {FAULTS[name][0].partition(':')[0]}: {text}." for text in said]
+    return "\n".join(lines) + "\n"
+
+
+def in_a_process(name: str) -> Tally:
+    """One fault, so that what it does to its process ends with it."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.torture", "--one", name], cwd=ROOT,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        tally = Tally(tried=1, failures=[f"ended with {done.returncode}: {done.stderr[-2000:]}"])
+    else:
+        tally = Tally(**json.loads(done.stdout.splitlines()[-1]))
+    print(
+        f"{name}: {tally.tried:,} tried, {tally.passed:,} passed, {len(tally.failures)} failed,"
+        f" {time.monotonic() - began:.0f} s",
+        *tally.failures[:3], file=sys.stderr, flush=True, sep="\n  ",
+    )  # fmt: skip
+    return tally
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", help="names, with commas between")
+    options.add_argument("--output", type=Path, default=ROOT / "docs" / "reliability.md")
+    options.add_argument("--one", help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if chosen.one:
+        print(json.dumps(asdict(FAULTS[chosen.one][1]())))
+        return 0
+    names = chosen.only.split(",") if chosen.only else list(FAULTS)
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(names, pool.map(in_a_process, names), strict=True))
+    chosen.output.write_text(page(found))
+    return int(any(tally.failures for tally in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
