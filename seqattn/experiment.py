@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -35,6 +36,7 @@ from seqattn.errors import (
     NotFiniteError,
     SeqattnError,
     Stopped,
+    StorageError,
     UsageError,
 )
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
@@ -590,8 +592,15 @@ def _train_group(
     except BaseException as error:
         name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
         for job in jobs:
-            job.note(f"ended: {name}")
-            job.write_notes()
+            with contextlib.suppress(OSError):  # the disk may be what is wrong
+                job.note(f"ended: {name}")
+                job.write_notes()
+        if isinstance(error, OSError):
+            place = error.filename or jobs[0].folder.path
+            raise StorageError(
+                f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"
+                " once this is mended, --resume goes on from them."
+            ) from None
         raise
     finished = []
     for job, run in zip(jobs, runs, strict=True):

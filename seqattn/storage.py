@@ -31,6 +31,8 @@ MOST_UNPACKED = 2 * 2**30
 """Bytes that an archive of arrays may unpack to."""
 
 
+FEW = 8
+"""Files up to which waiting for each is as fast as asking the system to write everything."""
 LOCK = ".lock"
 """The file in a run folder by which its one writer is known."""
 
@@ -75,7 +77,7 @@ def written_together() -> Iterator[None]:
     """Files written inside show at the end, once all are safe on the disk: waiting for the disk
     once is much shorter than once a file, where many runs end at the same time."""
     global _waiting
-    if _waiting is not None or not hasattr(os, "sync"):
+    if _waiting is not None:
         yield
         return
     waiting: list[_Written] = []
@@ -83,11 +85,17 @@ def written_together() -> Iterator[None]:
     try:
         yield
         _waiting = None
-        if waiting:
-            os.sync()
-            for written in waiting:
+        if len(waiting) > FEW and hasattr(os, "sync"):
+            os.sync()  # all at once; what the disk refused is said below, file by file
+        for written in waiting:
+            try:
+                with written.temporary.open("rb") as file:
+                    os.fsync(file.fileno())
                 written.show()
-            os.sync()
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(written.path)) from None
+        for folder in dict.fromkeys(written.path.parent for written in waiting):
+            _fsync_folder(folder)
     except BaseException:
         for written in waiting:
             written.temporary.unlink(missing_ok=True)
@@ -142,16 +150,25 @@ def whole_file(
                 return
             os.fsync(file.fileno())
         _Written(temporary, path, keep_as, content).show()
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename is None:  # of a write: nobody said where
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+    _fsync_folder(path.parent)
+
+
+def _fsync_folder(folder: Path) -> None:
+    """Names are safe on the disk only once their folder is."""
     if hasattr(os, "O_DIRECTORY"):
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(folder)
+            os.fsync(descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from None
         finally:
-            os.close(folder)
+            os.close(descriptor)
 
 
 def open_to_append(path: Path) -> TextIO:
@@ -249,7 +266,7 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 def _sign(path: Path) -> None:
     with os.fdopen(_opened(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
+        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
 
 
 def _holder(path: Path) -> str:

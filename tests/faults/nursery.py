@@ -15,7 +15,6 @@ A command may carry a plan, which the child sets up before it runs:
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -66,6 +65,8 @@ class Nursery:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def _ask(self, **words: Any) -> Any:
         assert self.process.stdin is not None
@@ -168,6 +169,7 @@ def _plan(plan: dict[str, Any]) -> None:
         number = plan["errno"]
 
         def refuse() -> None:
+            os.write(2, f"{FIRED}\n".encode())
             raise OSError(number, os.strerror(number))
 
         before = _on_call(plan["call"], refuse)
@@ -177,7 +179,6 @@ def _plan(plan: dict[str, Any]) -> None:
             case "rename":
                 os.replace = _with(before, os.replace)
                 os.rename = _with(before, os.rename)
-                Path.replace = _with(before, Path.replace)  # type: ignore[method-assign]
             case "write":
                 real = os.fdopen
 
@@ -233,7 +234,7 @@ def _with(before: Callable[[], None], real: Any) -> Any:
     return wrapped
 
 
-NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO
+FIRED = "(a fault was brought about)"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from tests.faults.processes import CONFIG, DOOR, TRAIN
 COMMAND = [*DOOR, *TRAIN]
 
 
-def environments() -> Tally:
+def environments(every: int = 1) -> Tally:
     """A whole training, pictures too, in surroundings that lack something."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as place:
@@ -44,7 +44,7 @@ def environments() -> Tally:
             "COLUMNS 10": {"COLUMNS": "10"}, "no PATH": {"PATH": None},
             "a proxy": {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"},
         }  # fmt: skip
-        for k, (what, changes) in enumerate(cases.items()):
+        for k, (what, changes) in enumerate([*cases.items()][::every]):
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             for key, value in changes.items():
                 if value is None:
@@ -67,7 +67,7 @@ def environments() -> Tally:
     return tally
 
 
-def closed() -> Tally:
+def closed(every: int = 1) -> Tally:
     """Standard streams that are closed, full, or whose reader has left; a terminal that is gone."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as place:
@@ -79,7 +79,7 @@ def closed() -> Tally:
             "all closed": "<&- >&- 2>&-", "stdout full": ">/dev/full", "stderr full": "2>/dev/full",
             "stdout's reader gone": "| true", "stderr's reader gone": "2>&1 >/dev/null | true",
         }  # fmt: skip
-        for k, (what, how) in enumerate(cases.items()):
+        for k, (what, how) in enumerate([*cases.items()][::every]):
             with tally.case(what):
                 command = " ".join([*COMMAND, "--output-dir", f"o{k}"])
                 done = subprocess.run(
