@@ -17,6 +17,7 @@ machine, so the sides take turns, and what counts is the ratio.
     process  `seqattn train configs/notebook.yaml` against a notebook as one script
     help     `seqattn --help` against `python -c "import typer"`
     predict  free-running forecasts of 100,000 squares, microseconds a sequence and step
+    saving   B with a checkpoint each epoch, against B with none
     busy     A beside a process that keeps a core busy, against A alone, threads found by trying
 """
 
@@ -48,7 +49,16 @@ from seqattn.config import Recurrent, Squares, Training, resolve
 from seqattn.data import load, squares
 from seqattn.evaluation import free_run
 from seqattn.models import build_model
-from seqattn.training import Batch, Run, to_tensors, train
+from seqattn.storage import Beside
+from seqattn.training import (
+    Batch,
+    Layout,
+    Run,
+    TrainingState,
+    save_state,
+    to_tensors,
+    train,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 SEQATTN = Path(sys.executable).with_name("seqattn")
@@ -305,6 +315,36 @@ def predictions(table: Table) -> None:
     table.row("predict 100,000 squares, us a step", [], taken, each, "<= 1")
 
 
+def saving(table: Table, work: Work, folder: Path) -> None:
+    """Work B as `seqattn train` saves it: beside the training, waited for at its end."""
+    config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
+    layout = Layout.of(load(Squares(n_train=8)).train)
+    last, previous = folder / "last.safetensors", folder / "previous.safetensors"
+    written = 0
+
+    def write(state: TrainingState) -> None:
+        nonlocal written
+        written += 1
+        save_state(last, state, config.config, layout, keep_as=previous)
+
+    def trained(every: float, save: Callable[[TrainingState], None]) -> None:
+        settings = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01,
+                            checkpoint_seconds=every)  # fmt: skip
+        model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
+        train([Run(model, work.data, work.validation, settings, 1, save=save)])
+
+    def with_saves() -> None:
+        with Beside() as beside:
+            trained(epoch, lambda state: beside.begin(lambda: write(state)))
+
+    trained(86_400, lambda state: None)
+    epoch = 0.9 * seconds(lambda: trained(86_400, lambda state: None)) / work.epochs
+    table.pair("saving: B with a checkpoint each epoch, of none",
+               lambda: trained(86_400, lambda state: None), with_saves, "<= 1.05",
+               times=False)  # fmt: skip
+    print(f"    ({written / (table.repeats + 1):.1f} checkpoints for {work.epochs} epochs)")
+
+
 def beside_a_busy_process(table: Table, folder: Path) -> None:
     """Work A as a process, with the threads that it finds, alone and beside a busy process."""
     words = ["train", ROOT / "configs/notebook.yaml", "--overwrite", "--quiet", "--plots", "none"]
@@ -372,6 +412,8 @@ def main() -> None:
                        command(SEQATTN, "--help"), "<= 2.5", times=False)  # fmt: skip
         if asked("predict"):
             predictions(table)
+        if asked("saving"):
+            saving(table, by_name["B"], folder)
         if asked("busy"):
             beside_a_busy_process(table, folder)
     if arguments.peers:

@@ -43,6 +43,7 @@ from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
 from seqattn.models import SequenceModel, build_model
 from seqattn.runs import EpochRecord, RunFolder, find_run, refuse_taken
 from seqattn.storage import (
+    Beside,
     only_writer,
     physical_memory,
     refuse_full_disk,
@@ -535,7 +536,9 @@ def _train_group(
             tensors[id(sequences)] = to_tensors(sequences, device, scaling=data.scaling)
         return tensors[id(sequences)]
 
-    runs = [_run_of(job, part, device, watchers, alone=alone) for job in jobs]
+    # Many runs save together, so that the disk is waited for once; one saves while it goes on.
+    beside = Beside() if alone else None
+    runs = [_run_of(job, part, device, watchers, beside) for job in jobs]
     before = next((job.threads for job in jobs if job.threads), None)
     count, why = (threads, "asked for") if threads else (before, "as before")
     if count is None:
@@ -583,12 +586,15 @@ def _train_group(
         say(f"Going on after epoch {first.epoch}{step}.")
     elif resume and alone:
         say("There is no checkpoint to resume from yet: starting from the beginning.")
+
+    def stop() -> bool:
+        if beside is not None:
+            beside.ask()
+        return watchers.stop() != 0
+
     try:
-        train(
-            runs,
-            stop=lambda: watchers.stop() != 0,
-            say=engine,
-        )
+        with beside or contextlib.nullcontext():
+            train(runs, stop=stop, say=engine)
     except BaseException as error:
         name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
         for job in jobs:
@@ -633,25 +639,38 @@ def _run_of(
     part: Callable[[Sequences, Splits], Batch],
     device: torch.device,
     watchers: Watchers,
-    *,
-    alone: bool,
+    beside: Beside | None,
 ) -> Run:
-    """A job as the training loop sees it."""
+    """A job as the training loop sees it.
+
+    Args:
+        beside: where its saves are written while it goes on; None: it waits for each.
+    """
     assert job.model is not None
     folder, layout = job.folder, job.layout
     written_best = 0
 
     def save(state: TrainingState) -> None:
-        nonlocal written_best
-        if state.best_epoch != written_best:
-            save_best(folder.best, state, job.config, layout)
-            written_best = state.best_epoch
-        save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
-        folder.write_metrics(state.history)
         job.write_notes()
+        if beside is None:
+            write(state)
+        else:  # the loop goes on to add to its history
+            kept = dataclasses.replace(state, history=list(state.history))
+            beside.begin(lambda: write(kept))
+
+    def write(state: TrainingState) -> None:
+        nonlocal written_best
+        with written_together():
+            if state.best_epoch != written_best:
+                save_best(folder.best, state, job.config, layout)
+                written_best = state.best_epoch
+            save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
+            folder.write_metrics(state.history)
 
     def tell(record: EpochRecord) -> None:
-        if alone:  # then somebody may be following the log; metrics.csv has the same numbers
+        if (
+            beside is not None
+        ):  # then somebody may be following the log; metrics.csv has the same numbers
             folder.say(
                 f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
                 f" {record.validation_loss:.6g} free running,"
@@ -769,7 +788,8 @@ def _refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch
     if lines:
         harmless = [
             f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in HARMLESS and not any(line.startswith(f"{k}: ") for line in lines)
+            if k in HARMLESS and k not in ("name", *PATHS)  # which no checkpoint has
+            and not any(line.startswith(f"{k}: ") for line in lines)
         ]  # fmt: skip
         if harmless:
             lines.append(f"(harmless, and no reason to refuse: {'; '.join(harmless)})")

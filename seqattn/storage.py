@@ -14,8 +14,10 @@ import os
 import shutil
 import socket
 import stat
+import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -69,22 +71,27 @@ class _Written:
             self.path.replace(name)
 
 
-_waiting: list[_Written] | None = None
+class _Together(threading.local):
+    """What a thread has begun to write together."""
+
+    waiting: list[_Written] | None = None
+
+
+_together = _Together()
 
 
 @contextlib.contextmanager
 def written_together() -> Iterator[None]:
     """Files written inside show at the end, once all are safe on the disk: waiting for the disk
     once is much shorter than once a file, where many runs end at the same time."""
-    global _waiting
-    if _waiting is not None:
+    if _together.waiting is not None:
         yield
         return
     waiting: list[_Written] = []
-    _waiting = waiting
+    _together.waiting = waiting
     try:
         yield
-        _waiting = None
+        _together.waiting = None
         if len(waiting) > FEW and hasattr(os, "sync"):
             os.sync()  # all at once; what the disk refused is said below, file by file
         for written in waiting:
@@ -101,7 +108,7 @@ def written_together() -> Iterator[None]:
             written.temporary.unlink(missing_ok=True)
         raise
     finally:
-        _waiting = None
+        _together.waiting = None
 
 
 def write_whole(
@@ -145,8 +152,8 @@ def whole_file(
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            if _waiting is not None:
-                _waiting.append(_Written(temporary, path, keep_as, content))
+            if _together.waiting is not None:
+                _together.waiting.append(_Written(temporary, path, keep_as, content))
                 return
             os.fsync(file.fileno())
         _Written(temporary, path, keep_as, content).show()
@@ -169,6 +176,51 @@ def _fsync_folder(folder: Path) -> None:
             raise OSError(error.errno, error.strerror, str(folder)) from None
         finally:
             os.close(descriptor)
+
+
+class Beside:
+    """Writes that go on in a thread beside what else is done, one after the other: most of a write
+    is waiting for the disk. Use as a context; at its end all is written."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1)
+        self.pending: Future[None] | None = None
+
+    def begin(self, write: Callable[[], None]) -> None:
+        """Begin to write once what was begun before is done.
+
+        Raises:
+            OSError: that failed.
+        """
+        self.wait()
+        self.pending = self.pool.submit(write)
+
+    def wait(self) -> None:
+        """Until all is written.
+
+        Raises:
+            OSError: something could not be.
+        """
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.result()
+
+    def ask(self) -> None:
+        """Raise what went wrong, if anything did by now."""
+        if self.pending is not None and self.pending.done():
+            self.wait()
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.wait()
+        except OSError:
+            if kind is None:
+                raise
+        finally:
+            self.pool.shutdown()
 
 
 def open_to_append(path: Path) -> TextIO:
