@@ -23,8 +23,8 @@ install: $(READY)  ## Make .venv with seqattn and what development needs
 train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs/squares
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
-test: $(READY)  ## Run the tests
-	$(BIN)/python -m pytest
+test: $(READY)  ## Run the tests, a process a core
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
 	CONTRACT=all $(BIN)/python -m pytest tests/test_contract.py

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +23,8 @@ from matplotlib.image import imread
 
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
-from seqattn.storage import read_arrays
+from seqattn.storage import only_writer, read_arrays
+from seqattn.training import loop
 from tests.conftest import SMALL, Ended, fresh_process, tree
 
 Command = Callable[..., Ended]
@@ -515,6 +518,109 @@ def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> N
     done = seqattn(*words, "--resume")
     assert done.code == 4
     assert "metrics.csv tells of epochs, but their checkpoints are gone" in done.err
+
+
+def test_one_writer_a_folder(seqattn: Command, tmp_path: Path) -> None:
+    """Refused with who holds it; a reader is not."""
+    words = ["train", small_config(tmp_path), *SETS, "-q", "--plots", "none"]
+    assert seqattn(*words).code == 0
+    before = tree(tmp_path / "outputs")
+    with only_writer(tmp_path / "outputs" / "mine"):
+        for flag in ("--resume", "--overwrite"):
+            done = seqattn(*words, flag)
+            assert done.code == 6
+            assert f"outputs/mine: process {os.getpid()} on " in done.err
+        assert seqattn("predict", "outputs/mine", "--example", "0").code == 0
+    after = tree(tmp_path / "outputs")
+    assert {k: v for k, v in after.items() if k != "mine/.lock"} == {
+        k: v for k, v in before.items() if k != "mine/.lock"
+    }
+    assert seqattn(*words, "--overwrite").code == 0
+
+
+def test_what_a_killed_start_leaves_is_no_hindrance(seqattn: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "outputs" / "mine"
+    folder.mkdir(parents=True)
+    for name in (".lock", ".config.yaml.77.part", "config.yaml"):
+        (folder / name).write_text("")
+    assert seqattn("train", small_config(tmp_path), *SETS, "-q", "--plots", "none").code == 0
+    assert not list(folder.glob(".*.part"))
+    (folder / ".lock").unlink()
+    (folder / "environment.json").unlink()  # without a lock the files are somebody's
+    done = seqattn("train", small_config(tmp_path), *SETS, "-q", "--plots", "none")
+    assert done.code == 2
+    assert "nothing in it is touched" in done.err
+
+
+def test_what_would_not_fit_is_refused_beforehand(
+    seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(tmp_path, "data: {kind: copy, length: 9999, n_train: 1000000}\n")
+    done = seqattn("train", config)
+    assert done.code == 2
+    assert re.search(r"would take about [\d.]+ GiB \([\d.]+ GiB for the sequences", done.err)
+    assert not (tmp_path / "outputs").exists()
+    monkeypatch.setattr("seqattn.storage.shutil.disk_usage", lambda place: mock.Mock(free=50_000))
+    done = seqattn("train", small_config(tmp_path), *SETS)
+    assert done.code == 5
+    assert "0.0 MiB are free there, but two checkpoints need" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_save_that_fails_is_loud(
+    seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the training goes on beside it."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("seqattn.experiment.save_state", refuse)
+    done = seqattn("train", small_config(tmp_path), *SETS, "-q")
+    assert done.code == 5
+    assert "No space left on device" in done.err
+    assert "--resume goes on from them" in done.err
+
+
+def test_inspect_shows_a_checkpoint_without_a_model(
+    seqattn: Command, attention_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqattn.training.checkpoints.build_model", None)
+    last = attention_run / "checkpoints" / "last.safetensors"
+    done = seqattn("inspect", last)
+    assert done.code == 0, done.err
+    for words in (f"last.safetensors: whole, {last.stat().st_size:,} bytes", "kind: training",
+                  "version: 3", "hidden_dim: 5", "optimizer.output.bias.exp_avg_sq",
+                  "trained on: x, y (2 points at most) -> x, y (2 points at most)"):  # fmt: skip
+        assert words in done.out
+    described = json.loads(seqattn("inspect", attention_run, "--json").out)
+    assert described["kind"] == "model"
+    assert described["layout"]["features"] == ["x", "y"]
+    sizes = {row["name"]: row["shape"] for row in described["tensors"]}
+    assert sizes["output.weight"] == [2, 10]
+    done = seqattn("inspect", small_config(Path.cwd()))
+    assert done.code == 4
+
+
+def test_verify_resume_names_the_first_tensor_that_differs(
+    seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["verify-resume", small_config(tmp_path), *SETS, "--stops", "3"]
+    done = seqattn(*words)
+    assert done.code == 0, done.err
+    assert re.search(r"Stopped after steps \d+, \d+, \d+ of 9 and resumed, it ends bit", done.out)
+    assert "Stopped after step" in done.err
+    take_in = loop.Group.take_in
+
+    def forgets(group: Any, k: int, state: Any) -> None:
+        state.loss_sum += 1
+        take_in(group, k, state)
+
+    monkeypatch.setattr(loop.Group, "take_in", forgets)
+    done = seqattn(*words, "-q")
+    assert done.code == 4
+    assert "it ends elsewhere: history differs by up to" in done.err
+    assert tree(tmp_path).keys() == {"my.yaml"}
 
 
 # --- evaluate -----------------------------------------------------------------------------------

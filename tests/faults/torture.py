@@ -72,7 +72,7 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: processes.two_at_once(50),
     ),
     "disk": (
-        "a disk full at every size up to 40 pages of 4 KiB (three checkpoints are 26), free space"
+        "a disk full at every size up to 40 pages of 4 KiB (three checkpoints are 12, a whole run 20), free space"
         " asked for beforehand and not; with room again a resume ends the same",
         lambda: disk.full(40),
     ),
