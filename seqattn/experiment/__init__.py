@@ -5,14 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import os
-import platform
-import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +14,11 @@ import torch
 
 from seqattn.config import (
     Config,
-    CosineRate,
-    LinearForcing,
     as_plain,
-    differences,
     resolve,
     to_yaml,
 )
-from seqattn.data import Sequences, Splits, load, shape_of
+from seqattn.data import Sequences, Splits, load
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import (
     BusyError,
@@ -40,12 +31,19 @@ from seqattn.errors import (
     UsageError,
 )
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
-from seqattn.models import SequenceModel, build_model
+from seqattn.experiment.jobs import Job, Watchers
+from seqattn.experiment.resume import newest_state
+from seqattn.experiment.sizes import (
+    bytes_of_a_run,
+    bytes_of_checkpoints,
+    group_bytes,
+    refuse_too_large,
+)
+from seqattn.experiment.surroundings import choose_device, environment
 from seqattn.runs import EpochRecord, RunFolder, find_run, refuse_taken
 from seqattn.storage import (
     Beside,
     only_writer,
-    physical_memory,
     refuse_full_disk,
     write_arrays,
     write_json,
@@ -53,94 +51,19 @@ from seqattn.storage import (
     written_together,
 )
 from seqattn.training import (
-    PATHS,
     Batch,
-    Layout,
     Run,
     Trained,
     TrainingState,
     load_model,
-    load_state,
     refuse_other_files,
     save_best,
     save_state,
     to_tensors,
     train,
 )
-from seqattn.training.loop import VALIDATION_CHUNK
-from seqattn.training.memory import bytes_needed, numbers_of_a_sequence
 from seqattn.training.stack import Stack
 from seqattn.training.threads import choose_threads
-
-HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds", *PATHS)
-"""Keys that may change between a stop and a resume: what was learned stays the same."""
-
-
-@dataclass(frozen=True)
-class Watchers:
-    """Whom a training tells what happens, and whom it asks whether to stop.
-
-    Attributes:
-        begin: epochs done already and epochs in all, of all runs, once training starts.
-        epoch: each finished epoch of each run.
-        say: a line for people.
-        stop: the number of a signal that asks to stop, or 0.
-    """
-
-    begin: Callable[[int, int], None] = lambda done, epochs: None
-    epoch: Callable[[EpochRecord], None] = lambda record: None
-    say: Callable[[str], None] = lambda line: None
-    stop: Callable[[], int] = lambda: 0
-
-
-@dataclass
-class Job:
-    """A run folder to fill: what is known before its training, and what came of it.
-
-    Attributes:
-        config, folder: what to train, and where it goes.
-        data: its sequences.
-        model: initialised, or None where all is done already.
-        state: where to go on, where it ended; None before the start.
-        summary: the content of summary.json, at the end.
-        error: why there is none.
-        passed_over: checkpoints that could not be gone on from, and why.
-    """
-
-    config: Config
-    folder: RunFolder
-    data: Splits
-    model: SequenceModel | None = None
-    state: TrainingState | None = None
-    threads: int | None = None
-    summary: dict[str, Any] | None = None
-    error: NotFiniteError | None = None
-    unsaid: list[str] = field(default_factory=list)
-    passed_over: list[str] = field(default_factory=list)
-
-    @property
-    def position(self) -> tuple[int, int]:
-        return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
-
-    @property
-    def layout(self) -> Layout:
-        return Layout.of(self.data.train, self.data.scaling, self.data.digests)
-
-    def new_model(self) -> SequenceModel:
-        points = self.layout.points
-        return build_model(self.config.model, points, self.config.seed)
-
-    def begin_again(self) -> None:
-        self.model, self.state = self.new_model(), None
-
-    def note(self, line: str) -> None:
-        """A line for the log, kept until the log is next opened."""
-        self.unsaid.append(line)
-
-    def write_notes(self) -> None:
-        if self.unsaid:
-            self.folder.say("\n".join(self.unsaid))
-            self.unsaid.clear()
 
 
 def run(
@@ -309,21 +232,6 @@ def all_errors(failed: Sequence[Job]) -> NotFiniteError:
     )
 
 
-def choose_device(name: str) -> torch.device:
-    """The device for "cpu", "cuda" or "auto" (a GPU if there is one).
-
-    Raises:
-        UsageError: another name, or no GPU that torch can use.
-    """
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"--device {name}: expected auto, cpu or cuda.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch finds no GPU here. Use --device cpu or auto.")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
-
-
 def open_run(path: Path) -> tuple[RunFolder, Trained]:
     """Read a RUN argument: a run folder, or a checkpoint in one.
 
@@ -357,23 +265,6 @@ def data_of(trained: Trained) -> Splits:
     return data
 
 
-def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
-    """What the numbers of a run may depend on beside its config."""
-    packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
-    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "device": str(device),
-        "gpu": gpu,
-        "git_revision": _git_revision(config_path),
-    }
-
-
 def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -> Job:
     """Find out where a run stands.
 
@@ -388,7 +279,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
             f"model.longest is {job.model.longest}, but the data have sequences of {points} points:"
             " each place needs a position of its own. Set it higher, or positions to sinusoidal."
         )
-    found = _newest_state(job) if resume else None
+    found = newest_state(job) if resume else None
     if found is not None:
         job.state = found
         if folder.summary.exists():
@@ -398,43 +289,6 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
                 return job
         job.threads = folder.read_environment().get("threads")
     return job
-
-
-def _newest_state(job: Job) -> TrainingState | None:
-    """The newest checkpoint that is whole; None where a run has never written one. What had to be
-    passed over is noted.
-
-    Raises:
-        CheckpointError: there were checkpoints, and none can be read back.
-        ConfigError: what is asked for is another run.
-        DataError: the files it was trained on are not those of now.
-    """
-    assert job.model is not None
-    folder, reasons = job.folder, list[str]()
-    for path in (folder.last, folder.previous):
-        if not path.exists():
-            if reasons or folder.previous.exists():
-                reasons.append(f"{path}: is gone.")
-            continue
-        try:
-            found, _ = load_state(
-                path, job.model, job.layout,
-                lambda before, epoch: _refuse_another_run(folder, before, job.config, epoch),
-            )  # fmt: skip
-        except CheckpointError as error:
-            reasons.append(str(error))
-            continue
-        for reason in reasons:
-            job.passed_over.append(f"Passed over: {reason}")
-        return found
-    if not reasons and folder.metrics.exists() and folder.read_metrics():
-        reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
-    if reasons:
-        job.model = job.new_model()
-        raise CheckpointError(
-            "\n".join([*reasons, "No checkpoint is left to go on from; --overwrite starts again."])
-        )
-    return None
 
 
 def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -471,52 +325,6 @@ def _shape_of_step(job: Job) -> str:
             validation.target.shape, ragged,
         )
     )  # fmt: skip
-
-
-def group_bytes() -> int:
-    """What runs side by side may take together: a quarter of the memory, 1 GiB at most."""
-    return min(physical_memory() // 4, 2**30)
-
-
-def bytes_of_a_run(job: Job) -> int:
-    """An estimate, on the safe side, of what one run among many takes in memory.
-
-    Parameters eight times (gradient, moments, best epoch, a position to go back to), the sequences
-    in the epoch's order, and what the model keeps of each sequence of a batch.
-    """
-    N, S, F = job.data.train.source.shape
-    T = job.data.train.target.shape[1]
-    P = sum(parameter.numel() for parameter in job.new_model().parameters())
-    sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
-    kept = numbers_of_a_sequence(job.config.model, S, T)
-    return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
-
-
-def bytes_of_checkpoints(job: Job) -> int:
-    """What two checkpoints of a run take on the disk, and a third while it is written: weights, the
-    best epoch's, two averages of gradients, and the history."""
-    assert job.model is not None
-    P = sum(parameter.numel() for parameter in job.model.parameters())
-    return 3 * (4 * 4 * P + 8 * 8 * job.config.training.epochs + 65_536)
-
-
-def refuse_too_large(config: Config) -> None:
-    """Hold the memory that a config would need against what there is, before any is taken.
-
-    Raises:
-        UsageError: it would need more, with the estimate.
-    """
-    shape = shape_of(config.data)
-    if shape is None:  # a file: its reader is bounded, and its sizes are not known yet
-        return
-    needed = bytes_needed(config, *shape)
-    memory = physical_memory()
-    if sum(needed.values()) > memory:
-        parts = ", ".join(f"{size / 2**30:.1f} GiB for {what}" for what, size in needed.items())
-        raise UsageError(
-            f"this config would take about {sum(needed.values()) / 2**30:.1f} GiB ({parts}), and"
-            f" the machine has {memory / 2**30:.1f} GiB. Nothing was begun."
-        )
 
 
 def _train_group(
@@ -761,57 +569,17 @@ def _leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
         raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")
 
 
-def _refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
-    """A resumed run must be the same run: refuse any change that would make it another."""
-    changed = differences(before, config)
-    lines = [f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in HARMLESS]
-    training = config.training
-    spanned = {
-        "training.teacher_forcing": isinstance(training.teacher_forcing, LinearForcing),
-        "training.learning_rate_schedule": isinstance(training.learning_rate_schedule, CosineRate),
-    }
-    if "training.epochs" in changed:
-        old, new = changed["training.epochs"]
-        for key, spans in spanned.items():
-            section = (
-                training.teacher_forcing if "forcing" in key else training.learning_rate_schedule
-            )
-            if spans and getattr(section, "over_epochs", None) is None:
-                lines.append(
-                    f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
-                    " behind would have been others (over_epochs fixes its span from the start)"
-                )
-    if config.training.epochs < epoch:
-        lines.append(
-            f"training.epochs: {epoch} are done already, {config.training.epochs} are asked"
-        )
-    if lines:
-        harmless = [
-            f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in HARMLESS and k not in ("name", *PATHS)  # which no checkpoint has
-            and not any(line.startswith(f"{k}: ") for line in lines)
-        ]  # fmt: skip
-        if harmless:
-            lines.append(f"(harmless, and no reason to refuse: {'; '.join(harmless)})")
-        raise ConfigError(
-            f"{folder.path}: cannot be resumed with another config. These changes would make it"
-            " another run; give it the old values, or start another run with --name:",
-            lines,
-        )
-
-
-def _git_revision(config_path: Path | None) -> str | None:
-    """Revision of the repository that the config lies in, "-dirty" where files differ from it."""
-    place = config_path.resolve().parent if config_path else Path.cwd()
-    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(place), *describe],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip() or None
+__all__ = [
+    "Job",
+    "Watchers",
+    "all_errors",
+    "bytes_of_a_run",
+    "choose_device",
+    "data_of",
+    "environment",
+    "group_bytes",
+    "open_run",
+    "run",
+    "run_all",
+    "seeds_of",
+]

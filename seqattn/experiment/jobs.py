@@ -1,0 +1,88 @@
+"""A run folder to fill, and who watches it being filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from seqattn.config import (
+    Config,
+)
+from seqattn.data import Splits
+from seqattn.errors import (
+    NotFiniteError,
+)
+from seqattn.models import SequenceModel, build_model
+from seqattn.runs import EpochRecord, RunFolder
+from seqattn.training import (
+    Layout,
+    TrainingState,
+)
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """Whom a training tells what happens, and whom it asks whether to stop.
+
+    Attributes:
+        begin: epochs done already and epochs in all, of all runs, once training starts.
+        epoch: each finished epoch of each run.
+        say: a line for people.
+        stop: the number of a signal that asks to stop, or 0.
+    """
+
+    begin: Callable[[int, int], None] = lambda done, epochs: None
+    epoch: Callable[[EpochRecord], None] = lambda record: None
+    say: Callable[[str], None] = lambda line: None
+    stop: Callable[[], int] = lambda: 0
+
+
+@dataclass
+class Job:
+    """A run folder to fill: what is known before its training, and what came of it.
+
+    Attributes:
+        config, folder: what to train, and where it goes.
+        data: its sequences.
+        model: initialised, or None where all is done already.
+        state: where to go on, where it ended; None before the start.
+        summary: the content of summary.json, at the end.
+        error: why there is none.
+        passed_over: checkpoints that could not be gone on from, and why.
+    """
+
+    config: Config
+    folder: RunFolder
+    data: Splits
+    model: SequenceModel | None = None
+    state: TrainingState | None = None
+    threads: int | None = None
+    summary: dict[str, Any] | None = None
+    error: NotFiniteError | None = None
+    unsaid: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.data.train, self.data.scaling, self.data.digests)
+
+    def new_model(self) -> SequenceModel:
+        points = self.layout.points
+        return build_model(self.config.model, points, self.config.seed)
+
+    def begin_again(self) -> None:
+        self.model, self.state = self.new_model(), None
+
+    def note(self, line: str) -> None:
+        """A line for the log, kept until the log is next opened."""
+        self.unsaid.append(line)
+
+    def write_notes(self) -> None:
+        if self.unsaid:
+            self.folder.say("\n".join(self.unsaid))
+            self.unsaid.clear()

@@ -1,0 +1,100 @@
+"""Where a run stands, and whether what is asked for is the same run."""
+
+from __future__ import annotations
+
+from seqattn.config import (
+    Config,
+    CosineRate,
+    LinearForcing,
+    differences,
+)
+from seqattn.errors import (
+    CheckpointError,
+    ConfigError,
+)
+from seqattn.experiment.jobs import Job
+from seqattn.runs import RunFolder
+from seqattn.training import (
+    PATHS,
+    TrainingState,
+    load_state,
+)
+
+HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds", *PATHS)
+"""Keys that may change between a stop and a resume: what was learned stays the same."""
+
+
+def newest_state(job: Job) -> TrainingState | None:
+    """The newest checkpoint that is whole; None where a run has never written one. What had to be
+    passed over is noted.
+
+    Raises:
+        CheckpointError: there were checkpoints, and none can be read back.
+        ConfigError: what is asked for is another run.
+        DataError: the files it was trained on are not those of now.
+    """
+    assert job.model is not None
+    folder, reasons = job.folder, list[str]()
+    for path in (folder.last, folder.previous):
+        if not path.exists():
+            if reasons or folder.previous.exists():
+                reasons.append(f"{path}: is gone.")
+            continue
+        try:
+            found, _ = load_state(
+                path, job.model, job.layout,
+                lambda before, epoch: refuse_another_run(folder, before, job.config, epoch),
+            )  # fmt: skip
+        except CheckpointError as error:
+            reasons.append(str(error))
+            continue
+        for reason in reasons:
+            job.passed_over.append(f"Passed over: {reason}")
+        return found
+    if not reasons and folder.metrics.exists() and folder.read_metrics():
+        reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
+    if reasons:
+        job.model = job.new_model()
+        raise CheckpointError(
+            "\n".join([*reasons, "No checkpoint is left to go on from; --overwrite starts again."])
+        )
+    return None
+
+
+def refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
+    """A resumed run must be the same run: refuse any change that would make it another."""
+    changed = differences(before, config)
+    lines = [f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in HARMLESS]
+    training = config.training
+    spanned = {
+        "training.teacher_forcing": isinstance(training.teacher_forcing, LinearForcing),
+        "training.learning_rate_schedule": isinstance(training.learning_rate_schedule, CosineRate),
+    }
+    if "training.epochs" in changed:
+        old, new = changed["training.epochs"]
+        for key, spans in spanned.items():
+            section = (
+                training.teacher_forcing if "forcing" in key else training.learning_rate_schedule
+            )
+            if spans and getattr(section, "over_epochs", None) is None:
+                lines.append(
+                    f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
+                    " behind would have been others (over_epochs fixes its span from the start)"
+                )
+    if config.training.epochs < epoch:
+        lines.append(
+            f"training.epochs: {epoch} are done already, {config.training.epochs} are asked"
+        )
+    if lines:
+        harmless = [
+            f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
+            if k in HARMLESS and k not in ("name", *PATHS)  # which no checkpoint has
+            and not any(line.startswith(f"{k}: ") for line in lines)
+        ]  # fmt: skip
+        if harmless:
+            lines.append(f"(harmless, and no reason to refuse: {'; '.join(harmless)})")
+        raise ConfigError(
+            f"{folder.path}: cannot be resumed with another config. These changes would make it"
+            " another run; give it the old values, or start another run with --name:",
+            lines,
+        )

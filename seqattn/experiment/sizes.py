@@ -1,0 +1,63 @@
+"""What a run will take of memory and disk, asked before any is taken."""
+
+from __future__ import annotations
+
+from seqattn.config import (
+    Config,
+)
+from seqattn.data import shape_of
+from seqattn.errors import (
+    UsageError,
+)
+from seqattn.experiment.jobs import Job
+from seqattn.storage import (
+    physical_memory,
+)
+from seqattn.training.loop import VALIDATION_CHUNK
+from seqattn.training.memory import bytes_needed, numbers_of_a_sequence
+
+
+def group_bytes() -> int:
+    """What runs side by side may take together: a quarter of the memory, 1 GiB at most."""
+    return min(physical_memory() // 4, 2**30)
+
+
+def bytes_of_a_run(job: Job) -> int:
+    """An estimate, on the safe side, of what one run among many takes in memory.
+
+    Parameters eight times (gradient, moments, best epoch, a position to go back to), the sequences
+    in the epoch's order, and what the model keeps of each sequence of a batch.
+    """
+    N, S, F = job.data.train.source.shape
+    T = job.data.train.target.shape[1]
+    P = sum(parameter.numel() for parameter in job.new_model().parameters())
+    sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
+    kept = numbers_of_a_sequence(job.config.model, S, T)
+    return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
+
+
+def bytes_of_checkpoints(job: Job) -> int:
+    """What two checkpoints of a run take on the disk, and a third while it is written: weights, the
+    best epoch's, two averages of gradients, and the history."""
+    assert job.model is not None
+    P = sum(parameter.numel() for parameter in job.model.parameters())
+    return 3 * (4 * 4 * P + 8 * 8 * job.config.training.epochs + 65_536)
+
+
+def refuse_too_large(config: Config) -> None:
+    """Hold the memory that a config would need against what there is, before any is taken.
+
+    Raises:
+        UsageError: it would need more, with the estimate.
+    """
+    shape = shape_of(config.data)
+    if shape is None:  # a file: its reader is bounded, and its sizes are not known yet
+        return
+    needed = bytes_needed(config, *shape)
+    memory = physical_memory()
+    if sum(needed.values()) > memory:
+        parts = ", ".join(f"{size / 2**30:.1f} GiB for {what}" for what, size in needed.items())
+        raise UsageError(
+            f"this config would take about {sum(needed.values()) / 2**30:.1f} GiB ({parts}), and"
+            f" the machine has {memory / 2**30:.1f} GiB. Nothing was begun."
+        )

@@ -1,0 +1,66 @@
+"""Device, versions and git revision: what the numbers of a run may depend on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqattn.errors import (
+    UsageError,
+)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device for "cpu", "cuda" or "auto" (a GPU if there is one).
+
+    Raises:
+        UsageError: another name, or no GPU that torch can use.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"--device {name}: expected auto, cpu or cuda.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda: torch finds no GPU here. Use --device cpu or auto.")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
+    """What the numbers of a run may depend on beside its config."""
+    packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in packages},
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "device": str(device),
+        "gpu": gpu,
+        "git_revision": _git_revision(config_path),
+    }
+
+
+def _git_revision(config_path: Path | None) -> str | None:
+    """Revision of the repository that the config lies in, "-dirty" where files differ from it."""
+    place = config_path.resolve().parent if config_path else Path.cwd()
+    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(place), *describe],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
