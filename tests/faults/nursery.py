@@ -15,6 +15,7 @@ A command may carry a plan, which the child sets up before it runs:
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -90,9 +91,18 @@ class Nursery:
 # --- inside --------------------------------------------------------------------------------------
 
 
+EVERYTHING = (
+    "cli", "cli.terminal", "comparison", "experiment", "pictures", "resuming", "evaluation",
+    "data.own", "config.comparing",
+)  # fmt: skip
+
+
 def serve() -> None:
+    """Import everything, then fork a child for each command that comes."""
     import torch
 
+    for room in EVERYTHING:
+        importlib.import_module(f"seqattn.{room}")
     from tests.faults.planted import plant
 
     torch.set_num_threads(1)

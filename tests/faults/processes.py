@@ -302,7 +302,7 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
     return run.state, config.config, layout
 
 
-def killed_at_each_system_call(most: int | None = None) -> Tally:
+def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
     """One save over two older ones, killed at each system call it makes: what is there after it is
     whole, and one of the two newest."""
     from seqattn.training.checkpoints import VERSION
@@ -341,10 +341,10 @@ def killed_at_each_system_call(most: int | None = None) -> Tally:
             tally.skip("strace may not trace here")
             return tally
         calls = _calls_between_markers(log.read_text())
-        for name, ordinal in calls[:: max(1, len(calls) // most)] if most else calls:
+        for name, ordinal in [call for call in calls if not only or call[0] in only]:
             fresh()
             with tally.case(f"{name} {ordinal}"):
-                done = save(3, "strace", "-f", "-o", "/dev/null", "--seccomp-bpf", "-e",
+                done = save(3, "strace", "-f", "-o", "/dev/null", "-e",
                             f"trace={name}", f"--inject={name}:signal=SIGKILL:when={ordinal}")  # fmt: skip
                 assert done.returncode != 0, "it was not killed"
                 whole = []

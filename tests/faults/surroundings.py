@@ -72,7 +72,7 @@ def closed(every: int = 1) -> Tally:
     tally = Tally()
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
-        (home / "c.yaml").write_text(CONFIG.replace("epochs: 6", "epochs: 60"))
+        (home / "c.yaml").write_text(CONFIG.replace("epochs: 6", "epochs: 20"))
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         cases = {
             "stdin closed": "<&-", "stdout closed": ">&-", "stderr closed": "2>&-",
