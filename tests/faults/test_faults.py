@@ -5,11 +5,16 @@ The full counts, and what came of them: docs/reliability.md.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from seqattn.errors import SeqattnError
 from tests.faults import (
     Tally,
     configs,
@@ -87,26 +92,65 @@ def test_a_planted_mistake_is_noticed(
     assert fault().failures
 
 
+def test_a_second_signal_leaves_at_once_and_files_are_whole() -> None:
+    tally = Tally()
+    with processes.nurtured() as (nursery, home):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            output = f"twice-{number}"
+            child = nursery.start(processes.words(output), home)
+            log = home / output / "run" / "train.log"
+            while not (log.exists() and "epoch 1" in log.read_text()):
+                time.sleep(0.002)
+            for _ in range(2):
+                os.kill(child, number)
+                time.sleep(0.001)
+            done = nursery.wait(child)
+            assert done.code == 128 + number, done.err
+            processes.ends_the_same(nursery, home, output, tally)
+
+
+def test_a_reader_sees_whole_files_while_they_are_written() -> None:
+    from seqattn.runs import RunFolder
+    from seqattn.training import load_model
+
+    with processes.nurtured() as (nursery, home):
+        child = nursery.start(processes.words("read"), home)
+        folder = RunFolder(home / "read" / "run")
+        epochs = []
+        while not folder.summary.exists():
+            there = [file for file in (folder.best, folder.last) if file.exists()]
+            epochs += [load_model(file).epoch for file in there]
+        assert nursery.wait(child).code == 0
+        assert len(epochs) > 5
+        assert len(set(epochs)) > 1
+
+
 def passes(*_: Any, **__: Any) -> None:
     """What a check would be that checks nothing."""
 
 
-def test_mistakes_in_this_process_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqattn import config, storage
+def test_mistakes_in_this_process_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from seqattn import config
     from seqattn.config import mistakes
-    from seqattn.training import sealed
+    from seqattn.training import checkpoints, sealed
 
     with monkeypatch.context() as patch:
         patch.setattr(sealed, "_refuse_changed", passes)
         assert files.flipped(200).failures
         assert files.swapped().failures
     with monkeypatch.context() as patch:
-        patch.setattr(sealed, "_refuse_changed", passes)
-        whole = sealed.safetensors.torch.load  # a cut file would be padded with zeros
-        patch.setattr(sealed.safetensors.torch, "load", lambda raw: whole(raw + bytes(40_000)))
-        patch.setattr(
-            sealed, "read_whole", lambda path: (path.read_bytes() + b" " * 40_000)[:40_000]
-        )
+        real, found = checkpoints.read_sealed, list[Any]()
+
+        def once(path: Any, newest: int) -> Any:
+            if not found:
+                found.append(real(path.with_name("last.safetensors"), newest))
+            return found[0]
+
+        file, _ = files.a_checkpoint(tmp_path)
+        once(file, checkpoints.VERSION)
+        patch.setattr(checkpoints, "read_sealed", once)
         assert files.cut(every=40).failures
     with monkeypatch.context() as patch:
         patch.setattr(mistakes, "nearest", lambda word, known: None)
@@ -118,16 +162,24 @@ def test_mistakes_in_this_process_are_noticed(monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patch:
         import pickle
 
-        patch.setattr(storage.np, "load", lambda raw, **_: pickle.load(raw))
-        patch.setattr(storage.zipfile, "ZipFile", None)
         patch.setattr(files, "reader_of", lambda name: lambda path: pickle.loads(path.read_bytes()))
-        assert files.payloads().failures
+        assert any("it was run" in failure for failure in files.payloads().failures)
 
 
 def test_a_reader_that_crashes_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr(readers, "reader_of", lambda name: lambda path: path.read_bytes().decode())
-    tally = readers.fuzz(1, 0, tmp_path)
-    assert tally.failures
+    real = readers.reader_of
+
+    def crashes(name: str) -> Callable[[Path], Any]:
+        def read(path: Path) -> Any:
+            try:
+                return real(name)(path)
+            except SeqattnError as error:
+                raise KeyError from error
+
+        return read
+
+    monkeypatch.setattr(readers, "reader_of", crashes)
+    assert readers.fuzz(1, 0, tmp_path).failures
 
 
 def test_growth_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,7 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     ),
 }  # fmt: skip
 
+MARK = "\n## The same for Lightning\n"
 HEAD = """# What it was put through
 
 Every row is a fault that was brought about on purpose, as often as it says, with what must hold
@@ -210,7 +211,10 @@ def main() -> int:
     names = chosen.only.split(",") if chosen.only else list(FAULTS)
     with ThreadPoolExecutor(2) as pool:
         found = dict(zip(names, pool.map(in_a_process, names), strict=True))
-    chosen.output.write_text(page(found))
+    # What stands below the mark was measured by another command and stays.
+    before = chosen.output.read_text() if chosen.output.exists() else ""
+    _, mark, below = before.partition(MARK)
+    chosen.output.write_text(page(found) + mark + below)
     return int(any(tally.failures for tally in found.values()))
 
 
