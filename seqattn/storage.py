@@ -69,6 +69,8 @@ class _Written:
             link.replace(name)
         except OSError:  # a file system that knows no second names
             self.path.replace(name)
+        # Two names of one file are not renamed onto each other (POSIX); then this one is left.
+        link.unlink(missing_ok=True)
 
 
 class _Together(threading.local):

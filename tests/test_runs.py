@@ -27,6 +27,33 @@ def test_a_file_is_written_whole_or_not_at_all(
     assert [path.name for path in file.parent.iterdir()] == ["file.txt"]
 
 
+def test_the_file_before_is_kept_and_nothing_is_left_over(tmp_path: Path) -> None:
+    import os
+
+    file, before = tmp_path / "last", tmp_path / "previous"
+    for content in (b"1", b"2", b"3"):
+        write_whole(file, content, keep_as=before, read_back=True)
+    assert (file.read_bytes(), before.read_bytes()) == (b"3", b"2")
+    before.unlink()
+    os.link(file, before)  # as a save leaves it that failed between its two renames
+    write_whole(file, b"4", keep_as=before, read_back=True)
+    assert (file.read_bytes(), before.read_bytes()) == (b"4", b"3")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last", "previous"]
+
+
+def test_what_does_not_read_back_as_written_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "last"
+    write_whole(file, b"good")
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path)[:-1])
+    with pytest.raises(OSError, match="What was read back is not what was written"):
+        write_whole(file, b"new", keep_as=tmp_path / "previous", read_back=True)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"last": b"good"}
+
+
 def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     import os
 

@@ -34,7 +34,7 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "told to stop, default config": lambda: processes.told_to_stop_at_once(1),
     "told to stop while importing": lambda: processes.told_to_stop_while_importing(1),
     "two at once": lambda: processes.two_at_once(2),
-    "failing calls": lambda: processes.failing([3]),
+    "failing calls": lambda: processes.failing([3, 99]),
     "killed at a system call": lambda: processes.killed_at_each_system_call(("rename",)),
     "disk full": lambda: disk.full(30, step=14),
     "stopped at a step": lambda: states.stopped_at((1, 41, 117)),
@@ -71,7 +71,7 @@ def test_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("in_place", lambda: processes.killed_at_each_system_call(("fsync", "write"))),
         ("in_place", lambda: processes.killed(8, seed=1)),
-        ("silent", lambda: processes.failing([3])),
+        ("silent", lambda: processes.failing([3, 99])),
         ("silent", lambda: disk.full(6, step=5)),
         ("deaf", lambda: processes.told_to_stop(1)),
         ("no_lock", lambda: processes.two_at_once(3)),
