@@ -80,6 +80,7 @@ class _Together(threading.local):
 
 
 _together = _Together()
+_unfinished = set[Path]()
 
 
 @contextlib.contextmanager
@@ -103,6 +104,7 @@ def written_together() -> Iterator[None]:
                 written.show()
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(written.path)) from None
+            _unfinished.discard(written.temporary)
         for folder in dict.fromkeys(written.path.parent for written in waiting):
             _fsync_folder(folder)
     except BaseException:
@@ -150,6 +152,7 @@ def whole_file(
         descriptor = os.open(temporary, flags, 0o666)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+    _unfinished.add(temporary)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -165,6 +168,9 @@ def whole_file(
         if isinstance(error, OSError) and error.filename is None:  # of a write: nobody said where
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+    finally:
+        if _together.waiting is None:
+            _unfinished.discard(temporary)
     _fsync_folder(path.parent)
 
 
@@ -223,6 +229,13 @@ class Beside:
                 raise
         finally:
             self.pool.shutdown()
+
+
+def remove_unfinished() -> None:
+    """Remove what is being written, for a process that is about to end where it stands."""
+    for temporary in tuple(_unfinished):
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def open_to_append(path: Path) -> TextIO:

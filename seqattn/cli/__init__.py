@@ -19,6 +19,7 @@ import typer
 from seqattn.cli.checkpoints import inspect, verify_resume
 from seqattn.cli.data import data_app
 from seqattn.cli.terminal import (
+    leave_at_once,
     leave_with_the_reader,
     note,
     print_comparison,
@@ -29,7 +30,7 @@ from seqattn.cli.terminal import (
     text_output,
     told_to_stop,
 )
-from seqattn.errors import SeqattnError, Stopped, StorageError, UsageError
+from seqattn.errors import SeqattnError, StorageError, UsageError
 
 # Importing torch makes some hundred thousand objects that stay. At Python's own thresholds the
 # collector looks through them again and again, which is a tenth of a short process.
@@ -655,7 +656,8 @@ def main() -> None:
 
 
 def _obey(number: int, frame: Any) -> None:
-    raise Stopped(number)
+    # Not by an exception: one that rises while a library is imported may be swallowed there.
+    leave_at_once(number, "stopped.")
 
 
 def _fail(error: SeqattnError) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,9 +39,7 @@ def told_to_stop() -> Iterator[Told]:
 
     def heed(number: int, frame: Any) -> None:
         if told.numbers or not told.begun:
-            # Nothing that is being written shows before it is whole, so this loses nothing.
-            note(f"{signal.Signals(number).name}: leaving at once.")
-            os._exit(128 + number)
+            leave_at_once(number, "leaving at once.")
         told.numbers.append(number)
         note(f"{signal.Signals(number).name}: finishing the step and saving.")
 
@@ -316,6 +314,15 @@ def printable(text: str) -> str:
         sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
         for sign in text
     )
+
+
+def leave_at_once(number: int, words: str) -> NoReturn:
+    """End the process for a signal, wherever it is. Nothing that is being written shows before it
+    is whole, so nothing is lost, and what was begun is removed."""
+    if (storage := sys.modules.get("seqattn.storage")) is not None:
+        storage.remove_unfinished()
+    note(f"seqattn: {signal.Signals(number).name}: {words}")
+    os._exit(128 + number)
 
 
 def leave_with_the_reader() -> None:
