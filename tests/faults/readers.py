@@ -9,7 +9,6 @@ inputs are good files with bytes changed, cut out, doubled or put in; some are n
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -139,7 +138,6 @@ def fuzz(seconds: float, seed: int, home: Path) -> Tally:
                 kept = home / f"failed-{tally.tried}-{name}"
                 kept.write_bytes(file.read_bytes())
                 raise AssertionError(f"{type(error).__name__}: {error} ({kept})") from None
-    tally.took(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     tally.remarks.append(f"{counts['refused']:,} refused, {counts['read']:,} read all the same")
     return tally
 

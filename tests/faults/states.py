@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -105,7 +104,6 @@ def stopped_at(steps: Iterable[int] | None = None) -> Tally:
                 parted = bench.train("parted", resume=True)
                 difference = same(whole, parted)
                 assert difference is None, f"{difference} differs"
-    tally.took(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return tally
 
 
@@ -257,5 +255,4 @@ def many_steps(steps: int = 20_000) -> Tally:
             assert after - before < 8, f"memory grew by {after - before:.1f} MiB"
             assert more == files, f"{more - files} more files are open"
             tally.remarks.append(f"memory grew by {after - before:.1f} MiB, open files by 0")
-            tally.took(after)
     return tally

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import resource
 import signal
 import subprocess
 import sys
@@ -63,7 +62,6 @@ def environments(every: int = 1) -> Tally:
                     "overwritten lines without a terminal"
                 )
                 assert (home / f"o{k}" / "run" / "attention.png").exists()
-    tally.took(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
     return tally
 
 
