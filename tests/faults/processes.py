@@ -96,7 +96,7 @@ def ends_the_same(
     assert not left, f"{left} were left behind"
 
 
-def killed(count: int, seed: int = 0) -> Tally:
+def killed(count: int, seed: int = 0, *, until_one_fails: bool = False) -> Tally:
     """SIGKILL at a random moment, then resume to the end; one in ten is a process of its own."""
     tally, numbers = Tally(), np.random.RandomState(seed)
     with nurtured() as (nursery, home):
@@ -107,6 +107,8 @@ def killed(count: int, seed: int = 0) -> Tally:
             lasts.append(time.perf_counter() - began)
         struck = 0
         for case in range(count):
+            if until_one_fails and tally.failures:
+                break
             output, plots = f"o{case}", case % 4 == 0
             with tally.case(f"kill {case}"):
                 if case % 10 == 9:

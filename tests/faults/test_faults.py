@@ -79,7 +79,7 @@ def test_a_fault(name: str, nursery: None, capsys: pytest.CaptureFixture[str]) -
     ("mistake", "fault"),
     [
         ("in_place", lambda: processes.killed_at_each_system_call(("write",))),
-        ("in_place", lambda: processes.killed(4, seed=1)),
+        ("in_place", lambda: processes.killed(60, until_one_fails=True)),
         ("silent", lambda: processes.failing([3])),
         ("silent", lambda: disk.full(6, step=5)),
         ("deaf", lambda: processes.told_to_stop(1)),
