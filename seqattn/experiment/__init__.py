@@ -133,8 +133,11 @@ def run_all(
     """
     watchers = watchers or Watchers()
     chosen = choose_device(device)
+    sizes = dict[str, Config]()  # many seeds are of one size
     for config, folder in configs:
         refuse_taken(folder, resume=resume, overwrite=overwrite)
+        sizes[repr((config.data, config.model, config.training.batch_size))] = config
+    for config in sizes.values():
         refuse_too_large(config)
     with ExitStack() as held:
         holding = set[Path]()
@@ -307,6 +310,10 @@ def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
             if len({job.position for job in group}) > 1:  # a stop while states were written
                 for job in group:
                     job.begin_again()
+                    job.passed_over.append(
+                        f"{job.folder.path}: begins again, since the runs beside it were stopped at"
+                        " other steps."
+                    )
             if group:
                 yield group
 
