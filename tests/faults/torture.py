@@ -1,6 +1,6 @@
 """Every fault, as often as it takes to be believed, and the page that says what came of it.
 
-make torture                                  # all; about an hour on two cores
+make torture                                  # all; half an hour on two cores
 python -m tests.faults.torture --only killed,flipped --output page.md
 """
 
