@@ -29,6 +29,7 @@ from seqattn.errors import BusyError, CheckpointError, StorageError
 
 PART = ".part"
 """How names of files end that are still being written."""
+STRETCH = 2**16
 MOST_UNPACKED = 2 * 2**30
 """Bytes that an archive of arrays may unpack to."""
 
@@ -54,9 +55,9 @@ class _Written:
     content: bytes | None = None
 
     def show(self) -> None:
-        if self.content is not None and self.temporary.read_bytes() != self.content:
+        if self.content is not None and not _holds(self.temporary, self.content):
             raise OSError(errno.EIO, "What was read back is not what was written", str(self.path))
-        if self.keep_as is not None and self.path.exists():
+        if self.keep_as is not None:
             self._keep(self.keep_as)
         self.temporary.replace(self.path)
 
@@ -67,6 +68,8 @@ class _Written:
             link.unlink(missing_ok=True)
             os.link(self.path, link)
             link.replace(name)
+        except FileNotFoundError:  # there is no old one
+            return
         except OSError:  # a file system that knows no second names
             self.path.replace(name)
         # Two names of one file are not renamed onto each other (POSIX); then this one is left.
@@ -142,14 +145,12 @@ def whole_file(
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file():  # a device or a pipe is not ours to replace
-        raise OSError(errno.EINVAL, "Is there already, and is no regular file", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe is not ours to replace
+            raise OSError(errno.EINVAL, "Is there already, and is no regular file", str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PART}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    temporary.unlink(missing_ok=True)  # of a process that had our number and was killed
     try:
-        descriptor = os.open(temporary, flags, 0o666)
+        descriptor = _new(temporary)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     _unfinished.add(temporary)
@@ -172,6 +173,31 @@ def whole_file(
         if _together.waiting is None:
             _unfinished.discard(temporary)
     _fsync_folder(path.parent)
+
+
+def _new(temporary: Path) -> int:
+    """Open a file that is not there yet, and make the folder for it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.open(temporary, flags, 0o666)
+    except FileNotFoundError:
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # of a process that had our number and was killed
+        temporary.unlink()
+    return os.open(temporary, flags, 0o666)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Read a file, a stretch at a time: memory for all of it would have to be found first."""
+    descriptor, at = os.open(path, os.O_RDONLY), 0
+    try:
+        while part := os.read(descriptor, STRETCH):
+            if part != content[at : at + len(part)]:
+                return False
+            at += len(part)
+        return at == len(content)
+    finally:
+        os.close(descriptor)
 
 
 def _fsync_folder(folder: Path) -> None:

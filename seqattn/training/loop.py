@@ -188,13 +188,17 @@ class Group:
                         self.refuse(self.bad)
                     if not any(self.going):
                         return []
-                mark, seen = self.mark(), []
+                    last = self.step == len(self.batches)
                 self.seconds = time.perf_counter() - began
-                if told_to_stop or due:
+                if told_to_stop or (
+                    due and not last
+                ):  # else the epoch's end is near, and tells more
                     self.save_all()
                     saved_at = time.monotonic()
                 if told_to_stop:
                     return []
+                if not last:
+                    mark, seen = self.mark(), []
 
             free, forced = validate(self.objective, self.validation, self.config.batch_size)
             share = (time.perf_counter() - began) / sum(self.going)
@@ -232,6 +236,9 @@ class Group:
                     early = patience[k].lost_after(free[k])
                     if early or self.epoch == run.config.epochs:
                         self.end(k, early=early)
+                if time.monotonic() - saved_at >= self.config.checkpoint_seconds:
+                    self.save_all()
+                    saved_at = time.monotonic()
         return []
 
     # --- a step ---------------------------------------------------------------------------------
@@ -388,10 +395,9 @@ class Group:
         """Where run k stands, as if it were alone."""
         run, stack, optimizer = self.runs[k], self.stack, self.optimizer
         kept = {name: stack.of_run(rows, k) for name, rows in optimizer.buffers.items()}
-        counts = self.config.optimizer != "sgd"
+        count = {} if self.config.optimizer == "sgd" else {"step": optimizer.updates.cpu().clone()}
         buffers = {
-            key: {name: of_run[key] for name, of_run in kept.items()}
-            | ({"step": optimizer.updates.cpu().clone()} if counts else {})
+            key: {name: of_run[key] for name, of_run in kept.items()} | count
             for key in (stack.shapes if kept and optimizer.started else ())
         }
         return TrainingState(

@@ -70,10 +70,10 @@ class Stack:
         return {name: piece.unflatten(1, shape) for (name, shape), piece in split}
 
     def of_run(self, rows: Tensor, run: int) -> dict[str, Tensor]:
-        """One run's share of (R, P), by parameter's name; a copy."""
-        row = rows[run].contiguous()
+        """One run's share of (R, P), by parameter's name; pieces of one copy."""
+        row = rows[run].clone(memory_format=torch.contiguous_format)
         split = zip(self.shapes.items(), torch.split(row, self.sizes), strict=True)
-        return {name: piece.clone().view(shape) for (name, shape), piece in split}
+        return {name: piece.view(shape) for (name, shape), piece in split}
 
     def set_run(self, rows: Tensor, run: int, named: Mapping[str, Tensor]) -> None:
         """Write one run's share of (R, P)."""

@@ -10,6 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+class NoticedError(Exception):
+    """A case failed where the product has a planted mistake: that is all there is to know."""
 
 
 @dataclass
@@ -23,7 +28,10 @@ class Tally:
         worst_seconds: the longest case.
         worst_mib: the most memory that a process of it had taken.
         remarks: what else is worth knowing.
+        planted: the product has a mistake: the first failure ends the fault.
     """
+
+    planted: ClassVar[bool] = False
 
     tried: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
@@ -45,10 +53,14 @@ class Tally:
             yield
         except AssertionError as error:
             self.failures.append(f"{name}: {error}")
+        except NoticedError:
+            raise
         except Exception as error:
             self.failures.append(f"{name}: {type(error).__name__}: {error}")
         finally:
             self.worst_seconds = max(self.worst_seconds, time.perf_counter() - began)
+        if self.planted and self.failures:
+            raise NoticedError(self.failures[0])
 
     def skip(self, reason: str) -> None:
         self.tried += 1

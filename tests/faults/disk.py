@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tests.faults import Tally
-from tests.faults.nursery import Nursery
-from tests.faults.processes import CONFIG, ends_the_same, words
+from tests.faults.processes import ends_the_same, nurtured, words
 
 PAGE = 4096
 
@@ -24,32 +22,29 @@ def full(sizes: int, step: int = 1) -> Tally:
     """
     tally = Tally()
     codes: dict[int, int] = {}
-    with tempfile.TemporaryDirectory() as place:
-        home, disk = Path(place), Path(place) / "disk"
+    with nurtured() as (nursery, home):
+        disk = home / "disk"
         disk.mkdir()
-        (home / "c.yaml").write_text(CONFIG)
-        with Nursery() as nursery:
-            assert nursery.run(words("whole", plots=True), home).code == 0
-            for pages in range(1, sizes + 1, step):
-                for asks in (True, False):
-                    if not _mount(disk, pages * PAGE):
-                        tally.skip("mounting needs root")
-                        continue
-                    try:
-                        with tally.case(f"{pages} pages, free space {'' if asks else 'not '}asked"):
-                            plan = {} if asks else {"no_precheck": True}
-                            done = nursery.run(words("disk"), home, plan)
-                            codes[done.code] = codes.get(done.code, 0) + 1
-                            tally.took(done.mib)
-                            assert done.code in (0, 5), f"exit code {done.code}: {done.err}"
-                            assert "Traceback" not in done.err, done.err
-                            if done.code == 5:
-                                said = "No space left" in done.err or "are free there" in done.err
-                                assert said, done.err
-                            assert _mount(disk, 2**24, again=True)
-                            ends_the_same(nursery, home, "disk", tally)
-                    finally:
-                        subprocess.run(["umount", str(disk)], check=True)
+        for pages in range(1, sizes + 1, step):
+            for asks in (True, False):
+                if not _mount(disk, pages * PAGE):
+                    tally.skip("mounting needs root")
+                    continue
+                try:
+                    with tally.case(f"{pages} pages, free space {'' if asks else 'not '}asked"):
+                        plan = {} if asks else {"no_precheck": True}
+                        done = nursery.run(words("disk"), home, plan)
+                        codes[done.code] = codes.get(done.code, 0) + 1
+                        tally.took(done.mib)
+                        assert done.code in (0, 5), f"exit code {done.code}: {done.err}"
+                        assert "Traceback" not in done.err, done.err
+                        if done.code == 5:
+                            said = "No space left" in done.err or "are free there" in done.err
+                            assert said, done.err
+                        assert _mount(disk, 2**24, again=True)
+                        ends_the_same(nursery, home, "disk", tally)
+                finally:
+                    subprocess.run(["umount", str(disk)], check=True)
     tally.remarks.append(
         f"{codes.get(5, 0)} ended with exit code 5, {codes.get(0, 0)} had room enough"
     )

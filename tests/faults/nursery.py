@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT
+from tests.faults.planted import VARIABLE, plant
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class Nursery:
 
     def start(self, words: list[str], cwd: Path, plan: dict[str, Any] | None = None) -> int:
         """Begin a command; returns the child's number."""
-        found: int = self._ask(words=words, cwd=str(cwd), plan=plan or {})
+        mistake = os.environ.get(VARIABLE)
+        found: int = self._ask(words=words, cwd=str(cwd), plan=plan or {}, mistake=mistake)
         return found
 
     def wait(self, child: int) -> Ended:
@@ -103,10 +105,7 @@ def serve() -> None:
 
     for room in EVERYTHING:
         importlib.import_module(f"seqattn.{room}")
-    from tests.faults.planted import plant
-
     torch.set_num_threads(1)
-    plant()
     outputs: dict[int, int] = {}
     print("ready", flush=True)
     for line in sys.stdin:
@@ -139,6 +138,7 @@ def _become(asked: dict[str, Any], said: int) -> None:
         os.dup2(said, 2)
         os.chdir(asked["cwd"])
         sys.argv = ["seqattn", *asked["words"]]
+        plant(asked["mistake"])
         _plan(asked["plan"])
         from seqattn.cli import main
 

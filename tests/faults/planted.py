@@ -17,9 +17,8 @@ from typing import Any
 VARIABLE = "SEQATTN_PLANTED"
 
 
-def plant() -> None:
-    """Put in the mistake that the environment names, if any."""
-    name = os.environ.get(VARIABLE)
+def plant(name: str | None) -> None:
+    """Put in a mistake, if one is named."""
     if name:
         globals()[f"_{name}"]()
 
@@ -50,7 +49,7 @@ def _in_place() -> None:
         with path.open("wb") as file:
             file.write(content[: len(content) // 2])
             file.flush()
-            time.sleep(0.01)
+            time.sleep(0.03)
             file.write(content[len(content) // 2 :])
 
     _everywhere("write_whole", write)
@@ -133,5 +132,5 @@ def _hangs_up() -> None:
 if __name__ == "__main__":
     from seqattn.__main__ import main
 
-    plant()
+    plant(os.environ.get(VARIABLE))
     main()

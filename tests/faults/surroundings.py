@@ -77,6 +77,8 @@ def closed(every: int = 1) -> Tally:
             "all closed": "<&- >&- 2>&-", "stdout full": ">/dev/full", "stderr full": "2>/dev/full",
             "stdout's reader gone": "| true", "stderr's reader gone": "2>&1 >/dev/null | true",
         }  # fmt: skip
+        with tally.case("the terminal is gone"):
+            _without_its_terminal(home, environment)
         for k, (what, how) in enumerate([*cases.items()][::every]):
             with tally.case(what):
                 command = " ".join([*COMMAND, "--output-dir", f"o{k}"])
@@ -87,8 +89,6 @@ def closed(every: int = 1) -> Tally:
                 assert (home / f"o{k}" / "run" / "summary.json").exists(), done.stderr[-400:]
                 assert (home / f"o{k}" / "run" / "attention.png").exists(), done.stderr[-400:]
                 assert "Traceback" not in done.stderr, done.stderr[-600:]
-        with tally.case("the terminal is gone"):
-            _without_its_terminal(home, environment)
     return tally
 
 
