@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqattn import experiment
 from seqattn.config import Config, Recurrent, every_key
 from seqattn.data import load
 from seqattn.errors import UsageError
@@ -387,6 +388,43 @@ DRAWING = {
     "attention": {"normalizer": "hard", "estimator": "reinforce"},
     "hidden_dim": 4,
 }
+
+
+def test_a_save_that_is_due_at_an_epochs_end_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One save an epoch is one save, with the epoch's validation in it."""
+    run = run_of(config_of({}, {"epochs": 3, "checkpoint_seconds": 1}, False, 1), torch.float32)
+    steps = math.ceil(len(run.data) / run.config.batch_size)
+    taken = 0
+
+    def step() -> bool:
+        nonlocal taken
+        taken += 1
+        return False
+
+    monkeypatch.setattr(loop_module.time, "monotonic", lambda: taken / steps)
+    saved = list[tuple[int, int]]()
+    run.save = lambda state: saved.append((state.epoch, state.step))
+    train([run], stop=step)
+    assert saved == [(1, 0), (2, 0), (3, 0)]
+
+
+def test_a_group_of_which_some_stopped_early_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the last epoch and before the results: nothing is trained again."""
+    training = {"epochs": 30, "learning_rate": 0.01,
+                "early_stopping": {"patience": 1, "min_delta": 0.02}}  # fmt: skip
+    configs = experiment.seeds_of(config_of({}, training, False, 1), tmp_path, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "_conclude", lambda finished: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            experiment.run_all(configs, threads=1)
+    before = [folder.last.read_bytes() for _, folder in configs]
+    jobs = experiment.run_all(configs, threads=1, resume=True)
+    assert not [line for job in jobs for line in job.passed_over]
+    assert len({job.position for job in jobs}) > 1, "the case is not what it should be"
+    assert [folder.last.read_bytes() for _, folder in configs] == before
+    assert all(job.summary for job in jobs)
 
 
 def test_draws_are_a_function_of_where_they_are_made() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,6 @@ def test_a_file_is_written_whole_or_not_at_all(
 
 
 def test_the_file_before_is_kept_and_nothing_is_left_over(tmp_path: Path) -> None:
-    import os
-
     file, before = tmp_path / "last", tmp_path / "previous"
     for content in (b"1", b"2", b"3"):
         write_whole(file, content, keep_as=before, read_back=True)
@@ -46,8 +45,8 @@ def test_what_does_not_read_back_as_written_replaces_nothing(
 ) -> None:
     file = tmp_path / "last"
     write_whole(file, b"good")
-    read = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path)[:-1])
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda file, size: read(file, size)[:-1])
     with pytest.raises(OSError, match="What was read back is not what was written"):
         write_whole(file, b"new", keep_as=tmp_path / "previous", read_back=True)
     monkeypatch.undo()
@@ -55,8 +54,6 @@ def test_what_does_not_read_back_as_written_replaces_nothing(
 
 
 def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
-    import os
-
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="Is there already, and is no regular file"):
         write_whole(tmp_path / "pipe", b"new")
@@ -67,8 +64,6 @@ def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_written_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:
-    import os
-
     before = os.umask(0o027)
     try:
         write_whole(tmp_path / "a", b"")

@@ -32,7 +32,7 @@ from seqattn.errors import (
 )
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
 from seqattn.experiment.jobs import Job, Watchers
-from seqattn.experiment.resume import newest_state
+from seqattn.experiment.resume import brought_together, newest_state
 from seqattn.experiment.sizes import (
     bytes_of_a_run,
     bytes_of_checkpoints,
@@ -169,9 +169,10 @@ def run_all(
                 if job.folder.path not in holding:
                     _take_hold(job.folder, held)
             _begin(todo, about, threads, overwrite=overwrite)
+            groups = list(_groups(jobs))
             done = sum(job.state.epoch for job in todo if job.state is not None)
             watchers.begin(done, sum(job.config.training.epochs for job in todo))
-            for group in _groups(jobs):
+            for group in groups:
                 _train_group(group, chosen, threads, resume, watchers, about)
                 _leave_if_told(watchers, group, "after training; --resume goes on from there")
         if plots:
@@ -307,14 +308,14 @@ def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         most = max(1, group_bytes() // bytes_of_a_run(shape[0]))
         for first in range(0, len(shape), most):
             group = [job for job in shape[first : first + most] if job.summary is None]
-            if len({job.position for job in group}) > 1:  # a stop while states were written
-                for job in group:
-                    job.begin_again()
-                    job.passed_over.append(
-                        f"{job.folder.path}: begins again, since the runs beside it were stopped at"
-                        " other steps."
-                    )
+            ended: dict[tuple[int, int], list[Job]] = {}  # of whom only the results are missing
+            for job in group:
+                if job.is_trained:
+                    ended.setdefault(job.position, []).append(job)
+            yield from ended.values()
+            group = [job for job in group if not job.is_trained]
             if group:
+                brought_together(group)
                 yield group
 
 

@@ -18,6 +18,7 @@ from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import (
     Layout,
     TrainingState,
+    early_stopping,
 )
 
 
@@ -66,6 +67,15 @@ class Job:
     @property
     def position(self) -> tuple[int, int]:
         return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether no epoch is left."""
+        if self.state is None:
+            return False
+        training = self.config.training
+        losses = [record.validation_loss for record in self.state.history]
+        return self.state.epoch >= training.epochs or early_stopping(training, losses).ran_out
 
     @property
     def layout(self) -> Layout:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 from seqattn.config import (
     Config,
     CosineRate,
@@ -59,6 +62,32 @@ def newest_state(job: Job) -> TrainingState | None:
             "\n".join([*reasons, "No checkpoint is left to go on from; --overwrite starts again."])
         )
     return None
+
+
+def brought_together(jobs: Sequence[Job]) -> None:
+    """Bring runs that go side by side to one position: a stop between two files of a common save
+    leaves some of them a save ahead. They go back to the checkpoint before it, and where there is
+    none, all begin again, and say so."""
+    common = min(job.position for job in jobs)
+    ahead = [job for job in jobs if job.position != common]
+    if all(_goes_back(job, common) for job in ahead):
+        return
+    for job in jobs:
+        job.begin_again()
+        job.passed_over.append(
+            f"{job.folder.path}: begins again, since the runs beside it stopped at other steps."
+        )
+
+
+def _goes_back(job: Job, position: tuple[int, int]) -> bool:
+    """Take the checkpoint before the last, if it is of that position."""
+    assert job.model is not None
+    with contextlib.suppress(CheckpointError):
+        state, _ = load_state(job.folder.previous, job.model, job.layout)
+        if (state.epoch, state.step) == position:
+            job.state = state
+            return True
+    return False
 
 
 def refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:

@@ -14,7 +14,12 @@ from seqattn.training.checkpoints import (
 )
 from seqattn.training.loop import Run, train
 from seqattn.training.objective import mean_squared_error
-from seqattn.training.schedules import learning_rates, teacher_forcing_probability, toss
+from seqattn.training.schedules import (
+    early_stopping,
+    learning_rates,
+    teacher_forcing_probability,
+    toss,
+)
 
 __all__ = [
     "PATHS",
@@ -23,6 +28,7 @@ __all__ = [
     "Run",
     "Trained",
     "TrainingState",
+    "early_stopping",
     "learning_rates",
     "load_model",
     "load_state",

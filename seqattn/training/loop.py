@@ -25,7 +25,7 @@ from seqattn.training.draws import StepDraws
 from seqattn.training.objective import COMPILE_SECONDS, Autograd, Objective, stacked
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import (
-    Patience,
+    early_stopping,
     learning_rates,
     teacher_forcing_probability,
     toss,
@@ -153,7 +153,7 @@ class Group:
         if self.config.compile == "on":
             self.compile()
         say(self.objective.name)
-        patience = [_patience(run) for run in self.runs]
+        patience = [early_stopping(run.config, run.validation_losses) for run in self.runs]
         learning_rate = [learning_rates(run.config, run.validation_losses) for run in self.runs]
         loss_before: list[float | None] = [None] * self.R
         for k, run in enumerate(self.runs):
@@ -507,12 +507,3 @@ def validate(
         counted = [a + b for a, b in zip(counted, real, strict=True)]
     free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
     return free, forced
-
-
-def _patience(run: Run) -> Patience:
-    """Of a run's early stopping, with its history taken in; without early stopping, endless."""
-    early = run.config.early_stopping
-    patience = Patience(math.inf) if early is None else Patience(early.patience, early.min_delta)
-    for loss in run.validation_losses:
-        patience.lost_after(loss)
-    return patience

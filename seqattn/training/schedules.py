@@ -103,6 +103,19 @@ class Patience:
         return self.waited >= self.epochs
 
 
+def early_stopping(config: Training, history: Iterable[float]) -> Patience:
+    """The patience that is left; without early stopping, endless.
+
+    Args:
+        history: validation losses of the epochs that are already done.
+    """
+    early = config.early_stopping
+    patience = Patience(math.inf) if early is None else Patience(early.patience, early.min_delta)
+    for loss in history:
+        patience.lost_after(loss)
+    return patience
+
+
 def learning_rates(config: Training, history: Iterable[float]) -> Callable[[float | None], float]:
     """The learning rate, epoch by epoch.
 

@@ -10,6 +10,7 @@ A command may carry a plan, which the child sets up before it runs:
     {"signal": 15, "in": "save", "call": 3, "after": 0.002}   a signal to itself, that long after
                                                               the third save begins
     {"fail": "fsync", "call": 3, "errno": 28}                 the third fsync fails with ENOSPC
+    {"kill": "rename", "call": 3}                             SIGKILL at the third rename
     {"no_precheck": true}                                     free space is not asked for beforehand
 """
 
@@ -175,15 +176,17 @@ def _plan(plan: dict[str, Any]) -> None:
         )
         for module, name in places[plan["in"]]:
             setattr(module, name, _with(before, getattr(module, name)))
-    if "fail" in plan:
-        number = plan["errno"]
+    if "kill" in plan or "fail" in plan:
+        number = plan.get("errno", 0)
 
         def refuse() -> None:
+            if "kill" in plan:
+                os.kill(os.getpid(), signal.SIGKILL)
             os.write(2, f"{FIRED}\n".encode())
             raise OSError(number, os.strerror(number))
 
         before = _on_call(plan["call"], refuse)
-        match plan["fail"]:
+        match plan.get("kill") or plan["fail"]:
             case "fsync":
                 os.fsync = _with(before, os.fsync)
             case "rename":

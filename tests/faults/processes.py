@@ -18,6 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from seqattn.resuming import first_difference
+from seqattn.runs import RunFolder
+from seqattn.training import load_model, save_state
+from seqattn.training.checkpoints import VERSION
+from seqattn.training.sealed import read_sealed
 from tests.conftest import ROOT
 from tests.faults import Tally
 from tests.faults.nursery import FIRED, SIGNALS, Nursery
@@ -73,10 +78,6 @@ def ends_the_same(
     Raises:
         AssertionError: it does not.
     """
-    from seqattn.resuming import first_difference
-    from seqattn.runs import RunFolder
-    from seqattn.training import load_model
-
     folder = RunFolder(home / output / "run")
     for checkpoint in (folder.best, folder.last, folder.previous):
         if checkpoint.exists():
@@ -125,6 +126,41 @@ def killed(count: int, seed: int = 0) -> Tally:
             shutil.rmtree(home / output, ignore_errors=True)
     tally.remarks.append(f"{struck} of {count} were still running when they were killed")
     return tally
+
+
+def killed_side_by_side(calls: Sequence[int] | None = None) -> Tally:
+    """SIGKILL at the n-th rename of three seeds trained side by side, for sixty n in turn, which are
+    some saves: seeds are then a save ahead of others, and still none begins again, and all end the
+    same."""
+    tally, ahead = Tally(), 0
+    with nurtured() as (nursery, home):
+        seeds = ["--seeds", "3"]
+        done = nursery.run([*words("seeds"), *seeds], home)
+        assert done.code == 0, done.err
+        for call in range(13, 73) if calls is None else calls:
+            output = f"o{call}"
+            with tally.case(f"rename {call}"):
+                done = nursery.run([*words(output), *seeds], home, {"kill": "rename", "call": call})
+                assert done.code == -signal.SIGKILL, f"exit code {done.code}: {done.err}"
+                tally.took(done.mib)
+                folders = [RunFolder(home / output / "run" / f"seed-{k}") for k in (23, 24, 25)]
+                ahead += len({_position(folder) for folder in folders}) > 1
+                done = nursery.run([*words(output), *seeds, "--resume"], home)
+                assert done.code == 0, done.err
+                assert "begins again" not in done.err, done.err
+                assert "Going on after" in done.err, done.err
+                for folder in folders:
+                    whole = RunFolder(home / "seeds" / "run" / folder.path.name)
+                    _, difference = first_difference(whole, folder)
+                    assert difference is None, f"{folder.path.name}: {difference}"
+            shutil.rmtree(home / output, ignore_errors=True)
+    tally.remarks.append(f"in {ahead} some were a save ahead of others")
+    return tally
+
+
+def _position(folder: RunFolder) -> tuple[int, int]:
+    metadata, _ = read_sealed(folder.last, VERSION)
+    return metadata["epoch"], metadata["step"]
 
 
 def told_to_stop(count: int, seed: int = 0) -> Tally:
@@ -314,10 +350,6 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
 def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
     """One save over two older ones, killed at each system call it makes: what is there after it is
     whole, and one of the two newest."""
-    from seqattn.training import save_state
-    from seqattn.training.checkpoints import VERSION
-    from seqattn.training.sealed import read_sealed
-
     tally = Tally()
     if shutil.which("strace") is None:
         tally.skip("there is no strace")

@@ -31,6 +31,7 @@ from tests.faults.planted import VARIABLE
 
 SHORT: dict[str, Callable[[], Tally]] = {
     "killed": lambda: processes.killed(3),
+    "killed side by side": lambda: processes.killed_side_by_side((45, 51)),
     "told to stop": lambda: processes.told_to_stop(1),
     "told to stop, default config": lambda: processes.told_to_stop_at_once(1),
     "told to stop while importing": lambda: processes.told_to_stop_while_importing(1),

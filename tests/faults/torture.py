@@ -48,6 +48,11 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         "SIGKILL at a random moment, then resume to the end: the same final bytes",
         lambda: processes.killed(300),
     ),
+    "killed_side_by_side": (
+        "SIGKILL at sixty renames in turn of three seeds side by side, which are some saves: none begins again, and"
+        " all end the same",
+        processes.killed_side_by_side,
+    ),
     "read": (
         "random bytes into every reader (config, seven data formats, checkpoint, metrics, arrays)"
         " for ten minutes: read or refused",
