@@ -9,6 +9,7 @@
       split.csv          which part each sequence of your own files went to
       summary.json       the losses beside floor and baselines
       predictions.npz    test sequences and their free-running forecasts
+      film.npz           where it looked in some validation sequences, epoch by epoch, if recorded
       attention.npz      where the model looked in them (none for a model without attention)
       loss_curve.png, predictions.png, attention.png
       .lock              held by the process that writes here
@@ -121,6 +122,10 @@ class RunFolder:
         return self.path / "attention.npz"
 
     @property
+    def film(self) -> Path:
+        return self.path / "film.npz"
+
+    @property
     def loss_picture(self) -> Path:
         return self.path / "loss_curve.png"
 
@@ -145,6 +150,7 @@ class RunFolder:
             self.best,
             self.last,
             self.previous,
+            self.film,
             self.predictions,
             self.attention,
             self.loss_picture,

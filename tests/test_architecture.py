@@ -31,7 +31,8 @@ FLOORS = [
     ["evaluation"],
     ["explanation"],
     ["experiment"],
-    ["comparison", "resuming"],
+    ["comparison", "resuming", "doctor"],
+    ["report"],
     ["cli"],
     ["__main__"],
 ]
@@ -55,6 +56,8 @@ ADDRESSES = {
     "scipy": {"comparison"},
     "pyarrow": {"data"},
     "filelock": {"storage"},
+    "jinja2": {"report"},
+    "plotly": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
     "tqdm": {"cli"},

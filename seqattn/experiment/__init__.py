@@ -31,6 +31,7 @@ from seqattn.errors import (
     UsageError,
 )
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
+from seqattn.experiment.film import read_film, write_film
 from seqattn.experiment.jobs import Job, Watchers
 from seqattn.experiment.resume import brought_together, newest_state
 from seqattn.experiment.sizes import (
@@ -52,6 +53,7 @@ from seqattn.storage import (
 )
 from seqattn.training import (
     Batch,
+    Frame,
     Run,
     Trained,
     TrainingState,
@@ -328,6 +330,7 @@ def _shape_of_step(job: Job) -> str:
         (
             as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
             training.weight_decay, training.compile, training.precision,
+            training.record_attention,
             training.teacher_forcing.coin, training.checkpoint_seconds,
             train.source.shape, train.target.shape, validation.source.shape,
             validation.target.shape, ragged,
@@ -464,7 +467,10 @@ def _run_of(
     """
     assert job.model is not None
     folder, layout = job.folder, job.layout
-    written_best = 0
+    written_best = written_film = 0
+    film = list[Frame]()
+    if job.state is not None:
+        film += read_film(folder, job.state.epoch)
 
     def save(state: TrainingState) -> None:
         job.write_notes()
@@ -475,11 +481,14 @@ def _run_of(
             beside.begin(lambda: write(kept))
 
     def write(state: TrainingState) -> None:
-        nonlocal written_best
+        nonlocal written_best, written_film
         with written_together():
             if state.best_epoch != written_best:
                 save_best(folder.best, state, job.config, layout)
                 written_best = state.best_epoch
+            if len(film) != written_film:
+                write_film(folder, film, job.data.validation)
+                written_film = len(film)
             save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
             folder.write_metrics(state.history)
 
@@ -496,7 +505,7 @@ def _run_of(
 
     return Run(
         job.model.to(device), part(job.data.train, job.data), part(job.data.validation, job.data),
-        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save,
+        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save, film,
     )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from seqattn.training import (
     load_state,
 )
 
-HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds", *PATHS)
+HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds",
+            "training.record_attention", *PATHS)  # fmt: skip
 """Keys that may change between a stop and a resume: what was learned stays the same."""
 
 

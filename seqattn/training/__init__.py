@@ -12,6 +12,7 @@ from seqattn.training.checkpoints import (
     save_best,
     save_state,
 )
+from seqattn.training.film import Frame
 from seqattn.training.loop import Run, train
 from seqattn.training.objective import mean_squared_error
 from seqattn.training.schedules import (
@@ -24,6 +25,7 @@ from seqattn.training.schedules import (
 __all__ = [
     "PATHS",
     "Batch",
+    "Frame",
     "Layout",
     "Run",
     "Trained",

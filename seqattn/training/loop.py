@@ -22,6 +22,7 @@ from seqattn.streams import streams
 from seqattn.training.batches import Batch, in_orders, orders, slices, together
 from seqattn.training.checkpoints import TrainingState
 from seqattn.training.draws import StepDraws
+from seqattn.training.film import Frame, frames, probe_of
 from seqattn.training.objective import COMPILE_SECONDS, Autograd, Objective, stacked
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import (
@@ -47,6 +48,7 @@ class Run:
         seed: of batch order and coins.
         state: where to go on; None starts.
         ids: names of the training sequences, for errors.
+        film: where it looked at some epochs, if that is to be recorded.
         on_epoch: told of each finished epoch.
         save: given the state every `checkpoint_seconds`, at the end, on a stop, and before a loss
             that is not finite is refused.
@@ -64,6 +66,7 @@ class Run:
     ids: Sequence[str] = ()
     on_epoch: Callable[[EpochRecord], None] = lambda record: None
     save: Callable[[TrainingState], None] = lambda state: None
+    film: list[Frame] = field(default_factory=list)
     finished: bool = False
     early: bool = False
     error: NotFiniteError | None = None
@@ -140,6 +143,8 @@ class Group:
         self.validation = together([run.validation for run in runs])
         self.batches = list(slices(len(runs[0].data), self.config.batch_size))
         self.seeds = [run.seed for run in runs]
+        films = self.config.record_attention is not None
+        self.probe = probe_of(self.validation) if films else None
         self.going = [True] * self.R
         self.weighed: float | None = None  # an epoch's seconds before a compile; 0 once decided
         self.epoch, self.step, self.seconds = 0, 0, 0.0
@@ -160,6 +165,8 @@ class Group:
             if patience[k].ran_out or self.epoch >= run.config.epochs:
                 self.end(k, early=patience[k].ran_out)
         saved_at = time.monotonic()
+        if self.epoch == self.step == 0:
+            self.record()
 
         while any(self.going):
             if self.R > 1 and sum(self.going) <= self.R // 2:
@@ -228,6 +235,7 @@ class Group:
             elif improved:
                 self.best[improved] = self.stack.weights[improved]
             self.epoch, self.step, self.seconds = epoch + 1, 0, 0.0
+            self.record()
             if self.config.compile == "auto":
                 self.weigh_compiling(time.perf_counter() - began, say)
             with written_together():
@@ -240,6 +248,15 @@ class Group:
                     self.save_all()
                     saved_at = time.monotonic()
         return []
+
+    def record(self) -> None:
+        """Add a frame to the films, where one is due."""
+        every = self.config.record_attention
+        if self.probe is None or every is None or self.epoch % every:
+            return
+        found = frames(self.stack.model, self.probe, self.epoch)
+        for k, run in self.still_going() if found else ():
+            run.film.append(found[k])
 
     # --- a step ---------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ def full(sizes: int, step: int = 1) -> Tally:
         disk.mkdir()
         for pages in range(1, sizes + 1, step):
             for asks in (True, False):
-                if not _mount(disk, pages * PAGE):
+                if not mounted(disk, pages * PAGE):
                     tally.skip("mounting needs root")
                     continue
                 try:
@@ -41,7 +41,7 @@ def full(sizes: int, step: int = 1) -> Tally:
                         if done.code == 5:
                             said = "No space left" in done.err or "are free there" in done.err
                             assert said, done.err
-                        assert _mount(disk, 2**24, again=True)
+                        assert mounted(disk, 2**24, again=True)
                         ends_the_same(nursery, home, "disk", tally)
                 finally:
                     subprocess.run(["umount", str(disk)], check=True)
@@ -51,7 +51,7 @@ def full(sizes: int, step: int = 1) -> Tally:
     return tally
 
 
-def _mount(place: Path, size: int, *, again: bool = False) -> bool:
+def mounted(place: Path, size: int, *, again: bool = False) -> bool:
     if shutil.which("mount") is None:
         return False
     options = f"size={size}" + (",remount" if again else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 from tests.conftest import ROOT
 from tests.faults import Tally
+from tests.faults.disk import PAGE, mounted
 from tests.faults.processes import CONFIG, DOOR, TRAIN
 
 COMMAND = [*DOOR, *TRAIN]
@@ -32,6 +34,7 @@ def environments(every: int = 1) -> Tally:
             "HOME read-only": {"HOME": str(home / "nothing")},
             "TMPDIR that is none": {"TMPDIR": "/nowhere"},
             "TMPDIR read-only": {"TMPDIR": str(home / "nothing")},
+            "TMPDIR full": {"TMPDIR": str(home / "full")},
             "HOME and TMPDIR gone": {"HOME": None, "TMPDIR": "/nowhere"},
             "locale C": {"LC_ALL": "C", "LANG": "C"},
             "locale POSIX, no UTF-8 mode": {"LC_ALL": "POSIX", "PYTHONUTF8": "0",
@@ -45,6 +48,9 @@ def environments(every: int = 1) -> Tally:
         }  # fmt: skip
         for k, (what, changes) in enumerate([*cases.items()][::every]):
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            if what == "TMPDIR full" and not _full(home / "full"):
+                tally.skip("mounting needs root")
+                continue
             for key, value in changes.items():
                 if value is None:
                     environment.pop(key, None)
@@ -62,7 +68,19 @@ def environments(every: int = 1) -> Tally:
                     "overwritten lines without a terminal"
                 )
                 assert (home / f"o{k}" / "run" / "attention.png").exists()
+            if (home / "full").is_mount():
+                subprocess.run(["umount", str(home / "full")], check=True)
     return tally
+
+
+def _full(place: Path) -> bool:
+    """A file system without a byte left, as root too sees it; False where none can be made."""
+    place.mkdir()
+    if not mounted(place, PAGE):
+        return False
+    with contextlib.suppress(OSError):
+        (place / "all").write_bytes(bytes(2 * PAGE))
+    return True
 
 
 def closed(every: int = 1) -> Tally:

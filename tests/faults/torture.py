@@ -95,7 +95,7 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: states.many_steps(20_000),
     ),
     "environments": (
-        "no HOME, no or read-only TMPDIR, any locale, NO_COLOR, no terminal, no network: trained and"
+        "no HOME, no, read-only or full TMPDIR, any locale, NO_COLOR, no terminal, no network: trained and"
         " drawn, without escape codes",
         surroundings.environments,
     ),

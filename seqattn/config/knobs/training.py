@@ -171,6 +171,9 @@ class Training(Section):
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two saves of the training's state; 0 saves after every step. The end, and
     a stop by signal, always save."""
+    record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Every how many epochs to record where the model looks in a few validation sequences: the film
+    in reports and of `plot-attention --epochs`. null: never. Changes nothing that is learned."""
 
     @model_validator(mode="after")
     def _cosine_goes_down(self) -> Self:
