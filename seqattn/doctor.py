@@ -304,7 +304,8 @@ def _off_by_one(seen: Evidence) -> Finding:
         return Finding(name, "fine", "no neighbour of the true step is looked at more often")
     side = "before" if shift < 0 else "after"
     return Finding(
-        name, "found", f"{share:.0%} of the steps look at the point {side} the true one, {own:.0%} at it",
+        name, "found",
+        f"{share:.0%} of the steps look at the point {side} the true one, {own:.0%} at it",
         "The state there has what is wanted too, since a recurrent encoder carries it on; or the"
         " data are shifted by a step. A heatmap would be read wrongly.",
         "model.bidirectional: true, or model.kind: transformer; for your own data check the first"
@@ -356,9 +357,9 @@ def _dead(seen: Evidence) -> Finding:
     if not dead or len(dead) == len(shares):  # all of them: nearly uniform says so
         return Finding(name, "fine", f"{len(dead)} of {len(shares)} heads look everywhere alike"
                        + (", see nearly uniform" if dead else ""))  # fmt: skip
+    named = ", ".join(_head(seen, *place) for place in dead[:6])
     return Finding(
-        name, "found", f"{', '.join(_head(seen, *place) for place in dead[:6])} of {len(shares)} heads"
-        " look everywhere alike",
+        name, "found", f"{named} of {len(shares)} heads look everywhere alike",
         "A head that looks nowhere in particular gives every step the same mean.",
         "heads: (fewer), or training.epochs: (more)",
     )  # fmt: skip
@@ -407,7 +408,7 @@ def _matters(seen: Evidence) -> Finding:
         name, "found", number,
         f"With {way} weights it forecasts as well: the task is solved without attention, and the"
         " heatmap explains nothing.",
-        "model.hidden_dim: (narrower), longer sequences, or a task that needs it: data.kind: recall",
+        "model.hidden_dim: (narrower), longer sequences, or a task that needs it: recall",
     )  # fmt: skip
 
 
@@ -426,11 +427,20 @@ def _exposed(seen: Evidence) -> Finding:
 
 
 def _apart(seen: Evidence) -> Finding:
+    return seeds_apart(seen.seeds)
+
+
+def seeds_apart(seeds: Sequence[float]) -> Finding:
+    """Whether what came of several seeds is one thing.
+
+    Args:
+        seeds: their test losses.
+    """
     name = NAMES[10]
-    if len(seen.seeds) < 3:
+    if len(seeds) < 3:
         return Finding(name, "unknown", "fewer than three seeds; train with --seeds 8")
-    median, worst = float(np.median(seen.seeds)), max(seen.seeds)
-    number = f"{len(seen.seeds)} seeds, median {median:.4g}, worst {worst:.4g}"
+    median, worst = float(np.median(seeds)), max(seeds)
+    number = f"{len(seeds)} seeds, median {median:.4g}, worst {worst:.4g}"
     if worst < APART * median:
         return Finding(name, "fine", number)
     return Finding(

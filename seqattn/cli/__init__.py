@@ -27,6 +27,7 @@ from seqattn.cli.terminal import (
     print_seeds,
     print_summary,
     progress,
+    provenance,
     text_output,
     told_to_stop,
 )
@@ -177,7 +178,8 @@ def train(
 
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     shortcuts += [f"seed={seed}"] if seed is not None else []
-    resolved = resolve(config, [*(overrides or []), *shortcuts]).config
+    resolved_from = resolve(config, [*(overrides or []), *shortcuts])
+    resolved = resolved_from.config
     with told_to_stop() as told, progress(resolved.name, quiet, told) as watchers:
         from seqattn import experiment
         from seqattn.runs import RunFolder
@@ -194,6 +196,7 @@ def train(
             plots=seeds is None if plots is None else plots is Plots.each,
             config_path=config,
             watchers=watchers,
+            provenance=provenance(resolved_from.origins),
         )
     failed = [job for job in jobs if job.error is not None]
     if not quiet and seeds is None and jobs[0].summary is not None:
@@ -259,6 +262,7 @@ def compare(
         outcome = comparison.compare(
             planned, output_dir, device=device.value, threads=threads,
             plots=plots is Plots.each, config_path=config, watchers=watchers,
+            provenance=provenance({}),
         )  # fmt: skip
     if not quiet:
         print_comparison(outcome)

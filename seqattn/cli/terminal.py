@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,6 +97,12 @@ def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
     finally:
         for bar in bars:
             bar.close()
+
+
+def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
+    """What was typed, and where the values are from that are not the default."""
+    said = {key: origin for key, origin in origins.items() if origin != "default"}
+    return {"command": shlex.join(["seqattn", *sys.argv[1:]]), "origins": said}
 
 
 def print_summary(summary: dict[str, Any], folder: Path) -> None:

@@ -13,18 +13,19 @@ outputs/NAME/
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from seqattn.comparison.drawing import draw_all
 from seqattn.comparison.outcome import Arm, Outcome
 from seqattn.comparison.statistics import Spread, differences
 from seqattn.comparison.tables import sentences, write_tables
 from seqattn.config.comparing import Comparison
-from seqattn.errors import UsageError
+from seqattn.errors import CheckpointError, UsageError
 from seqattn.experiment import Job, Watchers, run_all
 from seqattn.runs import RunFolder
-from seqattn.storage import write_json
+from seqattn.storage import read_whole, write_json
 
 MARK = "comparison.json"
 
@@ -38,6 +39,7 @@ def compare(
     plots: bool = False,
     config_path: Path | None = None,
     watchers: Watchers | None = None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Train every variant with every seed and say what the losses say. What is finished already
     is not trained again.
@@ -45,7 +47,7 @@ def compare(
     Args:
         output_dir: all goes to `output_dir / comparison.name`.
         plots: draw each run's own pictures too.
-        device, threads, config_path, watchers: see `experiment.run_all`.
+        device, threads, config_path, watchers, provenance: see `experiment.run_all`.
 
     Raises:
         SeqattnError: what a user can mend; a folder that is not this comparison's among them.
@@ -63,22 +65,81 @@ def compare(
     jobs = run_all(
         wanted, device=device, threads=threads, resume=True, plots=plots,
         config_path=config_path, watchers=watchers,
-        before_writing=lambda: write_json(path / MARK, comparison.as_plain()),
+        before_writing=lambda: write_json(path / MARK, _mark(comparison)), provenance=provenance,
     )  # fmt: skip
     count = len(comparison.seeds)
     arms = tuple(
         arm_of(variant.name, jobs[place * count : (place + 1) * count], variant.series, variant.at)
         for place, variant in enumerate(comparison.variants)
     )
+    same = len({repr(variant.config.data) for variant in comparison.variants}) == 1
+    outcome = _outcome(path, arms, comparison.along, same)
+    write_tables(outcome)
+    draw_all(outcome)
+    return outcome
+
+
+def _outcome(path: Path, arms: Sequence[Arm], along: str, same_data: bool) -> Outcome:
     groups: dict[float | None, dict[str, dict[int, float]]] = {}
     for arm in arms:
         groups.setdefault(arm.at, {})[arm.name] = arm.losses
     pairs = differences(groups.values())
-    same = len({repr(variant.config.data) for variant in comparison.variants}) == 1
-    outcome = Outcome(path, comparison.name, arms, tuple(pairs), same, comparison.along)
-    write_tables(outcome)
-    draw_all(outcome)
-    return outcome
+    return Outcome(path, path.name, tuple(arms), tuple(pairs), same_data, along)
+
+
+def is_comparison(path: Path) -> bool:
+    """Whether a folder is one of a comparison, or of many seeds."""
+    return (path / MARK).is_file() or bool(seed_folders(path))
+
+
+def seed_folders(path: Path) -> dict[int, RunFolder]:
+    """Seed -> run folder, of the runs `path / seed-K`."""
+    found = {}
+    for folder in path.glob("seed-*"):
+        number = folder.name.removeprefix("seed-")
+        if number.isascii() and number.isdigit() and RunFolder(folder).is_run:
+            found[int(number)] = RunFolder(folder)
+    return dict(sorted(found.items()))
+
+
+def read_outcome(path: Path) -> Outcome:
+    """A comparison, or the seeds of one config, read back from its folder, finished or not.
+
+    Raises:
+        CheckpointError: it is none, or cannot be read.
+    """
+    if not (path / MARK).is_file():
+        folders = seed_folders(path)
+        if not folders:
+            raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
+        return _outcome(path, [_read_arm(path.name, folders)], "", same_data=True)
+    try:
+        mark = json.loads(read_whole(path / MARK))
+        variants, along = dict(mark["variants"]), dict(mark.get("along", {}))
+        arms = [_read_arm(name, seed_folders(path / Path(name).name), along) for name in variants]
+        same = len({repr(dict(variant)["data"]) for variant in variants.values()}) == 1
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path / MARK}: cannot be read ({error!r}).") from None
+    return _outcome(path, arms, str(along.get("key", "")), same)
+
+
+def _read_arm(
+    name: str, folders: Mapping[int, RunFolder], along: Mapping[str, Any] | None = None
+) -> Arm:
+    summaries = dict[int, Mapping[str, Any]]()
+    for seed, folder in folders.items():
+        if folder.summary.is_file():
+            summaries[seed] = folder.read_summary()
+    losses = {seed: float(summary["test_loss"]) for seed, summary in summaries.items()}
+    series, at = (along or {}).get("arms", {}).get(name, ("", None))
+    return Arm(name, folders, summaries, Spread.of(losses) if losses else None, series, at)
+
+
+def _mark(comparison: Comparison) -> dict[str, Any]:
+    """What makes the folder this comparison's, and how its variants are drawn."""
+    arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
+    along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
+    return {**comparison.as_plain(), **along}
 
 
 def arm_of(name: str, jobs: Sequence[Job], series: str = "", at: float | None = None) -> Arm:
@@ -101,7 +162,7 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
             f" {MARK}), so nothing in it is touched. Choose another --name."
         ) from None
     now = json.loads(json.dumps(comparison.as_plain()))
-    if before == now:
+    if before.get("variants") == now["variants"]:
         return
     old, new = (set(found.get("variants", {})) for found in (before, now))
     if old != new:
@@ -117,4 +178,13 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
     )
 
 
-__all__ = ["Arm", "Outcome", "arm_of", "compare", "sentences"]
+__all__ = [
+    "Arm",
+    "Outcome",
+    "arm_of",
+    "compare",
+    "is_comparison",
+    "read_outcome",
+    "seed_folders",
+    "sentences",
+]

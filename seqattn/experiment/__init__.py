@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,7 @@ def run_all(
     config_path: Path | None = None,
     watchers: Watchers | None = None,
     before_writing: Callable[[], None] = lambda: None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> list[Job]:
     """Train many configs, side by side where they share a shape; each leaves its own run folder.
 
@@ -125,6 +126,7 @@ def run_all(
         plots: draw each run's pictures.
         config_path: where the configs came from, for their git revision.
         before_writing: called once everything is found usable.
+        provenance: for environment.json: the command, and where values of the config are from.
 
     Returns:
         a job for each config, in their order, with its summary, or with the `NotFiniteError` of a
@@ -166,7 +168,7 @@ def run_all(
         if 0 < len(todo) < len(jobs):
             watchers.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are trained already.")
         if todo:
-            about = environment(chosen, config_path)
+            about = {**environment(chosen, config_path), **(provenance or {})}
             for job in todo:
                 if job.folder.path not in holding:
                     _take_hold(job.folder, held)

@@ -1,0 +1,85 @@
+"""A run or a comparison as one HTML page that works offline.
+
+The page has everything in it: its data, its style, its script, and plotly's (the extra `report`).
+A policy in its head forbids every request and every script but those two, so a name from a file
+cannot run or load anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from seqattn import __version__
+from seqattn.comparison import is_comparison, read_outcome
+from seqattn.errors import CheckpointError, UsageError
+from seqattn.report.content import of_outcome, of_run
+from seqattn.runs import RunFolder, find_run
+from seqattn.storage import write_whole
+
+PAGE = "report.html"
+INSTALL = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
+
+
+def report(path: Path, output: Path | None = None) -> Path:
+    """Write the page of a run, of many seeds, or of a comparison.
+
+    Args:
+        path: its folder.
+        output: where to; report.html in the folder without.
+
+    Returns:
+        where the page is.
+
+    Raises:
+        UsageError: plotly or Jinja2 is missing.
+        CheckpointError: nothing to report is there, or it cannot be read.
+    """
+    _ask_for_libraries()
+    if path.is_dir() and is_comparison(path) and not RunFolder(path).is_run:
+        content = of_outcome(read_outcome(path))
+    else:
+        folder, _ = find_run(path)
+        path, content = folder.path, of_run(folder)
+    target = output or path / PAGE
+    write_whole(target, page(content).encode())
+    return target
+
+
+def page(content: dict[str, Any]) -> str:
+    """Content as HTML."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from plotly.offline import get_plotlyjs
+
+    # No angle bracket or ampersand stays in the data: nothing in it can end the element it is in.
+    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    environment = Environment(
+        loader=PackageLoader("seqattn", "report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    files = resources.files("seqattn.report")
+    return environment.get_template("page.html").render(
+        content=content,
+        data=data,
+        version=__version__,
+        nonce=hashlib.sha256(data.encode()).hexdigest()[:32],
+        style=(files / "page.css").read_text(encoding="utf-8"),
+        script=(files / "page.js").read_text(encoding="utf-8"),
+        plotly=get_plotlyjs(),
+    )
+
+
+def _ask_for_libraries() -> None:
+    try:
+        import jinja2  # noqa: F401
+        import plotly  # noqa: F401
+    except ImportError:
+        raise UsageError(INSTALL) from None
+
+
+__all__ = ["INSTALL", "PAGE", "CheckpointError", "page", "report"]

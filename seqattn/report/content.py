@@ -1,0 +1,418 @@
+"""What a page shows, as plain data: numbers in JSON, arrays of weights packed.
+
+Letters: N sequences, L layers, A heads, T target steps, S source steps.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn import doctor
+from seqattn.comparison import Outcome, sentences
+from seqattn.comparison.tables import references, table
+from seqattn.config import as_plain, leaves, resolve
+from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
+from seqattn.experiment import data_of, open_run
+from seqattn.runs import EpochRecord, RunFolder
+from seqattn.storage import read_arrays
+
+Arrays = Mapping[str, NDArray[Any]]
+
+MOST_EXAMPLES = 1000
+MOST_CELLS = 2**22
+"""Weights of one kind that a page holds; more sequences than that are sampled."""
+FINE_CELLS = 2**20
+"""Weights up to which a page holds them to five decimals, and not to two."""
+MOST_CLASSES = 24
+WORST = 10
+MOST_SEEDS_SHOWN = 400
+KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
+
+
+def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
+    """All of one run. What is not there, or cannot be read, is said in `notices`.
+
+    Raises:
+        CheckpointError: it is no run, or has not finished an epoch.
+    """
+    if not folder.is_run:
+        raise CheckpointError(f"{folder.path}: is no folder of a run (no config.yaml).")
+    notices = list[str]()
+    rows = _config(folder, notices)
+    history = folder.read_metrics() if folder.metrics.exists() else []
+    if not history:
+        raise CheckpointError(
+            f"{folder.path}: no epoch has ended there yet, so there is nothing to report."
+        )
+    summary: dict[str, Any] | None = None
+    if folder.summary.exists():
+        summary = folder.read_summary()
+    else:
+        notices.append(
+            f"The training is not finished: {len(history)} epochs are. Go on with it (--resume) for"
+            " forecasts, attention and what the doctor says."
+        )
+    environment = folder.read_environment()
+    content: dict[str, Any] = {
+        "kind": "run",
+        "name": folder.path.name,
+        "path": str(folder.path),
+        "seed": None if summary is None else summary["seed"],
+        "config": rows,
+        "environment": _environment(environment),
+        "command": environment.get("command")
+        or f"seqattn train {folder.config} --name {folder.path.name}-again",
+        "curves": _curves(history, summary),
+        "summary": None if summary is None else _verdict(summary),
+        "notices": notices,
+        "doctor": [],
+        "told": "",
+    }
+    if summary is None:
+        return content
+    try:
+        content |= _examples(folder, notices)
+    except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
+        notices.append(f"Forecasts and weights cannot be shown: {_words(error)}")
+    content["film"] = _film(folder, notices)
+    content["by_step"] = summary["loss_by_step"]
+    if examine:
+        try:
+            _, trained = open_run(folder.path)
+            found = doctor.examine(
+                doctor.evidence(trained, data_of(trained), _seeds_beside(folder))
+            )
+            content["doctor"] = doctor.as_plain(found)
+            content["told"] = doctor.told(found)
+        except (CheckpointError, DataError) as error:
+            notices.append(f"The doctor could not look: {_words(error)}")
+    return content
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, SeqattnError) else repr(error)
+
+
+def _seeds_beside(folder: RunFolder) -> list[float]:
+    """Test losses of the runs that were trained with other seeds of the same config."""
+    path = folder.path
+    if not path.name.startswith("seed-"):
+        return []
+    beside = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))]
+    return [float(other.read_summary()["test_loss"]) for other in beside if other.summary.exists()]
+
+
+def _config(folder: RunFolder, notices: list[str]) -> list[list[str]]:
+    try:
+        config = resolve(folder.config).config
+    except ConfigError as error:
+        notices.append(f"Its config cannot be read back: {error}")
+        return []
+    origins = folder.read_environment().get("origins")
+    known = origins if isinstance(origins, dict) else None
+    rows = []
+    for at, value in leaves(as_plain(config)):
+        key = ".".join(at)
+        origin = "" if known is None else str(known.get(key, "default"))
+        rows.append([key, "null" if value is None else str(value), origin])
+    return rows
+
+
+def _environment(found: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for key, value in found.items():
+        if key in ("command", "origins"):
+            continue
+        said = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        rows.append([key.replace("_", " "), str(said)])
+    return rows
+
+
+def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The losses beside what they are read by, and the sentence that says it."""
+    best, floor = summary["best_baseline"], summary["noise_floor"]
+    loss, beaten = summary["test_loss"], summary["baselines"][summary["best_baseline"]]
+    beats = "beats" if summary["beats_best_baseline"] else "does not beat"
+    sentence = (
+        f"Free running, its mean squared error on the test sequences is {loss:.4g}: it {beats}"
+    )
+    sentence += f" the best rule without parameters ({best}, {beaten:.4g})"
+    if floor is not None:
+        above = loss - floor
+        sentence += f" and stands {above:.2g} above the noise floor ({floor:.4g})"
+    rows = [["this model, free running", loss, "own"]]
+    rows += [["this model, teacher-forced", summary["test_loss_teacher_forced"], ""]]
+    rows += [[name, value, ""] for name, value in summary["baselines"].items()]
+    rows += [[name, value, ""] for name, value in summary["fitted"].items()]
+    if floor is not None:
+        rows += [["noise floor: knowing all but the noise", floor, "floor"]]
+    return {
+        "sentence": sentence + ".",
+        "rows": sorted(rows, key=lambda row: row[1]),
+        "attention": summary["attention"],
+        "best_epoch": summary["best_epoch"],
+        "epochs": summary["epochs"],
+        "parameters": summary["parameters"],
+        "seconds": summary["seconds"],
+        "rmse": summary["rmse"].get("this model", []),
+        "features": summary["features"],
+        "scaled": summary["scaled"],
+    }
+
+
+def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -> dict[str, Any]:
+    curves: dict[str, Any] = {
+        "epoch": [record.epoch for record in history],
+        "training": [record.train_loss for record in history],
+        "validation": [record.validation_loss for record in history],
+        "teacher_forced": [record.validation_loss_teacher_forced for record in history],
+    }
+    if summary is not None:
+        best = summary["best_baseline"]
+        curves |= {
+            "best_epoch": summary["best_epoch"],
+            "floor": summary["validation_noise_floor"],
+            "baseline": [best, summary["validation_baselines"][best]],
+        }
+    return curves
+
+
+# --- sequences and where the model looked ---------------------------------------------------------
+
+
+def _examples(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
+    said = read_arrays(folder.predictions)
+    looked = dict[str, NDArray[Any]]()
+    if folder.attention.exists():
+        looked = read_arrays(folder.attention)
+    N = len(said["ids"])
+    losses = errors(said)
+    worst = np.argsort(-losses, kind="stable")[:WORST]
+    cells = max(
+        (int(np.prod(looked[key].shape[1:])) for key in KINDS.values() if key in looked), default=1
+    )
+    most = min(MOST_EXAMPLES, max(1, MOST_CELLS // cells))
+    chosen = np.arange(N)
+    if most < N:
+        # The worst are wanted in full, the others from the first on.
+        first = [k for k in range(N) if k not in set(worst.tolist())]
+        chosen = np.sort(np.concatenate([worst[:most], first[: max(0, most - len(worst))]])).astype(
+            np.int64
+        )
+        notices.append(
+            f"{len(chosen):,} of {N:,} test sequences are shown one by one: the"
+            f" {min(len(worst), most)} with the largest errors and the first of the others. Errors"
+            " by step and by class are of all."
+        )
+    place = {int(k): at for at, k in enumerate(chosen)}
+    examples = {
+        "ids": [str(name) for name in said["ids"][chosen]],
+        "labels": [str(label) for label in said["labels"][chosen]],
+        "features": [str(name) for name in said["features"]],
+        "said": [str(name) for name in said.get("said", said["features"])],
+        "source": packed_points(said["source"][chosen]),
+        "target": packed_points(said["target"][chosen]),
+        "forecast": packed_points(said["forecast"][chosen]),
+        "source_lengths": said["source_lengths"][chosen].tolist(),
+        "target_lengths": said["target_lengths"][chosen].tolist(),
+        "losses": [float(loss) for loss in losses[chosen]],
+        "total": N,
+    }
+    maps = {
+        kind: packed_weights(looked[key][chosen])
+        for kind, key in KINDS.items()
+        if key in looked and looked[key].size
+    }
+    alignment = looked.get("alignment")
+    return {
+        "examples": examples,
+        "maps": maps,
+        "meaning": str(looked.get("meaning", "distribution")),
+        "alignment": None if alignment is None else alignment[chosen].tolist(),
+        "worst": [place[int(k)] for k in worst if int(k) in place],
+        "classes": classes(said, losses),
+    }
+
+
+def errors(said: Arrays) -> NDArray[np.float64]:
+    """(N,) mean squared error of each forecast, each feature in units of its spread, so that those
+    of different units can be added up; of the plain numbers where all spread alike."""
+    apart = np.asarray(said["forecast"], np.float64) - said["target"]
+    spread = np.nanstd(said["target"], axis=(0, 1))
+    spread = np.where(spread > 0, spread, 1.0)
+    if spread.max() < 2 * spread.min():
+        spread = np.ones_like(spread)
+    real = np.isfinite(apart)
+    squares = np.square(np.where(real, apart / spread, 0.0)).sum(axis=(1, 2))
+    return np.asarray(squares / np.maximum(real.sum(axis=(1, 2)), 1), np.float64)
+
+
+def classes(said: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """Mean error by what the task says of a sequence, by length, and by where it starts."""
+    found = list[dict[str, Any]]()
+
+    def by(name: str, groups: Sequence[str]) -> None:
+        names = sorted(set(groups), key=lambda group: (len(group), group))
+        if not 1 < len(names) <= MOST_CLASSES:
+            return
+        at = np.array(groups)
+        rows = [[group, int((at == group).sum()), float(losses[at == group].mean())]
+                for group in names]  # fmt: skip
+        found.append({"name": name, "rows": rows})
+
+    by("what the task says of it", [str(label) or "nothing" for label in said["labels"]])
+    by("source length", [str(int(length)) for length in said["source_lengths"]])
+    by("target length", [str(int(length)) for length in said["target_lengths"]])
+    first = said["source"][:, 0, :]
+    if first.shape[1] == 2 and np.isfinite(first).all() and (first < 0).any() and (first > 0).any():
+        by("where it starts", [f"{'upper' if y >= 0 else 'lower'} {'right' if x >= 0 else 'left'}"
+                               for x, y in first])  # fmt: skip
+    return found
+
+
+def _film(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
+    if not folder.film.exists():
+        return None
+    try:
+        film = read_arrays(folder.film)
+        weights = film["weights"]
+        frames = np.arange(len(weights))
+        most = max(2, MOST_CELLS // max(1, int(np.prod(weights.shape[1:]))))
+        if most < len(frames):
+            frames = np.unique(np.linspace(0, len(weights) - 1, most).round().astype(np.int64))
+            notices.append(f"The film shows {len(frames)} of its {len(weights)} frames.")
+        return {
+            "epochs": film["epochs"][frames].tolist(),
+            "ids": [str(name) for name in film["ids"]],
+            "labels": [str(label) for label in film["labels"]],
+            "source_lengths": film["source_lengths"].tolist(),
+            "target_lengths": film["target_lengths"].tolist(),
+            "alignment": film["alignment"].tolist() if "alignment" in film else None,
+            "meaning": str(film["meaning"]),
+            "weights": packed_weights(weights[frames]),
+        }
+    except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
+        notices.append(f"The film cannot be shown: {_words(error)}")
+        return None
+
+
+def packed_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
+    """An array as text: whole numbers from the lowest weight to the highest, NaN the one above,
+    deflated. `decimals` says what is kept."""
+    real = weights[np.isfinite(weights)]
+    low = min(0.0, float(real.min())) if real.size else 0.0
+    high = max(1.0, float(real.max())) if real.size else 1.0
+    fine = weights.size <= FINE_CELLS
+    most = 65_534 if fine else 254
+    steps = np.round((weights - low) / (high - low) * most)
+    whole = np.where(np.isfinite(steps), steps, most + 1).astype("<u2" if fine else "u1")
+    return {
+        "shape": list(weights.shape),
+        "bits": 16 if fine else 8,
+        "low": low,
+        "high": high,
+        "decimals": 4 if fine else 2,
+        "data": base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode(),
+    }
+
+
+def packed_points(points: NDArray[np.floating]) -> dict[str, Any]:
+    """Coordinates as text: float32, deflated."""
+    raw = np.ascontiguousarray(points, dtype="<f4").tobytes()
+    data = base64.b64encode(zlib.compress(raw, 6)).decode()
+    return {"shape": list(points.shape), "bits": 32, "data": data}
+
+
+# --- many runs ------------------------------------------------------------------------------------
+
+
+def of_outcome(outcome: Outcome) -> dict[str, Any]:
+    """A comparison, or many seeds of one config; every seed with what is shown when it is chosen.
+
+    Raises:
+        CheckpointError: no run in it has ended.
+    """
+    if not any(arm.summaries for arm in outcome.arms):
+        raise CheckpointError(f"{outcome.path}: none of its runs has ended with a finite loss yet.")
+    notices = list[str]()
+    arms, shown = [], 0
+    total = sum(len(arm.folders) for arm in outcome.arms)
+    for arm in outcome.arms:
+        points, missing = [], []
+        for seed, folder in arm.folders.items():
+            summary = arm.summaries.get(seed)
+            if summary is None:
+                missing.append(seed)
+                continue
+            point: dict[str, Any] = {
+                "seed": seed,
+                "loss": summary["test_loss"],
+                "forced": summary["test_loss_teacher_forced"],
+                "best_epoch": summary["best_epoch"],
+                "beats": summary["beats_best_baseline"],
+                "path": folder.path.relative_to(outcome.path).as_posix(),
+                "page": (folder.path / "report.html").exists(),
+            }
+            if shown < MOST_SEEDS_SHOWN:
+                point |= _glance(folder)
+                shown += 1
+            points.append(point)
+        spread = arm.spread
+        arms.append(
+            {
+                "name": arm.name,
+                "points": points,
+                "missing": missing,
+                "median": None if spread is None else spread.median,
+                "interval": None if spread is None else list(spread.median_interval),
+            }
+        )
+    lost = total - sum(len(arm.summaries) for arm in outcome.arms)
+    if lost:
+        notices.append(
+            f"{lost} of {total} runs have no result: they left the finite numbers, or go on still."
+        )
+    if total > MOST_SEEDS_SHOWN:
+        notices.append(
+            f"Curves and weights are kept of the first {MOST_SEEDS_SHOWN} of {total} runs."
+        )
+    headings, rows = table(outcome.arms)
+    seeds = tuple(float(loss) for arm in outcome.arms for loss in arm.losses.values())
+    several = len(outcome.arms) > 1
+    apart = None if several else doctor.seeds_apart(seeds)
+    return {
+        "kind": "comparison",
+        "name": outcome.name,
+        "path": str(outcome.path),
+        "arms": arms,
+        "sentences": sentences(outcome) if several else [f"{apart.number}. {apart.meaning}".strip()]
+        if apart else [],
+        "references": references(outcome),
+        "headings": headings,
+        "rows": rows,
+        "notices": notices,
+    }  # fmt: skip
+
+
+def _glance(folder: RunFolder) -> dict[str, Any]:
+    """A run's curve and its first sequence, for when its point is chosen."""
+    glance: dict[str, Any] = {}
+    try:
+        history = folder.read_metrics()
+        every = max(1, len(history) // 200)
+        glance["curve"] = [[r.epoch, r.validation_loss] for r in history[::every]]
+        if folder.attention.exists():
+            looked = read_arrays(folder.attention)
+            weights = looked["weights"][0, 0, 0]
+            if weights.size <= 64 * 64:
+                glance["weights"] = np.round(np.nan_to_num(weights, nan=-9), 3).tolist()
+                glance["signed"] = str(looked["meaning"]) == "strength"
+    except (CheckpointError, KeyError, ValueError, IndexError):
+        return glance
+    return glance

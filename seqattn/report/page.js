@@ -1,0 +1,484 @@
+"use strict";
+// The page's own script. Its data come in the element #data; arrays are deflated and in base64.
+// Words from files reach the page as text only: by textContent, or through plain() for plotly.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const $ = (id) => document.getElementById(id);
+const plain = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const number = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
+const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud"] };
+const redraws = [];
+
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(name).trim();
+  return { ground: of("--ground"), ink: of("--ink"), soft: of("--soft"), line: of("--line"), accent: of("--accent"), warn: of("--warn") };
+}
+
+function layout(more) {
+  const { ground, ink, line } = theme();
+  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
+  return {
+    paper_bgcolor: ground, plot_bgcolor: ground, font: { color: ink, size: 13 },
+    margin: { l: 50, r: 15, t: 30, b: 45 }, hoverlabel: { namelength: -1 }, ...more,
+    xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
+  };
+}
+
+async function unpacked(packed) {
+  const bytes = Uint8Array.from(atob(packed.data), (sign) => sign.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const raw = await new Response(stream).arrayBuffer();
+  const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
+  const values = new kinds[packed.bits](raw);
+  const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
+  const most = packed.bits === 16 ? 65534 : 254;
+  const decode = packed.bits === 32
+    ? (code) => code
+    : (code) => (code > most ? NaN : packed.low + (code / most) * (packed.high - packed.low));
+  return {
+    shape: packed.shape, decimals: packed.decimals, low: packed.low, high: packed.high,
+    at: (...places) => decode(values[places.reduce((sum, place, k) => sum + place * strides[k], 0)]),
+  };
+}
+
+function matrix(array, rows, columns, ...places) {
+  return Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_, c) => {
+    const value = array.at(...places, r, c);
+    return Number.isNaN(value) ? null : value;
+  }));
+}
+
+function fill(select, words, chosen = 0) {
+  select.replaceChildren(...words.map((word, k) => new Option(word, k, false, k === chosen)));
+  select.disabled = words.length < 2;
+}
+
+const numbered = (count) => Array.from({ length: count }, (_, k) => String(k));
+
+function shades(meaning, array) {
+  if (meaning === "strength") {
+    const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
+    return { colorscale: "RdBu", reversescale: true, zmin: -widest, zmax: widest };
+  }
+  return { colorscale: "Viridis", reversescale: false, zmin: 0, zmax: 1 };
+}
+
+function heatmap(z, across, down, colours, title) {
+  return {
+    type: "heatmap", z, x: across, y: down, ...colours, xgap: z.length <= 16 ? 1 : 0, ygap: z.length <= 16 ? 1 : 0,
+    hovertemplate: "%{y} looks at %{x}: %{z:.3f}<extra></extra>",
+    texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
+    colorbar: { title: { text: title, side: "right" }, thickness: 12 },
+  };
+}
+
+function outlines(places, colour) {
+  return (places || []).flatMap((column, row) => (column < 0 ? [] : [{
+    type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5,
+    line: { color: colour, width: places.length > 24 ? 1 : 2.5 },
+  }]));
+}
+
+// --- the attention explorer ----------------------------------------------------------------------
+
+const KINDS = { cross: "the decoder at the source", encoder_self: "the source at itself", decoder_self: "the target at itself" };
+
+async function explorer() {
+  const { examples, meaning } = data;
+  const source = await unpacked(examples.source);
+  const target = await unpacked(examples.target);
+  const forecast = await unpacked(examples.forecast);
+  const maps = {};
+  for (const [kind, packed] of Object.entries(data.maps)) maps[kind] = await unpacked(packed);
+  const kinds = Object.keys(maps);
+  const name = (k) => examples.ids[k] + (examples.labels[k] ? `: ${examples.labels[k]}` : "");
+  fill($("example"), examples.ids.map((_, k) => name(k)));
+  fill($("kind"), kinds.length ? kinds.map((kind) => KINDS[kind]) : ["no attention"]);
+  const now = { example: 0, kind: kinds[0], layer: 0, head: 0, step: 0 };
+
+  const lengths = () => [examples.source_lengths[now.example], examples.target_lengths[now.example]];
+  const rowsAndColumns = () => {
+    const [S, T] = lengths();
+    return { cross: [T, S], encoder_self: [S, S], decoder_self: [T, T] }[now.kind] || [T, S];
+  };
+  const sourceNames = (count) => Array.from({ length: count }, (_, k) => `point ${k + 1}`);
+  const targetNames = (count, S) => Array.from({ length: count }, (_, k) => `point ${S + k + 1}`);
+  const weightsNow = () => {
+    const [, columns] = rowsAndColumns();
+    if (!now.kind) return [];
+    return Array.from({ length: columns }, (_, c) => maps[now.kind].at(now.example, now.layer, now.head, now.step, c));
+  };
+  const points = (array, count, feature) =>
+    Array.from({ length: count }, (_, k) => array.at(now.example, k, feature));
+
+  function drawPath() {
+    const { ink, soft, warn, accent } = theme();
+    const [S, T] = lengths();
+    const weights = weightsNow();
+    const colours = now.kind ? shades(meaning, maps[now.kind]) : {};
+    const looksBack = now.kind === "decoder_self";
+    const walked = now.kind === "encoder_self" ? T : now.step + 1;
+    const strongest = Math.max(...weights.map((w) => Math.abs(w)).filter(Number.isFinite), 1e-9);
+    const lit = (count) => (weights.length ? {
+      size: Array.from({ length: count }, (_, k) => 8 + 18 * (Number.isFinite(weights[k]) ? Math.abs(weights[k]) / Math.max(1, strongest) : 0)),
+      color: Array.from({ length: count }, (_, k) => (Number.isFinite(weights[k]) ? weights[k] : 0)),
+      colorscale: colours.colorscale, reversescale: colours.reversescale, cmin: colours.zmin, cmax: colours.zmax,
+      line: { color: ink, width: 1 },
+    } : { size: 9, color: soft });
+    const traces = [];
+    const plane = examples.features.length === 2 && examples.said.length === 2;
+    const add = (names, xs, ys, extra) => traces.push({ x: xs, y: ys, text: names, hovertemplate: "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>", ...extra });
+    const both = Math.min(examples.said.length, 4);
+    for (let f = 0; f < (plane ? 1 : Math.max(both, Math.min(examples.features.length, 4))); f += 1) {
+      const dash = ["solid", "dash", "dot", "dashdot"][f % 4];
+      const tag = plane ? "" : f < examples.said.length ? ` ${plain(examples.said[f])}` : ` ${plain(examples.features[f])}`;
+      const steps = (first, count) => Array.from({ length: count }, (_, k) => first + k + 1);
+      if (f < examples.features.length) {
+        add(sourceNames(S), plane ? points(source, S, 0) : steps(0, S), points(source, S, plane ? 1 : f),
+          { mode: "lines+markers", name: `source${plane ? "" : ` ${plain(examples.features[f])}`}`, line: { color: soft, dash, width: 1.5 }, marker: looksBack ? { size: 7, color: soft } : lit(S), meta: "source" });
+      }
+      if (plane || f < examples.said.length) {
+        add(targetNames(T, S), plane ? points(target, T, 0) : steps(S, T), points(target, T, plane ? 1 : f),
+          { mode: "lines+markers", name: `truth${tag}`, line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" });
+        add(targetNames(walked, S), plane ? points(forecast, walked, 0) : steps(S, walked), points(forecast, walked, plane ? 1 : f),
+          { mode: "lines+markers", name: `forecast${tag}`, line: { color: warn, dash, width: 1.5 }, marker: looksBack ? lit(walked) : { symbol: "diamond", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 15 : 8)), color: warn, line: { color: ink, width: 1 } }, meta: "target" });
+      }
+    }
+    const [xname, yname] = plane ? examples.features : ["step", ""];
+    Plotly.react("path", traces, layout({
+      xaxis: { title: { text: plain(xname) } }, yaxis: plane ? { title: { text: plain(yname) }, scaleanchor: "x" } : {},
+      legend: { orientation: "h", y: 1.12 }, hovermode: "closest", uirevision: `${now.example}`,
+    }), config);
+  }
+
+  function marks() {
+    const { warn } = theme();
+    const [, columns] = rowsAndColumns();
+    const known = now.kind === "cross" && data.alignment ? data.alignment[now.example].slice(0, rowsAndColumns()[0]) : [];
+    return [...outlines(known, "#e69f00"), {
+      type: "rect", x0: -0.5, x1: columns - 0.5, y0: now.step - 0.5, y1: now.step + 0.5, line: { color: warn, width: 3 },
+    }];
+  }
+
+  function drawMap() {
+    if (!now.kind) {
+      $("map").textContent = "This model has no attention.";
+      return;
+    }
+    const [S] = lengths();
+    const [rows, columns] = rowsAndColumns();
+    const z = matrix(maps[now.kind], rows, columns, now.example, now.layer, now.head);
+    const across = now.kind === "decoder_self" ? targetNames(columns, S) : sourceNames(columns);
+    const down = now.kind === "encoder_self" ? sourceNames(rows) : targetNames(rows, S);
+    const title = meaning === "strength" ? "read strength" : "attention weight";
+    const known = now.kind === "cross" && data.alignment ? "; outlined in orange: the true one" : "";
+    Plotly.react("map", [heatmap(z, across, down, shades(meaning, maps[now.kind]), title)], layout({
+      xaxis: { title: { text: `looked at${known}` }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: marks(),
+    }), config);
+  }
+
+  function words() {
+    const [S] = lengths();
+    const weights = weightsNow();
+    const rowName = now.kind === "encoder_self" ? `point ${now.step + 1}` : `point ${S + now.step + 1}`;
+    const first = now.kind === "decoder_self" ? S : 0;
+    const order = weights.map((w, k) => [w, k]).filter(([w]) => Number.isFinite(w)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
+    const looks = order.map(([w, k]) => `point ${first + k + 1} with ${w.toFixed(maps[now.kind].decimals > 2 ? 3 : 2).replace("-", "\u2212")}`).join(", ");
+    let said = `Step ${now.step + 1} (${rowName}) looks at ${looks || "nothing"}.`;
+    if (!now.kind) said = `Step ${now.step + 1} (${rowName}).`;
+    if (now.kind !== "encoder_self") {
+      const each = examples.said.slice(0, 4).map((feature, f) => `${feature} ${number(forecast.at(now.example, now.step, f))} (truth ${number(target.at(now.example, now.step, f))})`);
+      said += ` Forecast: ${each.join(", ")}.`;
+    }
+    said += ` The whole sequence's error is ${number(examples.losses[now.example])}.`;
+    $("said").textContent = said;
+    $("step-name").textContent = `Step ${now.step + 1} of ${rowsAndColumns()[0]}, ${rowName}`;
+    $("step").setAttribute("aria-valuetext", $("step-name").textContent);
+  }
+
+  function setStep(step) {
+    const [rows] = rowsAndColumns();
+    now.step = Math.max(0, Math.min(rows - 1, step));
+    $("step").max = rows - 1;
+    $("step").value = now.step;
+    drawPath();
+    if (now.kind) Plotly.relayout("map", { shapes: marks() });
+    words();
+  }
+
+  function all() {
+    if (now.kind) {
+      const [, layers, heads] = maps[now.kind].shape;
+      now.layer = Math.min(now.layer, layers - 1);
+      now.head = Math.min(now.head, heads - 1);
+      fill($("layer"), numbered(layers), now.layer);
+      fill($("head"), numbered(heads), now.head);
+    } else {
+      fill($("layer"), ["none"]);
+      fill($("head"), ["none"]);
+    }
+    $("example").value = now.example;
+    for (const button of document.querySelectorAll("#worst button")) {
+      button.setAttribute("aria-pressed", String(Number(button.dataset.example) === now.example));
+    }
+    now.step = Math.min(now.step, rowsAndColumns()[0] - 1);
+    drawMap();
+    setStep(now.step);
+  }
+
+  const choose = (example) => {
+    now.example = (example + examples.ids.length) % examples.ids.length;
+    now.step = 0;
+    all();
+  };
+  $("example").addEventListener("change", (event) => choose(Number(event.target.value)));
+  $("before").addEventListener("click", () => choose(now.example - 1));
+  $("after").addEventListener("click", () => choose(now.example + 1));
+  $("kind").addEventListener("change", (event) => { now.kind = kinds[Number(event.target.value)]; all(); });
+  $("layer").addEventListener("change", (event) => { now.layer = Number(event.target.value); all(); });
+  $("head").addEventListener("change", (event) => { now.head = Number(event.target.value); all(); });
+  $("step").addEventListener("input", (event) => setStep(Number(event.target.value)));
+  errors(choose, setStep);
+  all();
+  if (now.kind) $("map").on("plotly_hover", (event) => { const row = event.points[0].pointIndex[0]; if (row !== now.step) setStep(row); });
+  $("path").on("plotly_hover", (event) => {
+    const point = event.points[0];
+    const wanted = now.kind === "encoder_self" ? "source" : "target";
+    if (point.data.meta === wanted && point.pointNumber !== now.step) setStep(point.pointNumber);
+  });
+  redraws.push(all);
+}
+
+// --- errors --------------------------------------------------------------------------------------
+
+function errors(choose, setStep) {
+  const draw = () => {
+    const { accent } = theme();
+    Plotly.react("by-step", [{ type: data.by_step.length > 40 ? "scatter" : "bar", x: data.by_step.map((_, k) => k + 1), y: data.by_step, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }],
+      layout({ title: { text: "Mean squared error by target step", font: { size: 14 } }, xaxis: { title: { text: "target step" }, tickformat: "d", ...(data.by_step.length <= 12 ? { dtick: 1 } : {}) }, yaxis: { rangemode: "tozero" } }), config);
+  };
+  draw();
+  $("by-step").on("plotly_click", (event) => setStep(event.points[0].x - 1));
+  redraws.push(draw);
+  for (const { name, rows } of data.classes) {
+    const table = document.createElement("table");
+    table.createCaption().textContent = `Mean error by ${name}`;
+    const most = Math.max(...rows.map((row) => row[2]));
+    for (const [group, count, loss] of rows) {
+      const row = table.insertRow();
+      const head = document.createElement("th");
+      head.scope = "row";
+      head.textContent = group;
+      row.append(head);
+      row.insertCell().textContent = `${count} sequences`;
+      row.insertCell().textContent = number(loss);
+      const bar = document.createElement("span");
+      bar.className = "bar";
+      bar.style.width = `${most > 0 ? (8 * loss) / most : 0}rem`;
+      row.insertCell().append(bar);
+    }
+    $("by-class").append(table);
+  }
+  for (const example of data.worst) {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.dataset.example = example;
+    const label = data.examples.labels[example];
+    button.textContent = `${data.examples.ids[example]}${label ? `: ${label}` : ""}, error ${number(data.examples.losses[example])}`;
+    button.addEventListener("click", () => {
+      choose(example);
+      $("explorer").scrollIntoView({ behavior: "smooth" });
+    });
+    item.append(button);
+    $("worst").append(item);
+  }
+}
+
+// --- loss curves ---------------------------------------------------------------------------------
+
+function curves() {
+  const found = data.curves;
+  const draw = () => {
+    const { ink, soft, accent, warn } = theme();
+    const line = (name, values, colour, dash) => ({ type: "scatter", mode: found.epoch.length > 1 ? "lines" : "markers", name, x: found.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
+    const traces = [
+      line("training", found.training, soft, "dot"),
+      line("validation, free running", found.validation, accent, "solid"),
+      line("validation, teacher-forced", found.teacher_forced, warn, "dash"),
+    ];
+    const shapes = [];
+    const annotations = [];
+    const log = $("scale").value === "log";
+    const level = (value, words, colour) => {
+      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: "bottom", text: words, showarrow: false, font: { size: 11, color: colour } });
+    };
+    if (found.floor) level(found.floor, `noise floor ${number(found.floor)}`, ink);
+    if (found.baseline && found.baseline[1] > 0) level(found.baseline[1], plain(`${found.baseline[0]} ${number(found.baseline[1])}`), soft);
+    if (found.best_epoch) shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: found.best_epoch, x1: found.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
+    if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
+    Plotly.react("loss", traces, layout({
+      hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
+      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: "mean squared error" }, exponentformat: "power" },
+    }), config);
+  };
+  $("scale").addEventListener("change", draw);
+  redraws.push(draw);
+  draw();
+}
+
+// --- the film ------------------------------------------------------------------------------------
+
+async function film() {
+  const found = data.film;
+  const weights = await unpacked(found.weights);
+  const [frames, , layers, heads] = weights.shape;
+  fill($("film-example"), found.ids.map((id, k) => id + (found.labels[k] ? `: ${found.labels[k]}` : "")));
+  fill($("film-layer"), numbered(layers));
+  fill($("film-head"), numbered(heads));
+  $("film-frame").max = frames - 1;
+  const draw = () => {
+    const [k, layer, head, frame] = ["film-example", "film-layer", "film-head", "film-frame"].map((id) => Number($(id).value));
+    const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
+    const z = matrix(weights, T, S, frame, k, layer, head);
+    const across = Array.from({ length: S }, (_, s) => `point ${s + 1}`);
+    const down = Array.from({ length: T }, (_, t) => `point ${S + t + 1}`);
+    const known = found.alignment ? found.alignment[k].slice(0, T) : [];
+    const epoch = found.epochs[frame];
+    $("film-name").textContent = epoch ? `After epoch ${epoch}` : "Before training";
+    $("film-frame").setAttribute("aria-valuetext", $("film-name").textContent);
+    Plotly.react("film-map", [heatmap(z, across, down, shades(found.meaning, weights), found.meaning === "strength" ? "read strength" : "attention weight")],
+      layout({ xaxis: { title: { text: "looked at" } }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: outlines(known, "#e69f00") }), config);
+  };
+  for (const id of ["film-example", "film-layer", "film-head"]) $(id).addEventListener("change", draw);
+  $("film-frame").addEventListener("input", draw);
+  let playing = null;
+  const pause = () => {
+    clearInterval(playing);
+    playing = null;
+    $("film-play").textContent = "Play";
+  };
+  $("film-play").addEventListener("click", () => {
+    if (playing) return pause();
+    if (Number($("film-frame").value) === frames - 1) $("film-frame").value = 0;
+    $("film-play").textContent = "Pause";
+    playing = setInterval(() => {
+      const next = Number($("film-frame").value) + 1;
+      if (next >= frames) return pause();
+      $("film-frame").value = next;
+      return draw();
+    }, Math.max(60, Math.min(500, 6000 / frames)));
+    return undefined;
+  });
+  redraws.push(draw);
+  draw();
+}
+
+// --- many runs -----------------------------------------------------------------------------------
+
+function comparison() {
+  const { arms } = data;
+  const now = { arm: arms.findIndex((arm) => arm.points.length), seed: 0 };
+  const spread = (k, count) => (count < 2 ? 0 : ((((k * 0.618034) % 1) - 0.5) * 0.5));
+  fill($("arm"), arms.map((arm) => arm.name), now.arm);
+
+  function draw() {
+    const { ink, accent, warn, soft } = theme();
+    const log = $("scale").value === "log" && arms.every((arm) => arm.points.every((point) => point.loss > 0));
+    const traces = arms.map((arm, a) => ({
+      type: "scatter", mode: "markers", name: plain(arm.name), x: arm.points.map((_, k) => a + spread(k, arm.points.length)), y: arm.points.map((point) => point.loss),
+      marker: { color: arm.points.map((_, k) => (a === now.arm && k === now.seed ? warn : accent)), size: arm.points.map((_, k) => (a === now.arm && k === now.seed ? 15 : 9)), opacity: 0.85, line: { color: ink, width: 0.5 } },
+      text: arm.points.map((point) => plain(`${arm.name}, seed ${point.seed}`)), hovertemplate: "%{text}: %{y:.4g}<extra></extra>", showlegend: false, meta: a,
+    }));
+    const shapes = [];
+    const annotations = [];
+    arms.forEach((arm, a) => {
+      if (arm.median === null) return;
+      shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: arm.median, y1: arm.median, line: { color: ink, width: 2.5 } });
+      shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: arm.interval[0], y1: arm.interval[1], line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+    });
+    for (const [name, loss] of data.references) {
+      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(loss) : loss, yanchor: "bottom", text: plain(name), showarrow: false, font: { size: 11, color: soft } });
+    }
+    Plotly.react("seeds", traces, layout({
+      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: "test loss, mean squared error" }, exponentformat: "power" },
+      xaxis: { tickvals: arms.map((_, a) => a), ticktext: arms.map((arm) => plain(arm.name)), range: [-0.6, arms.length - 0.4], zeroline: false },
+    }), config);
+  }
+
+  function show() {
+    const arm = arms[now.arm];
+    fill($("seed"), arm.points.map((point) => String(point.seed)), now.seed);
+    $("arm").value = now.arm;
+    const point = arm.points[now.seed];
+    draw();
+    if (!point) {
+      $("chosen-name").textContent = `${arm.name}: no run has ended`;
+      $("chosen-words").textContent = "";
+      return;
+    }
+    $("chosen-name").textContent = `${arm.name}, seed ${point.seed}`;
+    const words = `Test loss ${number(point.loss)} free running, ${number(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best rule without parameters. `;
+    const link = document.createElement("a");
+    link.href = point.path.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
+    link.textContent = point.page ? "Open its own page" : "Open its folder";
+    const command = document.createElement("code");
+    command.textContent = `seqattn report ${data.path}/${point.path}`;
+    $("chosen-words").replaceChildren(words, link, point.page ? "" : ", or write its page: ", point.page ? "" : command);
+    const { accent } = theme();
+    if (point.curve) {
+      Plotly.react("chosen-curve", [{ type: "scatter", mode: point.curve.length > 1 ? "lines" : "markers", x: point.curve.map((row) => row[0]), y: point.curve.map((row) => row[1]), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }],
+        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", exponentformat: "power" }, xaxis: { title: { text: "epoch" } } }), config);
+    } else {
+      Plotly.purge("chosen-curve");
+      $("chosen-curve").textContent = "No curve is kept of this run.";
+    }
+    if (point.weights) {
+      const z = point.weights.map((row) => row.map((w) => (w <= -9 ? null : w)));
+      const signed = { low: Math.min(...z.flat()), high: Math.max(...z.flat()) };
+      Plotly.react("chosen-map", [heatmap(z, z[0].map((_, s) => `point ${s + 1}`), z.map((_, t) => `point ${z[0].length + t + 1}`), shades(point.signed ? "strength" : "distribution", signed), "weight")],
+        layout({ title: { text: "Attention in its first test sequence", font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
+    } else {
+      Plotly.purge("chosen-map");
+      $("chosen-map").textContent = "No weights are kept of this run.";
+    }
+  }
+
+  $("scale").addEventListener("change", draw);
+  $("arm").addEventListener("change", (event) => { now.arm = Number(event.target.value); now.seed = 0; show(); });
+  $("seed").addEventListener("change", (event) => { now.seed = Number(event.target.value); show(); });
+  show();
+  $("seeds").on("plotly_click", (event) => {
+    const point = event.points[0];
+    now.arm = point.data.meta;
+    now.seed = point.pointNumber;
+    show();
+  });
+  redraws.push(show);
+}
+
+// --- all of it -----------------------------------------------------------------------------------
+
+async function main() {
+  for (const section of document.querySelectorAll("section[data-part]")) {
+    const link = document.createElement("a");
+    link.href = `#${section.id}`;
+    link.textContent = section.dataset.part;
+    $("parts").append(link);
+  }
+  if (data.kind === "comparison") comparison();
+  else {
+    curves();
+    if (data.examples) await explorer();
+    if (data.film) await film();
+  }
+  const again = () => redraws.forEach((draw) => draw());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  matchMedia("print").addEventListener("change", again);
+  document.documentElement.dataset.ready = "yes";
+}
+
+main();
