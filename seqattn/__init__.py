@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqattn.api import Run as Run
+    from seqattn.api import load as load
+
+    __version__: str
+
+__all__ = ["Run", "__version__", "load"]
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
+    """Too slow to import for those who never ask."""
+    if name in ("Run", "load"):
+        from seqattn import api
+
+        return getattr(api, name)
     if name != "__version__":
         raise AttributeError(f"module 'seqattn' has no attribute {name!r}")
-    from importlib.metadata import version  # too slow to import for those who never ask
+    from importlib.metadata import version
 
     return version("seqattn")

@@ -18,6 +18,7 @@ from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
 from seqattn.errors import UsageError
 from seqattn.evaluation import References, evaluate_runs, free_run, loss_of
+from seqattn.runs import RunFolder
 from seqattn.training import Trained
 
 State = Literal["found", "fine", "unknown"]
@@ -265,6 +266,8 @@ def _stuck(seen: Evidence) -> Finding:
             )
     if len(found) < len(shares):
         number = f"{shares[0]:.0%} of the steps have their largest weight at one place"
+        if shares[0] >= STUCK:
+            number = "it looks everywhere alike, see nearly uniform"
         if len(shares) > 1:
             number = f"{len(found)} of {len(shares)} heads look at one place"
         return Finding(name, "fine", number)
@@ -472,6 +475,15 @@ def _no_heads(seen: Evidence, name: str) -> Finding | None:
     if not (seen.source_lengths > 1).any():
         return Finding(name, "unknown", "no source has two points or more")
     return None
+
+
+def losses_beside(folder: RunFolder) -> list[float]:
+    """Test losses of the seeds that a run was trained with; none of a run by itself."""
+    path = folder.path
+    if not path.name.startswith("seed-"):
+        return []
+    beside = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))]
+    return [float(run.read_summary()["test_loss"]) for run in beside if run.summary.exists()]
 
 
 def told(findings: Sequence[Finding]) -> str:

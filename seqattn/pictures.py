@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,25 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from seqattn.errors import UsageError
-from seqattn.figures import as_bytes, attention_figure, formats, loss_figure, paths_figure
+from seqattn.figures import (
+    as_bytes,
+    as_moving,
+    attention_figure,
+    formats,
+    loss_figure,
+    paths_figure,
+)
 from seqattn.runs import RunFolder
 from seqattn.storage import read_arrays, write_whole
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
 MOST_PANELS = 20
+MOST_IN_GRID = 144
+STRIP = 8  # epochs of a film side by side
+MOST_STRIPS = 4
+MOST_FRAMES = 60
+KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 
 
 def draw_each(folder: RunFolder) -> Iterator[Path]:
@@ -89,6 +102,78 @@ def predictions_picture(predictions: Arrays, examples: int = EXAMPLES) -> Figure
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Panel:
+    """A heatmap of one sequence, layer and head.
+
+    Attributes:
+        weights: (rows, columns).
+        title: whose it is.
+        given: real source points.
+        alignment: for each row the column where it should look, or None.
+        first_row, first_column: points before the first of each.
+    """
+
+    weights: NDArray[Any]
+    title: str
+    given: int
+    alignment: NDArray[Any] | None
+    first_row: int
+    first_column: int
+
+
+def panels(
+    attention: Arrays,
+    titles: Sequence[str],
+    examples: int,
+    *,
+    kind: str = "cross",
+    layer: int | None = None,
+    head: int | None = None,
+) -> list[Panel]:
+    """The first sequences, a panel for each of their layers and heads.
+
+    Args:
+        attention: arrays of an attention file, weights (N, layers, A, T, S).
+        titles: one a sequence.
+        examples: sequences, at most.
+        kind: cross, encoder_self or decoder_self.
+        layer, head: only this one, counted from 0; None: all.
+
+    Raises:
+        UsageError: there is no such kind, layer or head.
+    """
+    weights = attention[_key(attention, kind)]
+    _, layers, heads, _, _ = weights.shape
+    places = list(
+        itertools.product(_chosen("--layer", layer, layers), _chosen("--head", head, heads))
+    )
+    told = attention.get("alignment") if kind == "cross" else None
+    found = []
+    for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
+        given = int(attention["source_lengths"][k])
+        for i, j in places:
+            where = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
+            found.append(
+                Panel(
+                    weights[k, i, j],
+                    title + (f"\n{', '.join(where)}" if where else ""),
+                    given,
+                    None if told is None else told[k],
+                    0 if kind == "encoder_self" else given,
+                    given if kind == "decoder_self" else 0,
+                )
+            )
+    return found
+
+
+def _key(attention: Arrays, kind: str) -> str:
+    found = {name: key for name, key in KINDS.items() if key in attention}
+    if kind not in found:
+        raise UsageError(f"--kind {kind}: this model has {', '.join(found)}.")
+    return found[kind]
+
+
 def attention_picture(
     attention: Arrays,
     titles: Sequence[str],
@@ -97,6 +182,7 @@ def attention_picture(
     kind: str = "cross",
     layer: int | None = None,
     head: int | None = None,
+    as_grid: bool = False,
 ) -> tuple[Figure, str]:
     """Heatmaps of the first sequences, a panel for each of their layers and heads.
 
@@ -108,6 +194,7 @@ def attention_picture(
         examples: sequences, at most.
         kind: cross, encoder_self or decoder_self.
         layer, head: only this one, counted from 0; None: all.
+        as_grid: a row a layer and a column a head, all of them.
 
     Returns:
         the figure, and what was left out of it, in a sentence; empty where nothing was.
@@ -115,40 +202,93 @@ def attention_picture(
     Raises:
         UsageError: there is no such kind, layer or head.
     """
-    kinds = {"cross": "weights"} | {
-        name: name for name in ("encoder_self", "decoder_self") if name in attention
-    }
-    if kind not in kinds:
-        raise UsageError(f"--kind {kind}: this model has {', '.join(kinds)}.")
-    weights = attention[kinds[kind]]
-    _, layers, heads, _, _ = weights.shape
+    _, layers, heads, _, _ = attention[_key(attention, kind)].shape
     chosen_layers = _chosen("--layer", layer, layers)
     chosen_heads = _chosen("--head", head, heads)
-    every = list(itertools.product(chosen_layers, chosen_heads))
-    places = every[:MOST_PANELS]
-    asked = n = min(examples, len(weights))
-    if len(places) > 1:
-        n = min(n, max(1, MOST_PANELS // len(places)))
+    each = len(chosen_layers) * len(chosen_heads)
+    asked = n = min(examples, len(attention["weights"]))
+    drawn = each if as_grid else min(each, MOST_PANELS)
+    if drawn > 1:
+        n = min(n, max(1, MOST_PANELS // drawn))
     left_out = ""
-    if len(places) < len(every):
-        left_out = f"Drew {len(places)} of {len(every)} layers and heads of the first sequence."
+    if drawn < each:
+        left_out = f"Drew {drawn} of {each} layers and heads of the first sequence."
     elif n < asked:
-        left_out = f"Drew {n} of {asked} sequences, with {len(places)} panels each."
-    panels, words = list[NDArray[Any]](), list[str]()
-    told = attention.get("alignment") if kind == "cross" else None
-    for k, title in zip(range(n), titles, strict=False):
-        for i, j in places:
-            panels.append(weights[k, i, j])
-            where = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
-            words.append(title + (f"\n{', '.join(where)}" if where else ""))
+        left_out = f"Drew {n} of {asked} sequences, with {drawn} panels each."
+    shown = panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * drawn]
+    told = [panel.alignment for panel in shown if panel.alignment is not None]
     figure = attention_figure(
-        panels, titles=words, signed=str(attention["meaning"]) == "strength",
+        [panel.weights for panel in shown], titles=[panel.title for panel in shown],
+        signed=str(attention["meaning"]) == "strength",
         across="target" if kind == "decoder_self" else "source",
         down="source" if kind == "encoder_self" else "target",
-        source_lengths=np.repeat(attention["source_lengths"][:n], len(places)).tolist(),
-        alignment=None if told is None else list(np.repeat(told[:n], len(places), axis=0)),
+        source_lengths=[panel.given for panel in shown], alignment=told or None,
+        columns=len(chosen_heads) if as_grid else None,
     )  # fmt: skip
     return figure, left_out
+
+
+def film_picture(film: Arrays, examples: int, *, layer: int = 0, head: int = 0) -> Figure:
+    """The film as a strip: a row a sequence, a column an epoch.
+
+    Args:
+        film: arrays of a film file, weights (frames, P, layers, A, T, S).
+        examples: sequences, at most.
+
+    Raises:
+        UsageError: there is no such layer or head.
+    """
+    weights = film["weights"]
+    frames, P, layers, heads, T, _ = weights.shape
+    (layer,), (head,) = _chosen("--layer", layer, layers), _chosen("--head", head, heads)
+    columns = np.unique(np.linspace(0, frames - 1, min(frames, STRIP)).round().astype(int))
+    rows = min(examples, P, MOST_STRIPS)
+    titles = panel_titles(film, "validation")
+    told = film.get("alignment")
+    places = list(itertools.product(range(rows), columns))
+    return attention_figure(
+        [_cut(weights[k, p, layer, head], film, p) for p, k in places],
+        titles=[f"{titles[p]}\n{_epoch(film, k)}" for p, k in places],
+        signed=str(film["meaning"]) == "strength",
+        source_lengths=[int(film["source_lengths"][p]) for p, _ in places],
+        alignment=None if told is None else [told[p][:T] for p, _ in places],
+        columns=len(columns),
+    )  # fmt: skip
+
+
+def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
+    """The film of the first sequences as an animated GIF.
+
+    Raises:
+        UsageError: there is no such layer or head.
+    """
+    weights = film["weights"]
+    frames, P, layers, heads, T, _ = weights.shape
+    (layer,), (head,) = _chosen("--layer", layer, layers), _chosen("--head", head, heads)
+    shown = np.unique(np.linspace(0, frames - 1, min(frames, MOST_FRAMES)).round().astype(int))
+    rows = range(min(P, MOST_STRIPS))
+    titles, told = panel_titles(film, "validation"), film.get("alignment")
+    drawn = [
+        attention_figure(
+            [_cut(weights[k, p, layer, head], film, p) for p in rows],
+            titles=[f"{titles[p]}\n{_epoch(film, k)}" for p in rows],
+            signed=str(film["meaning"]) == "strength",
+            source_lengths=[int(film["source_lengths"][p]) for p in rows],
+            alignment=None if told is None else [told[p][:T] for p in rows],
+        )
+        for k in shown
+    ]
+    write_whole(path, as_moving(drawn))
+
+
+def _cut(weights: NDArray[Any], film: Arrays, p: int) -> NDArray[Any]:
+    cut: NDArray[Any] = weights[: film["target_lengths"][p], : film["source_lengths"][p]]
+    return cut
+
+
+def _epoch(film: Arrays, frame: int) -> str:
+    epoch = int(film["epochs"][frame])
+    return f"after epoch {epoch}" if epoch else "before training"
 
 
 def _chosen(option: str, one: int | None, count: int) -> list[int]:

@@ -10,6 +10,7 @@
       summary.json       the losses beside floor and baselines
       predictions.npz    test sequences and their free-running forecasts
       film.npz           where it looked in some validation sequences, epoch by epoch, if recorded
+      tensorboard/       for TensorBoard, if asked for
       attention.npz      where the model looked in them (none for a model without attention)
       loss_curve.png, predictions.png, attention.png
       .lock              held by the process that writes here
@@ -126,6 +127,15 @@ class RunFolder:
         return self.path / "film.npz"
 
     @property
+    def board(self) -> Path:
+        """The folder for TensorBoard."""
+        return self.path / "tensorboard"
+
+    def clear_board(self) -> None:
+        for file in self.board.glob("events.out.tfevents.*"):
+            file.unlink(missing_ok=True)
+
+    @property
     def loss_picture(self) -> Path:
         return self.path / "loss_curve.png"
 
@@ -186,6 +196,7 @@ class RunFolder:
         """Remove what a run wrote, and nothing else."""
         for file in self.files:
             file.unlink(missing_ok=True)
+        self.clear_board()
 
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:
         text = io.StringIO()

@@ -33,6 +33,7 @@ FLOORS = [
     ["experiment"],
     ["comparison", "resuming", "doctor"],
     ["report"],
+    ["api"],
     ["cli"],
     ["__main__"],
 ]

@@ -16,8 +16,10 @@ from typing import Annotated, Any
 
 import typer
 
+from seqattn.cli.arguments import InputFile, Run
 from seqattn.cli.checkpoints import inspect, verify_resume
 from seqattn.cli.data import data_app
+from seqattn.cli.looking import doctor, plot_attention, report
 from seqattn.cli.terminal import (
     leave_at_once,
     leave_with_the_reader,
@@ -59,22 +61,25 @@ app.command(
     epilog="Example: seqattn verify-resume configs/squares.yaml --set training.epochs=5",
 )(verify_resume)
 
+app.command(
+    "plot-attention",
+    short_help="Draw where the model looked.",
+    epilog="Example: seqattn plot-attention outputs/squares --output where.pdf",
+)(plot_attention)
+app.command(
+    short_help="Write a run or a comparison as one page to explore.",
+    epilog="Example: seqattn report outputs/squares",
+)(report)
+app.command(
+    short_help="Say in words what a run's weights and losses show.",
+    epilog="Example: seqattn doctor outputs/squares",
+)(doctor)
+
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
 ]
-Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder, or a checkpoint file in one.")
-]
-InputFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--input", metavar="FILE",
-        help="Your own sequences: CSV, TSV, JSON lines, NPZ, NPY, Parquet or Arrow; - reads CSV"
-        " from standard input.",
-    ),
-]  # fmt: skip
 
 
 class Device(StrEnum):
@@ -86,14 +91,6 @@ class Device(StrEnum):
 class Plots(StrEnum):
     each = "each"
     none = "none"
-
-
-class MapKind(StrEnum):
-    """Who looks at whom."""
-
-    cross = "cross"
-    encoder_self = "encoder_self"
-    decoder_self = "decoder_self"
 
 
 class Format(StrEnum):
@@ -351,100 +348,6 @@ def predict(
         writer.write(part, result, Steps.of_sources(part))
     if attention is not None:
         write_arrays(attention, result.attention_arrays(part, steps_real=False))
-
-
-@app.command(
-    "plot-attention",
-    short_help="Draw where the model looked.",
-    epilog="Example: seqattn plot-attention outputs/squares --output where.pdf",
-)
-def plot_attention(
-    run: Run,
-    input_file: InputFile = None,
-    examples: Annotated[
-        int, typer.Option("--examples", min=1, max=100, help="How many sequences to draw.")
-    ] = 10,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE.png|svg|pdf", help="Where to draw; the run folder without."
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", min=1, max=64, help="With --input: points to forecast."),
-    ] = None,
-    kind: Annotated[
-        MapKind,
-        typer.Option("--kind", help="Who looks at whom; a Transformer has all three."),
-    ] = MapKind.cross,
-    layer: Annotated[
-        int | None, typer.Option("--layer", min=0, help="One layer, counted from 0.")
-    ] = None,
-    head: Annotated[
-        int | None, typer.Option("--head", min=0, help="One head, counted from 0.")
-    ] = None,
-) -> None:
-    """Draw where the model looked, target rows against source columns: in the run's test
-    sequences, or in your own (--input)."""
-    from seqattn import pictures
-    from seqattn.runs import find_run
-    from seqattn.storage import read_arrays
-
-    folder, checkpoint = find_run(run)
-    if output is not None:
-        pictures.picture_ending(output)
-    if steps is not None and input_file is None:
-        raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
-    chosen = [kind.value] if kind is not MapKind.cross else []
-    chosen += [f"layer{layer}"] if layer is not None else []
-    chosen += [f"head{head}"] if head is not None else []
-    if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_summary()["model"].get(
-            "attention", True
-        ):
-            raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        weights = read_arrays(folder.attention)
-        titles = pictures.panel_titles(read_arrays(folder.predictions))
-        target = output or folder.attention_picture.with_stem("-".join(["attention", *chosen]))
-    else:
-        from seqattn.cli import inputs
-        from seqattn.data.files.writing import forecast_arrays
-        from seqattn.evaluation import free_run
-        from seqattn.experiment import data_of, open_run
-
-        _, trained = open_run(run)
-        if not trained.has_attention:
-            raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        own = input_file is not None
-        if input_file is not None:
-            parts, count = [], 0
-            for _, some, _ in inputs.sources(input_file, trained):
-                parts.append(some)
-                count += len(some)
-                if count >= examples:
-                    break
-            part = inputs.joined_sources(parts)
-        else:
-            part = data_of(trained).test
-        part = part.only(slice(0, examples))
-        result = free_run(
-            trained.model, part, steps or trained.layout.target_length,
-            scaling=trained.layout.scaling,
-        )  # fmt: skip
-        weights = result.attention_arrays(part, steps_real=not own)
-        described = forecast_arrays(part, result.values, with_target=False)
-        titles = pictures.panel_titles(described, "sequence" if own else "test")
-        home = folder.path if folder.is_run else checkpoint.parent
-        words = ["attention", "input" if own else checkpoint.stem, *chosen]
-        target = output or home / f"{'-'.join(words)}.png"
-    figure, left_out = pictures.attention_picture(
-        weights, titles, examples, kind=kind.value, layer=layer, head=head
-    )
-    pictures.save(figure, target)
-    if left_out:
-        note(f"{left_out} Choose with --layer and --head.")
-    note(f"Drew {target}")
 
 
 class Shape(StrEnum):

@@ -56,19 +56,25 @@ def told_to_stop() -> Iterator[Told]:
 
 @contextlib.contextmanager
 def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
-    """A bar on a terminal; elsewhere a line now and then; nothing when quiet. All on stderr."""
+    """On a terminal a panel for one run and a bar for many; elsewhere a line now and then; nothing
+    when quiet. All on stderr."""
     from tqdm import tqdm
 
+    from seqattn.cli.panel import Panel
     from seqattn.experiment import Watchers
 
     bars: list[tqdm[Any]] = []
-    terminal = sys.stderr.isatty()
+    panels: list[Panel] = []
+    known: dict[str, Any] = {}
+    terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     epochs = past = 0
 
     def begin(done: int, total: int) -> None:
         nonlocal epochs, past
         epochs, past, told.begun = total, done, True
-        if terminal and not quiet:
+        if terminal and not quiet and known:
+            panels.append(Panel(name, done, total, known))
+        elif terminal and not quiet:
             bars.append(tqdm(total=total, initial=done, desc=name, unit="epoch", leave=True))
 
     def epoch(record: Any) -> None:
@@ -76,7 +82,9 @@ def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
         past += 1
         if quiet:
             return
-        if bars:
+        if panels:
+            panels[0].epoch(record)
+        elif bars:
             if past == epochs or past % max(1, epochs // 1000) == 0:
                 bars[0].set_postfix_str(losses(record), refresh=False)
             bars[0].update()
@@ -89,12 +97,21 @@ def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
         return f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
 
     def say(line: str) -> None:
-        if not quiet:
+        if panels and panels[0].live is not None:
+            panels[0].say(printable(line))
+        elif not quiet:
             note(line)
 
+    def stop() -> int:
+        if panels:
+            panels[0].step()
+        return told.numbers[0] if told.numbers else 0
+
     try:
-        yield Watchers(begin, epoch, say, stop=lambda: told.numbers[0] if told.numbers else 0)
+        yield Watchers(begin, epoch, say, stop, known.update)
     finally:
+        for panel in panels:
+            panel.close()
         for bar in bars:
             bar.close()
 

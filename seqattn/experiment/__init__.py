@@ -31,6 +31,7 @@ from seqattn.errors import (
     UsageError,
 )
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
+from seqattn.experiment import board
 from seqattn.experiment.film import read_film, write_film
 from seqattn.experiment.jobs import Job, Watchers
 from seqattn.experiment.resume import brought_together, newest_state
@@ -140,6 +141,7 @@ def run_all(
     sizes = dict[str, Config]()  # many seeds are of one size
     for config, folder in configs:
         refuse_taken(folder, resume=resume, overwrite=overwrite)
+        board.refuse_without_tensorboard(config)
         sizes[repr((config.data, config.model, config.training.batch_size))] = config
     for config in sizes.values():
         refuse_too_large(config)
@@ -174,6 +176,8 @@ def run_all(
                     _take_hold(job.folder, held)
             _begin(todo, about, threads, overwrite=overwrite)
             groups = list(_groups(jobs))
+            if len(todo) == 1:
+                watchers.facts(_facts(todo[0]))
             done = sum(job.state.epoch for job in todo if job.state is not None)
             watchers.begin(done, sum(job.config.training.epochs for job in todo))
             for group in groups:
@@ -184,6 +188,14 @@ def run_all(
                 if job.summary is not None:
                     _draw_what_is_missing(job, watchers)
     return jobs
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    """What somebody who watches a single run may want to read its losses by."""
+    part, scaling = job.data.validation, job.data.scaling
+    floor = None if part.ideal is None else References.of(
+        part, job.data.train, None, scaling).noise_floor  # fmt: skip
+    return {"seed": job.config.seed, "noise_floor": floor}
 
 
 def _take_hold(folder: RunFolder, held: ExitStack) -> None:
@@ -447,6 +459,9 @@ def _train_group(
     if finished:
         with written_together():
             _conclude(finished)
+        for job, _ in finished:
+            if job.config.logging.tensorboard and job.summary is not None:
+                board.conclude(job.folder, job.config, job.summary)
     _leave_if_told(
         watchers,
         [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
@@ -470,6 +485,7 @@ def _run_of(
     assert job.model is not None
     folder, layout = job.folder, job.layout
     written_best = written_film = 0
+    scalars = board.Board(folder) if job.config.logging.tensorboard else None
     film = list[Frame]()
     if job.state is not None:
         film += read_film(folder, job.state.epoch)
@@ -493,6 +509,8 @@ def _run_of(
                 written_film = len(film)
             save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
             folder.write_metrics(state.history)
+        if scalars is not None:
+            scalars.write(state.history)
 
     def tell(record: EpochRecord) -> None:
         if (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ class Watchers:
 
     Attributes:
         begin: epochs done already and epochs in all, of all runs, once training starts.
+        facts: what the losses of a single run can be read by, before it starts.
         epoch: each finished epoch of each run.
         say: a line for people.
         stop: the number of a signal that asks to stop, or 0.
@@ -37,6 +38,7 @@ class Watchers:
     epoch: Callable[[EpochRecord], None] = lambda record: None
     say: Callable[[str], None] = lambda line: None
     stop: Callable[[], int] = lambda: 0
+    facts: Callable[[Mapping[str, Any]], None] = lambda facts: None
 
 
 @dataclass

@@ -24,7 +24,7 @@ from seqattn.training import (
 )
 
 HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds",
-            "training.record_attention", *PATHS)  # fmt: skip
+            "training.record_attention", "logging.tensorboard", *PATHS)  # fmt: skip
 """Keys that may change between a stop and a resume: what was learned stays the same."""
 
 

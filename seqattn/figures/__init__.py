@@ -4,12 +4,13 @@ from seqattn.figures.attention import attention_figure
 from seqattn.figures.comparison import along_figure, band_figure, comparison_figure
 from seqattn.figures.curves import loss_figure
 from seqattn.figures.paths import paths_figure
-from seqattn.figures.style import as_bytes, formats
+from seqattn.figures.style import as_bytes, as_moving, formats
 from seqattn.figures.vectors import vectors_figure
 
 __all__ = [
     "along_figure",
     "as_bytes",
+    "as_moving",
     "attention_figure",
     "band_figure",
     "comparison_figure",

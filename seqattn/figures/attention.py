@@ -47,6 +47,7 @@ def attention_figure(
     down: Axis = "target",
     source_lengths: Sequence[int] | None = None,
     alignment: Sequence[NDArray[np.int64]] | None = None,
+    columns: int | None = None,
 ) -> Figure:
     """A heatmap a sequence, all on one scale.
 
@@ -63,17 +64,21 @@ def attention_figure(
             None: as many as a panel has columns with numbers.
         alignment: for each row of each panel the column where it should look, which is outlined;
             -1: nowhere in particular.
+        columns: panels a row; None: as they fit.
     """
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
     shades = _Shades(weights, signed)
     S = max(panel.shape[1] for panel in weights)
     T = max(panel.shape[0] for panel in weights)
-    width = float(np.clip(0.62 * S, 1.5, 3.8))
-    height = float(np.clip(0.62 * T, 1.1, 3.8))
-    rows, columns = shape = grid(len(weights), width + 0.6, most_width=18)
+    most = 3.8 if columns is None else 2.4  # inches; a row that must fit has more of them
+    width = float(np.clip(0.62 * S, 1.5, most))
+    height = float(np.clip(0.62 * T, 1.1, most))
+    shape = grid(len(weights), width + 0.6, most_width=18)
+    if columns is not None:
+        shape = (-(-len(weights) // columns), columns)
     figure = Figure()
-    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    panels = list(figure.subplots(*shape, squeeze=False).ravel())
     shown = panels[: len(weights)]
     for axes, panel, title, given in zip(shown, weights, titles, source_lengths, strict=True):
         first = {"source": 0, "target": given}

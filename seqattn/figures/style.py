@@ -88,6 +88,27 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
     return buffer.getvalue()
 
 
+def as_moving(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
+    """Figures one after the other, as an animated GIF that begins again; the last stays longer.
+
+    Args:
+        seconds: that each is shown.
+    """
+    from PIL import Image  # matplotlib's own library for pictures
+
+    shown = [Image.open(io.BytesIO(as_bytes(figure))).convert("RGB") for figure in figures]
+    size = (max(each.width for each in shown), max(each.height for each in shown))
+    frames = []
+    for each in shown:
+        frame = Image.new("RGB", size, "white")
+        frame.paste(each, (0, 0))
+        frames.append(frame.quantize(128, dither=Image.Dither.NONE))
+    times = [int(1000 * seconds)] * (len(frames) - 1) + [2000]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
+    return buffer.getvalue()
+
+
 def _spelt_out(text: str) -> str:
     """Control signs of a name from a file are no signs to draw."""
     return "".join(

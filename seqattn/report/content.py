@@ -6,6 +6,7 @@ Letters: N sequences, L layers, A heads, T target steps, S source steps.
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -86,7 +87,7 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         try:
             _, trained = open_run(folder.path)
             found = doctor.examine(
-                doctor.evidence(trained, data_of(trained), _seeds_beside(folder))
+                doctor.evidence(trained, data_of(trained), doctor.losses_beside(folder))
             )
             content["doctor"] = doctor.as_plain(found)
             content["told"] = doctor.told(found)
@@ -97,15 +98,6 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
 
 def _words(error: Exception) -> str:
     return str(error) if isinstance(error, SeqattnError) else repr(error)
-
-
-def _seeds_beside(folder: RunFolder) -> list[float]:
-    """Test losses of the runs that were trained with other seeds of the same config."""
-    path = folder.path
-    if not path.name.startswith("seed-"):
-        return []
-    beside = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))]
-    return [float(other.read_summary()["test_loss"]) for other in beside if other.summary.exists()]
 
 
 def _config(folder: RunFolder, notices: list[str]) -> list[list[str]]:
@@ -120,7 +112,7 @@ def _config(folder: RunFolder, notices: list[str]) -> list[list[str]]:
     for at, value in leaves(as_plain(config)):
         key = ".".join(at)
         origin = "" if known is None else str(known.get(key, "default"))
-        rows.append([key, "null" if value is None else str(value), origin])
+        rows.append([key, value if isinstance(value, str) else json.dumps(value), origin])
     return rows
 
 
@@ -213,7 +205,7 @@ def _examples(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
     place = {int(k): at for at, k in enumerate(chosen)}
     examples = {
         "ids": [str(name) for name in said["ids"][chosen]],
-        "labels": [str(label) for label in said["labels"][chosen]],
+        "labels": [labels_of(said)[k] for k in chosen],
         "features": [str(name) for name in said["features"]],
         "said": [str(name) for name in said.get("said", said["features"])],
         "source": packed_points(said["source"][chosen]),
@@ -238,6 +230,12 @@ def _examples(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
         "worst": [place[int(k)] for k in worst if int(k) in place],
         "classes": classes(said, losses),
     }
+
+
+def labels_of(arrays: Arrays) -> list[str]:
+    """What the task says of each sequence; nothing where it says nothing of any."""
+    labels = [str(label) for label in arrays["labels"]]
+    return labels or [""] * len(arrays["ids"])
 
 
 def errors(said: Arrays) -> NDArray[np.float64]:
@@ -266,7 +264,7 @@ def classes(said: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
                 for group in names]  # fmt: skip
         found.append({"name": name, "rows": rows})
 
-    by("what the task says of it", [str(label) or "nothing" for label in said["labels"]])
+    by("what the task says of it", [label or "nothing" for label in labels_of(said)])
     by("source length", [str(int(length)) for length in said["source_lengths"]])
     by("target length", [str(int(length)) for length in said["target_lengths"]])
     first = said["source"][:, 0, :]
@@ -290,7 +288,7 @@ def _film(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
         return {
             "epochs": film["epochs"][frames].tolist(),
             "ids": [str(name) for name in film["ids"]],
-            "labels": [str(label) for label in film["labels"]],
+            "labels": labels_of(film),
             "source_lengths": film["source_lengths"].tolist(),
             "target_lengths": film["target_lengths"].tolist(),
             "alignment": film["alignment"].tolist() if "alignment" in film else None,

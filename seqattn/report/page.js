@@ -56,12 +56,18 @@ function fill(select, words, chosen = 0) {
 
 const numbered = (count) => Array.from({ length: count }, (_, k) => String(k));
 
-function shades(meaning, array) {
+function ticks(log, values) {
+  if (!log) return { tickformat: "~g" };
+  const real = values.filter((x) => x > 0);
+  return { dtick: Math.max(...real) > 4 * Math.min(...real) ? "D2" : "D1", tickformat: "~g" };
+}
+
+function shades(meaning, array, largest) {
   if (meaning === "strength") {
     const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
     return { colorscale: "RdBu", reversescale: true, zmin: -widest, zmax: widest };
   }
-  return { colorscale: "Viridis", reversescale: false, zmin: 0, zmax: 1 };
+  return { colorscale: "Viridis", reversescale: false, zmin: 0, zmax: largest || 1 };
 }
 
 function heatmap(z, across, down, colours, title) {
@@ -112,16 +118,27 @@ async function explorer() {
   const points = (array, count, feature) =>
     Array.from({ length: count }, (_, k) => array.at(now.example, k, feature));
 
+  // Long sources share their weight among many points: then colours end at the largest, unless 1
+  // is asked for. Which it is stands beside the heatmap.
+  function largest() {
+    if ($("colours").value === "1") return 1;
+    const [rows, columns] = rowsAndColumns();
+    const all = matrix(maps[now.kind], rows, columns, now.example, now.layer, now.head).flat();
+    return Math.max(1e-6, ...all.filter((w) => w !== null));
+  }
+
   function drawPath() {
     const { ink, soft, warn, accent } = theme();
     const [S, T] = lengths();
     const weights = weightsNow();
-    const colours = now.kind ? shades(meaning, maps[now.kind]) : {};
+    const colours = now.kind ? shades(meaning, maps[now.kind], largest()) : {};
     const looksBack = now.kind === "decoder_self";
     const walked = now.kind === "encoder_self" ? T : now.step + 1;
-    const strongest = Math.max(...weights.map((w) => Math.abs(w)).filter(Number.isFinite), 1e-9);
+    const widest = now.kind ? Math.max(Math.abs(colours.zmin), colours.zmax) : 1;
+    const strongest = Math.max(widest, ...weights.map((w) => Math.abs(w)).filter(Number.isFinite));
+    const base = S > 16 ? 4 : 8;
     const lit = (count) => (weights.length ? {
-      size: Array.from({ length: count }, (_, k) => 8 + 18 * (Number.isFinite(weights[k]) ? Math.abs(weights[k]) / Math.max(1, strongest) : 0)),
+      size: Array.from({ length: count }, (_, k) => base + 20 * (Number.isFinite(weights[k]) ? Math.abs(weights[k]) / strongest : 0) ** 0.5),
       color: Array.from({ length: count }, (_, k) => (Number.isFinite(weights[k]) ? weights[k] : 0)),
       colorscale: colours.colorscale, reversescale: colours.reversescale, cmin: colours.zmin, cmax: colours.zmax,
       line: { color: ink, width: 1 },
@@ -142,7 +159,7 @@ async function explorer() {
         add(targetNames(T, S), plane ? points(target, T, 0) : steps(S, T), points(target, T, plane ? 1 : f),
           { mode: "lines+markers", name: `truth${tag}`, line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" });
         add(targetNames(walked, S), plane ? points(forecast, walked, 0) : steps(S, walked), points(forecast, walked, plane ? 1 : f),
-          { mode: "lines+markers", name: `forecast${tag}`, line: { color: warn, dash, width: 1.5 }, marker: looksBack ? lit(walked) : { symbol: "diamond", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 15 : 8)), color: warn, line: { color: ink, width: 1 } }, meta: "target" });
+          { mode: "lines+markers", name: `forecast${tag}`, line: { color: warn, dash, width: 1.5 }, marker: looksBack ? lit(walked) : { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } }, meta: "target" });
       }
     }
     const [xname, yname] = plane ? examples.features : ["step", ""];
@@ -173,7 +190,7 @@ async function explorer() {
     const down = now.kind === "encoder_self" ? sourceNames(rows) : targetNames(rows, S);
     const title = meaning === "strength" ? "read strength" : "attention weight";
     const known = now.kind === "cross" && data.alignment ? "; outlined in orange: the true one" : "";
-    Plotly.react("map", [heatmap(z, across, down, shades(meaning, maps[now.kind]), title)], layout({
+    Plotly.react("map", [heatmap(z, across, down, shades(meaning, maps[now.kind], largest()), title)], layout({
       xaxis: { title: { text: `looked at${known}` }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: marks(),
     }), config);
   }
@@ -238,6 +255,8 @@ async function explorer() {
   $("kind").addEventListener("change", (event) => { now.kind = kinds[Number(event.target.value)]; all(); });
   $("layer").addEventListener("change", (event) => { now.layer = Number(event.target.value); all(); });
   $("head").addEventListener("change", (event) => { now.head = Number(event.target.value); all(); });
+  $("colours").value = Math.max(...examples.source_lengths) > 16 ? "largest" : "1";
+  $("colours").addEventListener("change", all);
   $("step").addEventListener("input", (event) => setStep(Number(event.target.value)));
   errors(choose, setStep);
   all();
@@ -321,7 +340,7 @@ function curves() {
     if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
     Plotly.react("loss", traces, layout({
       hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
-      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: "mean squared error" }, exponentformat: "power" },
+      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: "mean squared error" }, ...ticks(log, [...found.training, ...found.validation]) },
     }), config);
   };
   $("scale").addEventListener("change", draw);
@@ -404,7 +423,7 @@ function comparison() {
       annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(loss) : loss, yanchor: "bottom", text: plain(name), showarrow: false, font: { size: 11, color: soft } });
     }
     Plotly.react("seeds", traces, layout({
-      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: "test loss, mean squared error" }, exponentformat: "power" },
+      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: "test loss, mean squared error" }, ...ticks(log, arms.flatMap((arm) => arm.points.map((point) => point.loss))) },
       xaxis: { tickvals: arms.map((_, a) => a), ticktext: arms.map((arm) => plain(arm.name)), range: [-0.6, arms.length - 0.4], zeroline: false },
     }), config);
   }
@@ -431,7 +450,7 @@ function comparison() {
     const { accent } = theme();
     if (point.curve) {
       Plotly.react("chosen-curve", [{ type: "scatter", mode: point.curve.length > 1 ? "lines" : "markers", x: point.curve.map((row) => row[0]), y: point.curve.map((row) => row[1]), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }],
-        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", exponentformat: "power" }, xaxis: { title: { text: "epoch" } } }), config);
+        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", ...ticks(true, point.curve.map((row) => row[1])) }, xaxis: { title: { text: "epoch" } } }), config);
     } else {
       Plotly.purge("chosen-curve");
       $("chosen-curve").textContent = "No curve is kept of this run.";
@@ -443,7 +462,7 @@ function comparison() {
         layout({ title: { text: "Attention in its first test sequence", font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
     } else {
       Plotly.purge("chosen-map");
-      $("chosen-map").textContent = "No weights are kept of this run.";
+      $("chosen-map").textContent = "No attention is kept of this run.";
     }
   }
 

@@ -61,6 +61,14 @@ from seqattn.config.knobs.training import (
 )
 
 
+class Logging(Section):
+    """What is written beside metrics.csv, which is always there."""
+
+    tensorboard: bool = False
+    """Write scalars, pictures and hyperparameters for TensorBoard, too, into the run folder's
+    `tensorboard`. Needs the extra seqattn[tensorboard]."""
+
+
 class Config(Section):
     """One training, wholly described."""
 
@@ -74,6 +82,8 @@ class Config(Section):
     """What learns."""
     training: Training = Training()
     """How it learns."""
+    logging: Logging = Logging()
+    """Who else is told."""
 
     @model_validator(mode="after")
     def _steps_to_compile(self) -> Self:

@@ -1,0 +1,337 @@
+"""To look at: pictures of attention, the page of a run, and what the doctor says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqattn.cli.arguments import InputFile, Run
+from seqattn.cli.terminal import note, printable
+from seqattn.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqattn.doctor import Finding
+    from seqattn.runs import RunFolder
+
+
+class MapKind(StrEnum):
+    """Who looks at whom."""
+
+    cross = "cross"
+    encoder_self = "encoder_self"
+    decoder_self = "decoder_self"
+
+
+class PictureFormat(StrEnum):
+    png = "png"
+    svg = "svg"
+    pdf = "pdf"
+    gif = "gif"
+
+
+def plot_attention(
+    run: Run,
+    input_file: InputFile = None,
+    examples: Annotated[
+        int, typer.Option("--examples", min=1, max=100, help="How many sequences to draw.")
+    ] = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE.png|svg|pdf", help="Where to draw; the run folder without."
+        ),
+    ] = None,
+    form: Annotated[
+        PictureFormat | None,
+        typer.Option("--format", help="Instead of --output's ending; gif is for --epochs."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, max=64, help="With --input: points to forecast."),
+    ] = None,
+    kind: Annotated[
+        MapKind,
+        typer.Option("--kind", help="Who looks at whom; a Transformer has all three."),
+    ] = MapKind.cross,
+    layer: Annotated[
+        int | None, typer.Option("--layer", min=0, help="One layer, counted from 0.")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option("--head", min=0, help="One head, counted from 0.")
+    ] = None,
+    grid: Annotated[
+        bool,
+        typer.Option("--grid", help="The first sequence, a row a layer and a column a head."),
+    ] = False,
+    epochs: Annotated[
+        bool,
+        typer.Option(
+            "--epochs", help="The film: where it looked while it learned, a column an epoch."
+        ),
+    ] = False,
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="Print blocks and numbers instead of a picture.")
+    ] = False,
+) -> None:
+    """Draw where the model looked, target rows against source columns: in the run's test
+    sequences, or in your own (--input)."""
+    from seqattn import pictures
+    from seqattn.runs import find_run
+
+    if epochs and (grid or terminal or input_file is not None or kind is not MapKind.cross):
+        raise UsageError(
+            "--epochs draws the film of the run's probe sequences; it goes with --layer, --head,"
+            " --examples, --output and --format only."
+        )
+    if terminal and (output is not None or form is not None):
+        raise UsageError("--terminal prints; --output and --format are for pictures.")
+    if form is PictureFormat.gif and not epochs:
+        raise UsageError("--format gif moves; it is for --epochs.")
+    if output is not None and form is not None and output.suffix != f".{form}":
+        raise UsageError(f"--output {output} and --format {form} say different things.")
+    moving = form is PictureFormat.gif or (
+        output is not None and output.suffix == ".gif" and epochs
+    )
+    if output is not None and not moving:
+        pictures.picture_ending(output)
+    if steps is not None and input_file is None:
+        raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
+    folder, _ = find_run(run)
+    if epochs:
+        _draw_film(folder, output, form, moving=moving, layer=layer or 0, head=head or 0,
+                   examples=examples)  # fmt: skip
+        return
+    weights, titles, words, home = _weights(run, input_file, examples, steps)
+    if grid:
+        layers_and_heads = weights[pictures.KINDS[kind.value]].shape[1:3] if (
+            pictures.KINDS[kind.value] in weights) else (1, 1)  # fmt: skip
+        if layer is not None or head is not None:
+            raise UsageError("--grid draws every layer and head; leave --layer and --head out.")
+        if layers_and_heads[0] * layers_and_heads[1] > pictures.MOST_IN_GRID:
+            raise UsageError(
+                f"--grid: {layers_and_heads[0]} layers of {layers_and_heads[1]} heads are more than"
+                f" {pictures.MOST_IN_GRID} panels. Choose with --layer and --head."
+            )
+        examples = 1
+    if terminal:
+        _print_weights(weights, titles[:examples], kind.value, layer, head)
+        return
+    chosen = [kind.value] if kind is not MapKind.cross else []
+    chosen += [f"layer{layer}"] if layer is not None else []
+    chosen += [f"head{head}"] if head is not None else []
+    chosen += ["grid"] if grid else []
+    target = output or home / f"{'-'.join([*words, *chosen])}.{form or 'png'}"
+    figure, left_out = pictures.attention_picture(
+        weights, titles, examples, kind=kind.value, layer=layer, head=head, as_grid=grid
+    )
+    pictures.save(figure, target)
+    if left_out:
+        note(f"{left_out} Choose with --layer and --head.")
+    note(f"Drew {target}")
+
+
+def _weights(
+    run: Path, input_file: Path | None, examples: int, steps: int | None
+) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
+    """Arrays of weights, a title a sequence, words for a file's name, and the folder for it."""
+    from seqattn import pictures
+    from seqattn.runs import find_run
+    from seqattn.storage import read_arrays
+
+    folder, checkpoint = find_run(run)
+    if input_file is None and checkpoint.resolve() == folder.best.resolve():
+        if not folder.attention.exists() and not folder.read_summary()["model"].get(
+            "attention", True
+        ):
+            raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+        weights = read_arrays(folder.attention)
+        titles = pictures.panel_titles(read_arrays(folder.predictions))
+        return weights, titles, ["attention"], folder.path
+    from seqattn.cli import inputs
+    from seqattn.data.files.writing import forecast_arrays
+    from seqattn.evaluation import free_run
+    from seqattn.experiment import data_of, open_run
+
+    _, trained = open_run(run)
+    if not trained.has_attention:
+        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    own = input_file is not None
+    if input_file is not None:
+        parts, count = [], 0
+        for _, some, _ in inputs.sources(input_file, trained):
+            parts.append(some)
+            count += len(some)
+            if count >= examples:
+                break
+        part = inputs.joined_sources(parts)
+    else:
+        part = data_of(trained).test
+    part = part.only(slice(0, examples))
+    result = free_run(
+        trained.model, part, steps or trained.layout.target_length, scaling=trained.layout.scaling
+    )
+    weights = result.attention_arrays(part, steps_real=not own)
+    described = forecast_arrays(part, result.values, with_target=False)
+    titles = pictures.panel_titles(described, "sequence" if own else "test")
+    home = folder.path if folder.is_run else checkpoint.parent
+    return weights, titles, ["attention", "input" if own else checkpoint.stem], home
+
+
+def _draw_film(
+    folder: RunFolder, output: Path | None, form: PictureFormat | None, *, moving: bool,
+    layer: int, head: int, examples: int,
+) -> None:  # fmt: skip
+    from seqattn import pictures
+    from seqattn.storage import read_arrays
+
+    if not folder.film.exists():
+        raise UsageError(
+            f"{folder.path}: has no film. Train with --set training.record_attention=10 to record"
+            " one; it changes nothing that is learned."
+        )
+    film = read_arrays(folder.film)
+    target = output or folder.path / f"attention_film.{form or 'png'}"
+    if moving:
+        pictures.save_moving(film, target, layer=layer, head=head)
+    else:
+        pictures.save(pictures.film_picture(film, examples, layer=layer, head=head), target)
+    note(f"Drew {target}")
+
+
+BLOCKS, SIGNS = " ░▒▓█", " .:*#"
+MOST_COLUMNS = 12
+
+
+def _print_weights(
+    weights: Mapping[str, Any], titles: list[str], kind: str, layer: int | None, head: int | None
+) -> None:
+    """Heatmaps of characters: a block for each weight, darker for more, and its number beside it
+    where there is room."""
+    from seqattn import pictures
+
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+        blocks = BLOCKS
+    except UnicodeEncodeError:
+        blocks = SIGNS
+    panels = pictures.panels(weights, titles, len(titles), kind=kind, layer=layer, head=head)
+    signed = str(weights["meaning"]) == "strength"
+    for panel in panels:
+        print(printable(panel.title.replace("\n", ", ")))
+        rows, columns = panel.weights.shape
+        widest = max(abs(float(w)) for w in panel.weights.ravel() if w == w) if signed else 1.0
+        numbers = columns <= MOST_COLUMNS
+        across = [f"{panel.first_column + c + 1}" for c in range(columns)]
+        cell = 9 if numbers else 2
+        if numbers:
+            print("  looks     at " + "".join(f"{name:>{cell}}" for name in across))
+        else:
+            print(f"  looks     at {across[0]} to {across[-1]}")
+        for r in range(rows):
+            line = ""
+            for w in panel.weights[r]:
+                if w != w:
+                    line += " " * (cell - 1) + "/"
+                    continue
+                share = min(1.0, abs(float(w)) / (widest or 1.0))
+                block = blocks[min(4, int(share * 4 + 0.5))] * 2
+                line += f"{block:>3}{float(w):6.2f}" if numbers else block
+            print(f"  point {panel.first_row + r + 1:<7}{line}".rstrip())
+        print()
+    meant = "strength, from little to the largest of either sign" if signed else "weight, 0.25 to 1"
+    print(f"{blocks[1]} to {blocks[4]}: {meant}")
+
+
+def report(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder, of many seeds, or a comparison's.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE.html", help="Where to; the folder without."),
+    ] = None,
+) -> None:
+    """Write one page with everything about RUN: losses, attention to explore, errors, what the
+    doctor says. It works offline, from a double-click."""
+    from seqattn.report import report as write_report
+
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--output {output}: a page's name ends in .html.")
+    note(f"Wrote {write_report(run, output)}")
+
+
+def doctor(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder, or one with many seeds.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say in words what the weights and losses of RUN show: each finding with its number, what it
+    means and what to change."""
+    from seqattn.comparison import is_comparison, seed_folders
+    from seqattn.doctor import as_plain, told
+    from seqattn.errors import CheckpointError
+    from seqattn.runs import RunFolder
+
+    if run.is_dir() and is_comparison(run) and not RunFolder(run).is_run:
+        seeds = seed_folders(run)
+        if not seeds:
+            raise CheckpointError(
+                f"{run}: is a comparison; give the doctor one of its variants, such as"
+                f" {next((p for p in sorted(run.iterdir()) if p.is_dir()), run / 'VARIANT')}."
+            )
+        _of_seeds(run, seeds, as_json)
+        return
+    findings = _findings(run, ())
+    if as_json:
+        print(json.dumps(as_plain(findings), indent=2))
+        return
+    print(printable(f"{run}: {told(findings)}"))
+    width = max(len(finding.name) for finding in findings)
+    for state in ("found", "fine", "unknown"):
+        for finding in findings:
+            if finding.state == state:
+                print(printable(f"  {state:<8}{finding.name:<{width}}  {finding.number}"))
+                if state == "found":
+                    print(printable(f"  {'':<8}{'':<{width}}  {finding.meaning}"))
+                    print(printable(f"  {'':<8}{'':<{width}}  try: {finding.change}"))
+
+
+def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
+    from seqattn import doctor as rules
+    from seqattn.experiment import data_of, open_run
+
+    folder, trained = open_run(run)
+    beside = losses or tuple(rules.losses_beside(folder))
+    return rules.examine(rules.evidence(trained, data_of(trained), beside))
+
+
+def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
+    """Every seed examined, and how many show what."""
+    from seqattn.doctor import NAMES, as_plain
+
+    ended = {seed: folder for seed, folder in seeds.items() if folder.summary.exists()}
+    losses = tuple(float(folder.read_summary()["test_loss"]) for folder in ended.values())
+    found = {seed: _findings(folder.path, losses) for seed, folder in ended.items()}
+    if as_json:
+        print(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
+        return
+    print(printable(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined."))
+    for place, name in enumerate(NAMES):
+        states = [each[place].state for each in found.values()]
+        sick = [seed for seed, each in found.items() if each[place].state == "found"]
+        if not sick:
+            word = "unknown" if all(state == "unknown" for state in states) else "fine"
+            print(f"  {word:<8}{name}")
+            continue
+        first = found[sick[0]][place]
+        print(printable(f"  {'found':<8}{name}: {len(sick)} of {len(states)} seeds, as in seed"
+                        f" {sick[0]}: {first.number}"))  # fmt: skip
+        print(printable(f"          {first.meaning}"))
+        print(printable(f"          try: {first.change}"))
