@@ -236,14 +236,14 @@ def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
             f"expected an array (N, S, {F}) or (S, {F}), its features {', '.join(layout.features)};"
             f" got {np.shape(source)}."
         )
-    real = np.isfinite(points).all(axis=2)
+    real: NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=2))
     lengths = real.sum(axis=1)
     within = np.arange(points.shape[1]) < lengths[:, None]
     wrong = (real != within) | (np.isfinite(points).any(axis=2) != real)
     broken = wrong.any(axis=1) | np.isinf(points).any(axis=(1, 2)) | (lengths == 0)
     if np.any(broken):
         raise DataError(
-            f"sequence {int(np.argmax(broken))}: has numbers that are not finite before its end. NaN"
+            f"sequence {int(np.argmax(broken))}: not all numbers before its end are finite. NaN"
             " may only fill up what stands behind a shorter sequence."
         )
     N = len(points)

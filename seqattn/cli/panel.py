@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seqattn.runs import EpochRecord
 
 BARS = "▁▂▃▄▅▆▇█"
-EVERY = 0.1
+EVERY = 0.2
 """Seconds between two drawings: more is not seen, and takes time from training."""
 
 
@@ -33,7 +33,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 class Panel:
-    """A panel that is drawn anew at most ten times a second. A terminal that is gone is no reason
+    """A panel that is drawn anew at most five times a second. A terminal that is gone is no reason
     to stop."""
 
     def __init__(self, name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> None:
