@@ -17,6 +17,8 @@ machine, so the sides take turns, and what counts is the ratio.
     process  `seqattn train configs/notebook.yaml` against a notebook as one script
     help     `seqattn --help` against `python -c "import typer"`
     predict  free-running forecasts of 100,000 squares, microseconds a sequence and step
+    film     A with a frame every 20 epochs and squares.yaml every 10, against none
+    report   the page of a run of squares.yaml
     saving   B with a checkpoint each epoch, against B with none
     busy     A beside a process that keeps a core busy, against A alone, threads found by trying
 """
@@ -75,19 +77,20 @@ class Work:
     validation: Batch
 
 
-def works() -> list[Work]:
-    def squares(n: int) -> tuple[Batch, Batch]:
-        splits = load(Squares(n_train=n, n_validation=128))
-        return to_tensors(splits.train), to_tensors(splits.validation)
+def squares_of(n: int) -> tuple[Batch, Batch]:
+    splits = load(Squares(n_train=n, n_validation=128))
+    return to_tensors(splits.train), to_tensors(splits.validation)
 
+
+def works() -> list[Work]:
     def paths(n: int, seed: int) -> Batch:
         steps = np.random.RandomState(seed).randn(n, 64, 2) * 0.1
         points = torch.as_tensor(steps.cumsum(axis=1), dtype=torch.float32)
         return Batch(points[:, :32], points[:, 32:])
 
     return [
-        Work("A", 2, 16, 100, *squares(128)),
-        Work("B", 64, 64, 5, *squares(2048)),
+        Work("A", 2, 16, 100, *squares_of(128)),
+        Work("B", 64, 64, 5, *squares_of(2048)),
         Work("C", 64, 64, 1, paths(2048, 1), paths(128, 2)),
     ]
 
@@ -352,6 +355,29 @@ def saving(table: Table, work: Work, folder: Path) -> None:
     print(f"    ({written / (table.repeats + 1):g} checkpoints for {work.epochs} epochs)")
 
 
+def film(table: Table, work: Work, name: str, frames: int) -> None:
+    """A training that records where it looks every so many epochs, as the shipped config does."""
+
+    def trained(every: int | None) -> None:
+        settings = Training(epochs=100, batch_size=work.batch_size, record_attention=every)
+        model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
+        train([Run(model, work.data, work.validation, settings, 1)])
+
+    table.pair(f"film: {name} with one, of without", lambda: trained(None), lambda: trained(frames),
+               "<= 1.03", times=False)  # fmt: skip
+
+
+def page(table: Table, folder: Path) -> None:
+    """`seqattn report` of a run of the default config, in a process that has imported all of it."""
+    from seqattn.report import report
+
+    config = resolve(ROOT / "configs" / "squares.yaml").config
+    made, _ = experiment.run(config, folder)
+    report(made.path)
+    found = [seconds(lambda: report(made.path)) for _ in range(table.repeats)]
+    table.row("report: of squares.yaml, imports not counted", found, found, found, "<= 3 s")
+
+
 def beside_a_busy_process(table: Table, folder: Path) -> None:
     """Work A as a process, with the threads that it finds, alone and beside a busy process."""
     words = ["train", ROOT / "configs/notebook.yaml", "--overwrite", "--quiet", "--plots", "none"]
@@ -419,6 +445,11 @@ def main() -> None:
                        command(SEQATTN, "--help"), "<= 2.5", times=False)  # fmt: skip
         if asked("predict"):
             predictions(table)
+        if asked("film"):
+            film(table, first, "A", 20)
+            film(table, Work("squares", 16, 64, 100, *squares_of(1024)), "squares.yaml", 10)
+        if asked("report"):
+            page(table, folder)
         if asked("saving"):
             saving(table, by_name["B"], folder)
         if asked("busy"):

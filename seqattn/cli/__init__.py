@@ -514,15 +514,20 @@ def config_schema(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Standard output without.")
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Every key as a page to read, instead.")
+    ] = False,
 ) -> None:
     """Print the JSON Schema of a config, with which editors complete and check as you type."""
     import json
 
     from seqattn.config import json_schema
+    from seqattn.config.manual import manual
 
     leave_with_the_reader()
+    schema = json_schema()
     with text_output(output) as file:
-        file.write(json.dumps(json_schema(), indent=2) + "\n")
+        file.write(manual(schema) if markdown else json.dumps(schema, indent=2) + "\n")
 
 
 # --- arguments ----------------------------------------------------------------------------------

@@ -331,6 +331,11 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
             print(f"  {word:<8}{name}")
             continue
         first = found[sick[0]][place]
+        if name == NAMES[-1]:  # of all of them together
+            print(printable(f"  {'found':<8}{name}: {first.number}"))
+            print(printable(f"          {first.meaning}"))
+            print(printable(f"          try: {first.change}"))
+            continue
         print(printable(f"  {'found':<8}{name}: {len(sick)} of {len(states)} seeds, as in seed"
                         f" {sick[0]}: {first.number}"))  # fmt: skip
         print(printable(f"          {first.meaning}"))

@@ -1,0 +1,89 @@
+"""Every key as a page of text, from the same source as the errors and the editor's schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from seqattn.config.reading import KeyPath
+from seqattn.config.sections import every_key
+
+HEAD = """# Every key
+
+Made by `seqattn config schema --markdown --output docs/config.md`; a test holds it against the code.
+A key that is not here is an error, with file, line and the nearest guess. `seqattn config show
+my.yaml` prints every value and where it came from.
+
+A heading such as `data` (kind: copy) is the section `data:` where it says `kind: copy`. What is
+required must be written; `null` turns off.
+"""
+
+
+def manual(schema: Mapping[str, Any]) -> str:
+    """Markdown: a heading a section, a row a key.
+
+    Args:
+        schema: `seqattn.config.json_schema()`.
+    """
+    sections: dict[tuple[KeyPath, str], list[str]] = {}
+    said: dict[tuple[KeyPath, str], str] = {}
+    chosen_by = {"data": "kind", "model": "kind", "model.attention": "score",
+                 "model.attention.location": "kind", "training.teacher_forcing": "schedule",
+                 "training.learning_rate_schedule": "kind"}  # fmt: skip
+    for path, section, tag in every_key():
+        place = (path[:-1], tag)
+        definition = schema["$defs"].get(section.__name__, schema)
+        found = definition["properties"][path[-1]]
+        rows = sections.setdefault(place, [])
+        said[place] = " ".join(str(definition.get("description", "")).split())
+        row = _row(path[-1], found, path[-1] in definition.get("required", ()))
+        if row not in rows:
+            rows.append(row)
+    lines = [HEAD]
+    for (path, tag), rows in sections.items():
+        dotted = ".".join(path)
+        name = f"`{dotted}`" if dotted else "The file"
+        if tag:
+            name += f" ({chosen_by.get(dotted, 'kind')}: {tag})"
+        lines += [f"## {name}", "", said[path, tag], "", "| key | values | default | |",
+                  "| --- | --- | --- | --- |", *rows, ""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _row(key: str, found: Mapping[str, Any], required: bool) -> str:
+    default = "required" if required else _value(found.get("default"), found)
+    words = " ".join(str(found.get("description", "")).split())
+    cells = [f"`{key}`", _kinds(found), default, words]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _value(value: Any, found: Mapping[str, Any]) -> str:
+    if isinstance(value, dict):
+        first = next((value[k] for k in ("kind", "score", "schedule") if k in value), None)
+        return f"`{first}`" if first is not None else "a section"
+    if value is None and "default" not in found:
+        return ""
+    return f"`{json.dumps(value, ensure_ascii=False)}`".replace('"', "")
+
+
+def _kinds(found: Mapping[str, Any]) -> str:
+    """What may stand there, in words."""
+    if "const" in found:
+        return f"`{found['const']}`"
+    if "enum" in found:
+        return ", ".join(f"`{value}`" for value in found["enum"])
+    if "anyOf" in found or "oneOf" in found:
+        parts = [_kinds(one) for one in found.get("anyOf", found.get("oneOf", ()))]
+        return ", ".join(dict.fromkeys(part for part in parts if part))
+    if "$ref" in found:
+        return "a section"
+    kind = str(found.get("type", ""))
+    least = f"{found['minimum']} or more" if "minimum" in found else ""
+    least = f"above {found['exclusiveMinimum']}" if "exclusiveMinimum" in found else least
+    most = f"{found['maximum']} at most" if "maximum" in found else ""
+    most = f"below {found['exclusiveMaximum']}" if "exclusiveMaximum" in found else most
+    bounds = ", ".join(part for part in (least, most) if part)
+    names = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`",
+             "string": "text", "array": "list", "object": "section", "null": "`null`"}  # fmt: skip
+    return names.get(kind, kind) + (f" ({bounds})" if bounds else "")

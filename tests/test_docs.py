@@ -1,0 +1,85 @@
+"""What the documents say is what happens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqattn.config import json_schema
+from seqattn.config.manual import manual
+from tests.conftest import ROOT, Ended
+
+TEN = ROOT / "docs" / "attention-in-ten-minutes.md"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """What stands between fences; "" for those that name no language."""
+    found, inside = list[list[str]](), None
+    for line in page.read_text().splitlines():
+        if line.startswith("```"):
+            if inside is None and line[3:] == language:
+                found.append([])
+            inside = line[3:] if inside is None else None
+        elif inside == language:
+            found[-1].append(line)
+    return ["\n".join(lines) for lines in found]
+
+
+def test_every_command_of_ten_minutes_does_what_is_told(
+    seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    said = TEN.read_text()
+    found = [line for block in blocks(TEN, "") for line in block.splitlines()]
+    assert len(found) >= 12
+    printed = {}
+    for line in found:
+        program, *words = shlex.split(line)
+        assert program == "seqattn"
+        done = seqattn(*words)
+        assert done.code == 0, f"{line}: {done.err}"
+        printed[line] = done.out + done.err
+    by_verb = {line: " ".join(text.split()) for line, text in printed.items()}
+    everything = " ".join(by_verb.values())
+    for number in ("0.3271", "0.0514", "1.0236", "3.0157", "0.6126", "0.0904", "0.9171", "0.584"):
+        assert number in everything, number
+        rounded = number if number in said else f"{float(number):.3f}"
+        assert rounded in said, number
+    (shown,) = blocks(TEN, "text")
+    for line in shown.splitlines():
+        assert " ".join(line.split()) in everything, line
+    assert "scaled_dot is better than uniform by 0.14 to 0.2, in 12 of 12 seeds." in everything
+    assert "found worse than a baseline" in by_verb["seqattn doctor outputs/attention"]
+    assert "median 0.05153, worst 0.1378" in by_verb["seqattn doctor outputs/many"]
+
+
+def test_every_key_is_in_the_page_of_keys() -> None:
+    assert (ROOT / "docs" / "config.md").read_text() == manual(json_schema())
+
+
+def test_the_python_of_the_documents_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seqattn: Callable[..., Ended]
+) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    assert seqattn("train", "configs/squares.yaml", "--set", "training.epochs=1").code == 0
+    for page in (ROOT / "docs" / "python-api.md", ROOT / "README.md"):
+        found = blocks(page, "python")
+        assert found
+        for block in found:
+            shutil.rmtree(tmp_path / "outputs" / "python", ignore_errors=True)
+            known: dict[str, Any] = {}
+            exec(compile(block.replace("epochs=20", "epochs=1"), str(page), "exec"), known)
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda p: p.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
