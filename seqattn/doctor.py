@@ -287,7 +287,7 @@ def _off_by_one(seen: Evidence) -> Finding:
         return Finding(name, "unknown", "no alignment is known for this task")
     if (unknown := _no_distribution(seen, name)) is not None:
         return unknown
-    best = (0.0, 0, 0.0, 0.0)
+    own, beside = 0.0, (0.0, 0)
     known = seen.alignment >= 0
     S = seen.weights.shape[-1]
     for layer, head in _heads(seen):
@@ -296,23 +296,22 @@ def _off_by_one(seen: Evidence) -> Finding:
             np.broadcast_to(values, seen.alignment.shape)[known]
             for values in (seen.alignment, np.minimum(seen.source_lengths, S)[:, None])
         )
-        own = float(np.mean(looks == true))
+        own = max(own, float(np.mean(looks == true)))
         for shift in (-1, 1):
             inside = (true + shift >= 0) & (true + shift < lengths)
             share = float(np.mean(looks[inside] == true[inside] + shift)) if inside.any() else 0.0
-            if share - own > best[0]:
-                best = (share - own, shift, share, own)
-    gap, shift, share, own = best
-    if gap <= 0 or share < 0.5:
+            beside = max(beside, (share, shift))
+    share, shift = beside
+    if share <= own or share < 0.5:
         return Finding(name, "fine", "no neighbour of the true step is looked at more often")
     side = "before" if shift < 0 else "after"
     return Finding(
         name, "found",
         f"{share:.0%} of the steps look at the point {side} the true one, {own:.0%} at it",
-        "The state there has what is wanted too, since a recurrent encoder carries it on; or the"
-        " data are shifted by a step. A heatmap would be read wrongly.",
-        "model.bidirectional: true, or model.kind: transformer; for your own data check the first"
-        " step of the target",
+        "A recurrent state beside the true one has what is wanted, too; or the data are shifted by a"
+        " step. A heatmap would be read wrongly.",
+        "model.bidirectional: false, or model.kind: transformer, whose states are of a point each;"
+        " for your own data check the first step of the target",
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ ADDRESSES = {
         "resuming",
     },
     "safetensors": {"training"},
-    "matplotlib": {"figures", "pictures"},
+    "matplotlib": {"figures", "pictures", "api"},
     "yaml": {"config"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},

@@ -11,7 +11,7 @@ from seqattn.config.sections import every_key
 
 HEAD = """# Every key
 
-Made by `seqattn config schema --markdown --output docs/config.md`; a test holds it against the code.
+Made by `seqattn config schema --markdown --output docs/config.md`; a test holds it to the code.
 A key that is not here is an error, with file, line and the nearest guess. `seqattn config show
 my.yaml` prints every value and where it came from.
 

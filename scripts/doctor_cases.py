@@ -1,0 +1,155 @@
+"""Sick and healthy runs, twenty seeds of each, and what the doctor finds in them.
+
+    python scripts/doctor_cases.py --output docs/doctor.md     # a few minutes
+
+`tests/test_doctor.py` runs the same cases with fewer seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from seqattn import doctor, experiment
+from seqattn.config import resolve
+from seqattn.doctor import NAMES, Evidence
+
+ROOT = Path(__file__).resolve().parents[1]
+COPY = ("data.kind=copy", "data.length=16", "data.n_train=1024", "model.hidden_dim=32",
+        "training.batch_size=64", "training.epochs=30")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """
+    Attributes:
+        name: what it is.
+        finding: that must be found in every seed; "": nothing may be found in any.
+        sets: of the config.
+        config: the file to begin with, in configs/; "" begins with the defaults.
+        plant: a mistake put into the evidence, where no training makes it.
+    """
+
+    name: str
+    finding: str
+    sets: tuple[str, ...]
+    config: str = ""
+    plant: Callable[[Evidence], Evidence] = lambda seen: seen
+
+
+def off_by_one(seen: Evidence) -> Evidence:
+    assert seen.weights is not None
+    return dataclasses.replace(seen, weights=np.roll(seen.weights, 1, axis=-1))
+
+
+def one_dead(seen: Evidence) -> Evidence:
+    assert seen.weights is not None
+    weights = seen.weights.copy()
+    weights[:, :, 0] = np.where(np.isfinite(weights[:, :, 0]), 1 / weights.shape[-1], np.nan)
+    return dataclasses.replace(seen, weights=weights)
+
+
+def on_padding(seen: Evidence) -> Evidence:
+    return dataclasses.replace(seen, padding_mass=0.03)
+
+
+CASES = (
+    Case("squares.yaml", "", (), "squares.yaml"),
+    Case("variable_length.yaml", "", (), "variable_length.yaml"),
+    Case("a path of 16 points to copy", "", COPY),
+    Case("mechanisms/multi_head.yaml", "", (), "mechanisms/multi_head.yaml"),
+    Case("mechanisms/sparsemax.yaml", "", (), "mechanisms/sparsemax.yaml"),
+    Case("variable_length.yaml, 3% of the weight on padding (planted)", NAMES[0], (),
+         "variable_length.yaml", on_padding),
+    Case("squares.yaml, stopped after one epoch", NAMES[1],
+         ("training.epochs=1", "training.learning_rate=0.001"), "squares.yaml"),
+    Case("score: uniform", NAMES[2], ("model.attention.score=uniform",), "squares.yaml"),
+    Case("the target is the first source point, again and again", NAMES[3],
+         ("data.kind=file", "data.path=first.jsonl", "model.hidden_dim=3", "training.epochs=60",
+          "training.batch_size=32")),
+    Case("copy, weights moved by a step (planted)", NAMES[4], COPY, "", off_by_one),
+    Case("score: general, learning rate 0.3", NAMES[5],
+         ("data.n_train=512", "model.hidden_dim=64", "model.attention.score=general",
+          "training.learning_rate=0.3", "training.epochs=20")),
+    Case("multi_head.yaml, one head uniform (planted)", NAMES[6], (), "mechanisms/multi_head.yaml",
+         one_dead),
+    Case("four heads, hardly trained", NAMES[7],
+         ("data.n_train=64", "model.attention.heads=4", "training.learning_rate=1e-6",
+          "training.epochs=1")),
+    Case("score: uniform", NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
+    Case("polygons of 12 corners, always told the truth", NAMES[9],
+         ("data.kind=polygons", "data.corners=12", "training.teacher_forcing.probability=1",
+          "training.epochs=40")),
+    Case("notebook.yaml, a state of two numbers", NAMES[10], (), "notebook.yaml"),
+)  # fmt: skip
+
+
+def write_first(folder: Path) -> None:
+    """Sequences whose target is their first point, four times."""
+    numbers = np.random.RandomState(0)
+    with (folder / "first.jsonl").open("w") as file:
+        for k in range(600):
+            source = numbers.randn(8, 3).round(3).tolist()
+            file.write(
+                json.dumps({"id": str(k), "source": source, "target": source[:1] * 4}) + "\n"
+            )
+
+
+def examined(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
+    """The findings of each seed."""
+    sets = [text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets]
+    path = ROOT / "configs" / case.config if case.config else None
+    config = resolve(path, [*sets, "seed=1", "name=case"]).config
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        jobs = experiment.run_all(experiment.seeds_of(config, Path(place), seeds), threads=1)
+        losses = [job.summary["test_loss"] for job in jobs if job.summary is not None]
+        found = []
+        for job in jobs:
+            _, trained = experiment.open_run(job.folder.path)
+            seen = doctor.evidence(trained, experiment.data_of(trained), losses)
+            found.append(doctor.examine(case.plant(seen)))
+        return found
+
+
+def named(findings: Sequence[doctor.Finding]) -> list[str]:
+    return [finding.name for finding in findings if finding.state == "found"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    lines = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        write_first(folder)
+        for case in CASES:
+            every = examined(case, arguments.seeds, folder)
+            counts = Counter(name for findings in every for name in named(findings))
+            wanted = counts.pop(case.finding, 0)
+            others = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
+            hit = f"{wanted} of {len(every)}" if case.finding else "-"
+            line = f"| {case.name} | {case.finding or 'nothing'} | {hit} | {others or '-'} |"
+            print(line, flush=True)
+            lines.append(line)
+    if arguments.output:
+        text = arguments.output.read_text()
+        head, _, rest = text.partition("| case |")
+        tail = rest[rest.index("\n\n") :] if "\n\n" in rest else "\n"
+        table = ["| case | what is there | found in | found too |", "| --- | --- | ---: | --- |"]
+        arguments.output.write_text(head + "\n".join([*table, *lines]) + tail)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Every finding where it is, and none where all is well. Twenty seeds of each: docs/doctor.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from seqattn import doctor
+from seqattn.doctor import NAMES, Evidence
+from tests.conftest import ROOT, Ended
+
+
+def _cases() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cases", ROOT / "scripts" / "doctor_cases.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["cases"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cases = _cases()
+SLOW = ("general, learning rate", "16 points", "moved by a step", "multi_head")
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in cases.CASES if not any(word in case.name for word in SLOW)],
+    ids=lambda case: f"{case.name}: {case.finding or 'nothing'}",
+)  # fmt: skip
+def test_a_case(case: object, tmp_path: Path) -> None:
+    cases.write_first(tmp_path)
+    for findings in cases.examined(case, 3, tmp_path):
+        found = cases.named(findings)
+        if case.finding:  # type: ignore[attr-defined]
+            assert case.finding in found  # type: ignore[attr-defined]
+        else:
+            assert not found
+        for finding in findings:
+            assert finding.number
+            assert (finding.state == "found") == bool(finding.meaning and finding.change)
+
+
+def test_every_finding_has_a_case() -> None:
+    assert {case.finding for case in cases.CASES} == {"", *NAMES}
+
+
+# --- on weights that are written down -------------------------------------------------------------
+
+N, T, S = 6, 4, 5
+
+
+def seen_with(weights: np.ndarray, **other: object) -> Evidence:
+    """Weights (N, L, A, T, S) of a model about which nothing else is to be said."""
+    evidence = Evidence(
+        weights=weights.astype(np.float32), meaning="distribution", source_lengths=np.full(N, S),
+        alignment=None, padding_mass=0.0, normalizer="softmax", loss=0.1, forced=0.1,
+        without={"uniform": 1.0, "shuffled": 1.0}, baseline=("a rule", 1.0), seeds=(0.1, 0.11, 0.1),
+    )  # fmt: skip
+    return dataclasses.replace(evidence, **other)  # type: ignore[arg-type]
+
+
+def healthy() -> np.ndarray:
+    """Two heads that each look at another step, mostly; (N, 1, 2, T, S)."""
+    weights = np.full((N, 1, 2, T, S), 0.05)
+    for t in range(T):
+        weights[:, :, 0, t, t] = weights[:, :, 1, t, t + 1] = 0.8
+    return weights
+
+
+def found(seen: Evidence) -> set[str]:
+    return {finding.name for finding in doctor.examine(seen) if finding.state == "found"}
+
+
+def one_hot(places: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.eye(S)[places], (N, 1, 2, T, S)).copy()
+
+
+def _dead() -> np.ndarray:
+    weights = healthy()
+    weights[:, :, 1] = 1 / S
+    return weights
+
+
+KNOWN = np.broadcast_to(np.arange(T), (N, T))
+
+
+@pytest.mark.parametrize(
+    ("name", "sick"),
+    [
+        (NAMES[0], lambda: seen_with(healthy(), padding_mass=2e-6)),
+        (NAMES[1], lambda: seen_with(healthy(), loss=1.0, forced=1.0, without={"uniform": 9.0})),
+        (NAMES[2], lambda: seen_with(np.full((N, 1, 2, T, S), 1 / S))),
+        (NAMES[3], lambda: seen_with(one_hot(np.full(T, 2)) * 0.9 + 0.02)),
+        (NAMES[4], lambda: seen_with(healthy()[:, :, 1:], alignment=KNOWN)),
+        (NAMES[5], lambda: seen_with(one_hot(np.arange(T)))),
+        (NAMES[6], lambda: seen_with(_dead())),
+        (NAMES[7], lambda: seen_with(healthy()[:, :, [0, 0]])),
+        (NAMES[8], lambda: seen_with(healthy(), without={"uniform": 0.5, "shuffled": 0.1005})),
+        (NAMES[9], lambda: seen_with(healthy(), loss=0.16)),
+        (NAMES[10], lambda: seen_with(healthy(), seeds=(0.1, 0.1, 0.1, 0.21))),
+    ],
+)
+def test_what_is_planted_is_found(name: str, sick: Callable[[], Evidence]) -> None:
+    assert name in found(sick())
+    assert not found(seen_with(healthy()))
+
+
+def test_what_is_meant_is_no_illness() -> None:
+    sharp = one_hot(np.arange(T))
+    assert NAMES[5] not in found(seen_with(sharp, normalizer="hard"))
+    assert NAMES[5] not in found(seen_with(sharp, alignment=KNOWN)), "it looks where it should"
+    assert not found(seen_with(healthy(), alignment=KNOWN)), "one head does, the other needs not"
+    signed = seen_with(healthy() - 0.5, meaning="strength", without={})
+    states = {finding.name: finding.state for finding in doctor.examine(signed)}
+    assert [states[name] for name in NAMES[2:8]] == ["unknown"] * 6
+    nothing = seen_with(healthy(), alignment=None)
+    nothing = dataclasses.replace(nothing, weights=None, without={})
+    assert not found(nothing)
+
+
+def test_stuck_at_the_end_of_sources_of_several_lengths() -> None:
+    lengths = np.array([2, 3, 4, 5, 5, 3])
+    weights = np.full((N, 1, 1, T, S), np.nan)
+    for k, length in enumerate(lengths):
+        weights[k, ..., :length] = 0.02
+        weights[k, ..., length - 1] = 1 - 0.02 * (length - 1)
+    seen = seen_with(weights, source_lengths=lengths)
+    assert NAMES[3] in found(seen)
+
+
+def test_the_command_says_it(seqattn: Callable[..., Ended]) -> None:
+    small = ["configs", "--set", "training.epochs=2", "--set", "data.n_train=64", "-q"]
+    words = ["train", ROOT / "configs" / "squares.yaml", *small[1:]]
+    assert seqattn(*words, "--set", "model.attention.score=uniform").code == 0
+    done = seqattn("doctor", "outputs/squares")
+    assert done.code == 0
+    assert "found   nearly uniform" in done.out
+    assert "try: model.attention.score: general" in done.out
+    plain = json.loads(seqattn("doctor", "outputs/squares", "--json").out)
+    assert [row["name"] for row in plain] == list(NAMES)
+    assert seqattn(*words, "--seeds", "3", "--name", "three").code == 0
+    done = seqattn("doctor", "outputs/three")
+    assert "3 of 3 seeds have ended" in done.out
+    assert set(json.loads(seqattn("doctor", "outputs/three", "--json").out)) == {"23", "24", "25"}
+    done = seqattn("doctor", "outputs")
+    assert done.code == 4
