@@ -308,9 +308,9 @@ def _off_by_one(seen: Evidence) -> Finding:
     return Finding(
         name, "found",
         f"{share:.0%} of the steps look at the point {side} the true one, {own:.0%} at it",
-        "A recurrent state beside the true one has what is wanted, too; or the data are shifted by a"
-        " step. A heatmap would be read wrongly.",
-        "model.bidirectional: false, or model.kind: transformer, whose states are of a point each;"
+        "A recurrent state beside the true one has what is wanted, too; or the data are shifted by"
+        " a step. A heatmap would be read wrongly.",
+        "model.bidirectional: false, or model.kind: transformer, with a state of each point;"
         " for your own data check the first step of the target",
     )  # fmt: skip
 

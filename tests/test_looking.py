@@ -1,0 +1,405 @@
+"""Films, pages, boards and panels: what people look at, without a browser."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqattn as package
+from seqattn import experiment
+from seqattn.cli.panel import Panel, sparkline
+from seqattn.config import resolve
+from seqattn.errors import CheckpointError, DataError, UsageError
+from seqattn.report import report
+from seqattn.report.content import MOST_EXAMPLES, errors, of_run
+from seqattn.runs import EpochRecord, RunFolder
+from seqattn.storage import read_arrays
+from tests.conftest import ROOT, Ended
+
+SMALL = ["data.n_train=40", "data.n_validation=12", "data.n_test=15", "training.epochs=4",
+         "training.batch_size=8", "training.record_attention=2"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    config = resolve(None, [*SMALL, "name=small", "model.attention.heads=2"]).config
+    folder, _ = experiment.run(config, tmp_path_factory.mktemp("looking"))
+    return folder
+
+
+@pytest.fixture
+def mine(run: RunFolder, tmp_path: Path) -> RunFolder:
+    """A copy to break."""
+    shutil.copytree(run.path, tmp_path / "small")
+    return RunFolder(tmp_path / "small")
+
+
+# --- the film -------------------------------------------------------------------------------------
+
+
+def test_a_film_has_the_beginning_and_every_so_many_epochs(run: RunFolder) -> None:
+    film = read_arrays(run.film)
+    assert film["epochs"].tolist() == [0, 2, 4]
+    assert film["weights"].shape == (3, 8, 1, 2, 2, 2)
+    assert np.allclose(film["weights"].sum(axis=-1), 1, atol=1e-6)
+
+
+def test_filming_changes_nothing_that_is_learned(run: RunFolder, tmp_path: Path) -> None:
+    sets = [*SMALL, "name=small", "model.attention.heads=2", "training.record_attention=null"]
+    folder, _ = experiment.run(resolve(None, sets).config, tmp_path)
+    assert not folder.film.exists()
+    ours, theirs = package.load(run.path), package.load(folder.path)
+    for name, weight in ours.trained.model.state_dict().items():
+        assert (weight == theirs.trained.model.state_dict()[name]).all()
+
+
+def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
+    config = resolve(None, [*SMALL, "name=small", "model.attention.heads=2"]).config
+    steps = 0
+
+    def stop() -> int:
+        nonlocal steps
+        steps += 1
+        return 15 if steps >= 13 else 0
+
+    with pytest.raises(experiment.Stopped):
+        experiment.run(config, tmp_path, watchers=experiment.Watchers(stop=stop))
+    assert read_arrays(tmp_path / "small" / "film.npz")["epochs"].tolist() == [0, 2]
+    folder, _ = experiment.run(config, tmp_path, resume=True)
+    assert folder.film.read_bytes() == run.film.read_bytes()
+
+
+def test_each_of_many_runs_has_the_film_it_would_have_alone(tmp_path: Path, run: RunFolder) -> None:
+    config = resolve(None, [*SMALL, "name=many", "model.attention.heads=2"]).config
+    jobs = experiment.run_all(experiment.seeds_of(config, tmp_path / "many", 3), threads=1)
+    film = read_arrays(jobs[0].folder.film)
+    assert np.allclose(film["weights"], read_arrays(run.film)["weights"], atol=1e-5)
+
+
+def test_a_model_without_attention_has_no_film(tmp_path: Path) -> None:
+    config = resolve(None, [*SMALL, "model.attention=null"]).config
+    folder, _ = experiment.run(config, tmp_path)
+    assert not folder.film.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["--epochs"], "attention_film.png"),
+        (["--epochs", "--format", "gif"], "attention_film.gif"),
+        (["--epochs", "--format", "svg", "--head", "1"], "attention_film.svg"),
+        (["--grid"], "attention-grid.png"),
+        (["--format", "pdf"], "attention.pdf"),
+    ],
+)
+def test_pictures(
+    words: list[str], file: str, mine: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    done = seqattn("plot-attention", mine.path, *words)
+    assert done.code == 0, done.err
+    kinds = {"png": b"\x89PNG", "gif": b"GIF8", "svg": b"<?xml", "pdf": b"%PDF"}
+    assert (mine.path / file).read_bytes().startswith(kinds[file[-3:]])
+
+
+def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..., Ended]) -> None:
+    done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1", "--head", "1")
+    weights = read_arrays(run.attention)["weights"][0, 0, 1]
+    numbers = [float(number) for number in re.findall(r"\d\.\d\d", done.out.split("to █")[0])]
+    assert np.allclose(numbers, weights.ravel(), atol=5e-3)
+    assert "layer" not in done.out
+    assert "head 1" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--epochs", "--grid"], "--epochs draws the film"),
+        (["--terminal", "--output", "x.png"], "--terminal prints"),
+        (["--format", "gif"], "it is for --epochs"),
+        (["--grid", "--head", "0"], "leave --layer and --head out"),
+        (["--format", "png", "--output", "x.pdf"], "say different things"),
+        (["--epochs", "--head", "7"], "--head 7: this model has 2"),
+    ],
+)
+def test_wrong_pictures(
+    words: list[str], said: str, run: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    done = seqattn("plot-attention", run.path, *words)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_run_without_a_film_says_how_to_get_one(
+    mine: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    mine.film.unlink()
+    done = seqattn("plot-attention", mine.path, "--epochs")
+    assert done.code == 2
+    assert "--set training.record_attention=10" in done.err
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page(mine: RunFolder, seqattn: Callable[..., Ended]) -> None:
+    done = seqattn("report", mine.path)
+    assert done.code == 0, done.err
+    text = (mine.path / "report.html").read_text()
+    assert "default-src 'none'" in text
+    assert len(text) < 12 * 2**20
+    assert seqattn("report", mine.path, "--output", "x.txt").code == 2
+    assert seqattn("report", "nowhere").code == 4
+
+
+def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended]) -> None:
+    words = [
+        "train",
+        ROOT / "configs" / "squares.yaml",
+        "--set",
+        "training.epochs=1",
+        "--seed",
+        "7",
+        "-q",
+    ]
+    assert seqattn(*words).code == 0
+    content = of_run(RunFolder(Path("outputs/squares")))
+    assert content["command"].startswith("seqattn train ")
+    assert content["command"].endswith("squares.yaml --set training.epochs=1 --seed 7 -q")
+    origins = {key: origin for key, _, origin in content["config"]}
+    assert origins["training.epochs"] == "--set training.epochs=1"
+    assert origins["seed"] == "--set seed=7"
+    assert re.search(r"squares\.yaml:\d+$", origins["training.batch_size"])
+    assert origins["training.momentum"] == "default"
+
+
+def test_half_a_run_is_told_of_as_far_as_it_goes(mine: RunFolder) -> None:
+    mine.summary.unlink()
+    content = of_run(mine)
+    assert "not finished: 4 epochs" in content["notices"][0]
+    assert content["curves"]["epoch"] == [1, 2, 3, 4]
+    assert "examples" not in content
+    report(mine.path)
+    mine.metrics.unlink()
+    with pytest.raises(CheckpointError, match="no epoch has ended"):
+        of_run(mine)
+
+
+@pytest.mark.parametrize(
+    "file", ["attention.npz", "predictions.npz", "film.npz", "checkpoints/best.safetensors"]
+)
+def test_what_is_broken_is_said_and_the_rest_is_shown(file: str, mine: RunFolder) -> None:
+    (mine.path / file).write_bytes(b"broken")
+    content = of_run(mine)
+    assert len(content["notices"]) == 1
+    assert file.rpartition("/")[2] in content["notices"][0]
+    report(mine.path)
+
+
+def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
+    """Before there was `said` in predictions, or a command in environment.json."""
+    said = read_arrays(mine.predictions)
+    del said["said"]
+    np.savez(mine.predictions, **said)
+    mine.environment.write_text(json.dumps({"python": "3.11"}))
+    content = of_run(mine)
+    assert not content["notices"]
+    assert content["command"] == f"seqattn train {mine.config} --name small-again"
+
+
+def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> None:
+    said, looked = read_arrays(mine.predictions), read_arrays(mine.attention)
+    places = np.arange(10_000) % len(said["ids"])
+    many = {k: v[places] if len(v) == len(said["ids"]) else v for k, v in said.items()}
+    many["ids"] = np.array([str(k) for k in range(10_000)])
+    many["forecast"] = many["forecast"] + np.random.default_rng(1).normal(
+        size=many["forecast"].shape
+    )
+    np.savez(mine.predictions, **many)
+    np.savez(
+        mine.attention,
+        **{k: v[places] if v.ndim and len(v) == 15 else v for k, v in looked.items()},
+    )
+    content = of_run(mine)
+    assert "1,000 of 10,000 test sequences" in content["notices"][0]
+    examples = content["examples"]
+    assert len(examples["ids"]) == MOST_EXAMPLES
+    worst = np.argsort(-errors(many))[:10]
+    assert [examples["ids"][k] for k in content["worst"]] == [str(k) for k in worst]
+    assert sum(row[1] for row in content["classes"][0]["rows"]) == 10_000
+
+
+def test_a_missing_extra_is_named(
+    mine: RunFolder, seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **options: Any) -> Any:
+        if name.split(".")[0] in ("plotly", "jinja2"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    done = seqattn("report", mine.path)
+    assert done.code == 2
+    assert 'pip install "seqattn[report]"' in done.err
+
+
+# --- TensorBoard ----------------------------------------------------------------------------------
+
+
+def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = resolve(None, [*SMALL, "name=board", "logging.tensorboard=true"]).config
+    steps = 0
+
+    def stop() -> int:
+        nonlocal steps
+        steps += 1
+        return 15 if steps >= 13 else 0
+
+    with pytest.raises(experiment.Stopped):
+        experiment.run(config, tmp_path, watchers=experiment.Watchers(stop=stop))
+    folder, summary = experiment.run(config, tmp_path, resume=True)
+    events = EventAccumulator(str(folder.board))
+    events.Reload()
+    rows = [(event.step, event.value) for event in events.Scalars("loss/validation")]
+    assert [step for step, _ in rows] == [1, 2, 3, 4]
+    assert np.allclose(
+        [loss for _, loss in rows], [r.validation_loss for r in folder.read_metrics()]
+    )
+    assert events.Scalars("test loss")[0].value == pytest.approx(summary["test_loss"])
+    assert set(events.Tags()["images"]) == {"loss", "predictions", "attention"}
+
+
+def test_a_missing_tensorboard_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = resolve(None, [*SMALL, "logging.tensorboard=true"]).config
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install \"seqattn\[tensorboard\]\""):
+        experiment.run(config, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# --- the panel ------------------------------------------------------------------------------------
+
+
+def test_a_sparkline_goes_down_as_the_loss_does() -> None:
+    assert sparkline([1.0, 0.1, 0.01], 10) == "█▅▁"
+    assert sparkline([], 10) == ""
+    assert len(sparkline([1 / (k + 1) for k in range(1000)], 30)) == 30
+    assert sparkline([0.0, float("nan"), 2.0], 5) == "▁"
+
+
+def test_a_panel_says_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    panel = Panel("mine", 0, 10, {"seed": 3, "noise_floor": 0.0125})
+    panel.console = Console(file=io.StringIO(), width=100)
+    for epoch in range(1, 4):
+        panel.epoch(EpochRecord(epoch, 0.5 / epoch, 0.4 / epoch, 0.3 / epoch, 0.01, 0.5, 0.1))
+    panel.console.print(panel.drawing())
+    said = panel.console.file.getvalue()  # type: ignore[attr-defined]
+    panel.close()
+    for words in ("mine, seed 3", "epoch 3/10", "training 0.1667", "validation 0.1333 free running",
+                  "0.1000 teacher-forced", "floor 0.0125", "learning rate 0.01", "left"):  # fmt: skip
+        assert words in said, words
+
+
+def test_a_terminal_gets_the_panel_and_its_cursor_back(tmp_path: Path) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path)
+        words = [
+            "train",
+            str(ROOT / "configs/squares.yaml"),
+            "--set",
+            "training.epochs=30",
+            "--plots",
+            "none",
+        ]
+        os.execve(sys.executable, [sys.executable, "-m", "seqattn", *words],
+                  {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"})  # fmt: skip
+    said = b""
+    while True:
+        try:
+            said += os.read(terminal, 65_536)
+        except OSError:
+            break
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    text = said.decode()
+    assert "epoch 30/30" in text
+    assert "floor 0.0104" in text
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")
+
+
+# --- from Python ----------------------------------------------------------------------------------
+
+
+def test_a_loaded_run_forecasts_as_the_command_does(
+    run: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    loaded = package.load(run.path)
+    said = read_arrays(run.predictions)
+    assert np.allclose(loaded.predict(said["source"]), said["forecast"], atol=1e-6)
+    assert np.allclose(loaded.predict(said["source"][3]), said["forecast"][3], atol=1e-6)
+    looked = read_arrays(run.attention)["weights"]
+    assert np.allclose(loaded.attention(said["source"])["cross"], looked, atol=1e-6)
+    assert loaded.evaluate().loss == pytest.approx(loaded.summary["test_loss"])
+    assert len(loaded.history) == 4
+    assert len(loaded.doctor()) == 11
+    assert loaded.plot_attention([0, 2]).axes
+    assert loaded.plot_loss().axes
+    assert loaded.plot_predictions(2).axes
+    assert "small" in repr(loaded)
+
+
+def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
+    config = resolve(None, [*SMALL, "data.variable_length=true"]).config
+    folder, _ = experiment.run(config, tmp_path)
+    loaded = package.load(folder.path)
+    pair = np.array([[[-1.0, -1.0], [-1.0, 1.0]], [[1.0, 1.0], [np.nan, np.nan]]])
+    together = loaded.predict(pair)
+    assert np.allclose(together[1], loaded.predict(pair[1, :1]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([[1.0, 2.0, 3.0]], r"\(N, S, 2\) or \(S, 2\), its features x, y; got \(1, 3\)"),
+        ([[np.nan, np.nan], [1.0, 1.0]], "sequence 0: not all numbers"),
+        ([[1.0, np.inf]], "sequence 0: not all numbers"),
+        ([[1.0, np.nan]], "sequence 0: not all numbers"),
+        (np.zeros((0, 2, 2)), "got"),
+    ],
+)  # fmt: skip
+def test_wrong_arrays_are_refused(points: Any, said: str, run: RunFolder) -> None:
+    with pytest.raises(DataError, match=said):
+        package.load(run.path).predict(points)
+
+
+def test_wrong_examples_are_refused(run: RunFolder) -> None:
+    loaded = package.load(run.path)
+    with pytest.raises(UsageError, match="there are 15 test sequences"):
+        loaded.plot_attention(15)
+    with pytest.raises(UsageError, match="expected 1 or more"):
+        loaded.predict([[1.0, 1.0]], steps=0)
+
+
+def test_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, seqattn; assert not {'torch', 'matplotlib', 'numpy'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
