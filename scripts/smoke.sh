@@ -14,10 +14,13 @@ printf 'sequence,step,x,y\na,1,-1,-1\na,2,-1,1\n' |
 "$seqattn" plot-attention outputs/squares --output attention.svg
 "$seqattn" compare "$config" --vary model.attention.score=dot,uniform --seeds 2 --name both \
     --set training.epochs=2 --set data.n_train=64 --quiet
+"$seqattn" report outputs/squares
+"$seqattn" report outputs/both
+"$seqattn" doctor outputs/squares > findings.txt
 
 test "$(wc -l < next.csv)" -eq 3
-for file in attention.svg outputs/squares/loss_curve.png outputs/squares/summary.json \
+for file in attention.svg findings.txt outputs/squares/report.html outputs/both/report.html outputs/squares/loss_curve.png outputs/squares/summary.json \
     outputs/both/comparison.png outputs/both/dot/seed-24/summary.json; do
     test -s "$file"
 done
-echo "smoke: train, predict, plot-attention and compare work"
+echo "smoke: train, predict, plot-attention, compare, report and doctor work"

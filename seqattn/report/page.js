@@ -6,7 +6,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const plain = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const number = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
-const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud"] };
+const config = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 const redraws = [];
 
 function theme() {
@@ -59,15 +59,18 @@ const numbered = (count) => Array.from({ length: count }, (_, k) => String(k));
 function ticks(log, values) {
   if (!log) return { tickformat: "~g" };
   const real = values.filter((x) => x > 0);
-  return { dtick: Math.max(...real) > 4 * Math.min(...real) ? "D2" : "D1", tickformat: "~g" };
+  return { dtick: Math.max(...real) > 5 * Math.min(...real) ? "D2" : "D1", tickformat: "~g" };
 }
+
+// From blue through white, which is 0, to red.
+const DIVERGING = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"].map((colour, k) => [k / 4, colour]);
 
 function shades(meaning, array, largest) {
   if (meaning === "strength") {
     const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
-    return { colorscale: "RdBu", reversescale: true, zmin: -widest, zmax: widest };
+    return { colorscale: DIVERGING, zmin: -widest, zmax: widest };
   }
-  return { colorscale: "Viridis", reversescale: false, zmin: 0, zmax: largest || 1 };
+  return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
 }
 
 function heatmap(z, across, down, colours, title) {
@@ -140,7 +143,7 @@ async function explorer() {
     const lit = (count) => (weights.length ? {
       size: Array.from({ length: count }, (_, k) => base + 20 * (Number.isFinite(weights[k]) ? Math.abs(weights[k]) / strongest : 0) ** 0.5),
       color: Array.from({ length: count }, (_, k) => (Number.isFinite(weights[k]) ? weights[k] : 0)),
-      colorscale: colours.colorscale, reversescale: colours.reversescale, cmin: colours.zmin, cmax: colours.zmax,
+      colorscale: colours.colorscale, cmin: colours.zmin, cmax: colours.zmax,
       line: { color: ink, width: 1 },
     } : { size: 9, color: soft });
     const traces = [];
@@ -256,6 +259,7 @@ async function explorer() {
   $("layer").addEventListener("change", (event) => { now.layer = Number(event.target.value); all(); });
   $("head").addEventListener("change", (event) => { now.head = Number(event.target.value); all(); });
   $("colours").value = Math.max(...examples.source_lengths) > 16 ? "largest" : "1";
+  $("colours").disabled = meaning === "strength" || !kinds.length;
   $("colours").addEventListener("change", all);
   $("step").addEventListener("input", (event) => setStep(Number(event.target.value)));
   errors(choose, setStep);
@@ -330,17 +334,17 @@ function curves() {
     const shapes = [];
     const annotations = [];
     const log = $("scale").value === "log";
-    const level = (value, words, colour) => {
+    const level = (value, words, colour, side = "bottom") => {
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: "bottom", text: words, showarrow: false, font: { size: 11, color: colour } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: side, text: words, showarrow: false, font: { size: 11, color: colour } });
     };
-    if (found.floor) level(found.floor, `noise floor ${number(found.floor)}`, ink);
+    if (found.floor) level(found.floor, `noise floor ${number(found.floor)}`, ink, "top");
     if (found.baseline && found.baseline[1] > 0) level(found.baseline[1], plain(`${found.baseline[0]} ${number(found.baseline[1])}`), soft);
     if (found.best_epoch) shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: found.best_epoch, x1: found.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
     if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
     Plotly.react("loss", traces, layout({
       hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
-      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: "mean squared error" }, ...ticks(log, [...found.training, ...found.validation]) },
+      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: "mean squared error" }, ...ticks(log, [...found.training, ...found.validation, found.floor || 1e9, found.baseline ? found.baseline[1] : 0].filter((x) => x < 1e9)) },
     }), config);
   };
   $("scale").addEventListener("change", draw);
@@ -423,7 +427,7 @@ function comparison() {
       annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(loss) : loss, yanchor: "bottom", text: plain(name), showarrow: false, font: { size: 11, color: soft } });
     }
     Plotly.react("seeds", traces, layout({
-      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: "test loss, mean squared error" }, ...ticks(log, arms.flatMap((arm) => arm.points.map((point) => point.loss))) },
+      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: "test loss, mean squared error" }, ...ticks(log, [...arms.flatMap((arm) => arm.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
       xaxis: { tickvals: arms.map((_, a) => a), ticktext: arms.map((arm) => plain(arm.name)), range: [-0.6, arms.length - 0.4], zeroline: false },
     }), config);
   }

@@ -153,7 +153,9 @@ def test_signed_strengths_diverge_around_zero(opened: Open, runs: dict[str, Path
         "(({zmin, zmax, colorscale}) => [zmin, zmax, colorscale])(document.getElementById('map').data[0])"
     )
     assert colours[0] == -colours[1] < 0
-    assert colours[2] == "RdBu"
+    assert colours[2][0][1] == "#2166ac", "blue is below 0"
+    assert colours[2][2] == [0.5, "#f7f7f7"], "0 is white"
+    assert found.page.locator("#colours").is_disabled()
 
 
 def test_a_run_without_attention_has_all_but_weights(opened: Open, runs: dict[str, Path]) -> None:
