@@ -222,7 +222,7 @@ def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
 def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> None:
     said, looked = read_arrays(mine.predictions), read_arrays(mine.attention)
     places = np.arange(10_000) % len(said["ids"])
-    many = {k: v[places] if len(v) == len(said["ids"]) else v for k, v in said.items()}
+    many = {k: v[places] if len(np.atleast_1d(v)) == 15 else v for k, v in said.items()}
     many["ids"] = np.array([str(k) for k in range(10_000)])
     many["forecast"] = many["forecast"] + np.random.default_rng(1).normal(
         size=many["forecast"].shape
