@@ -55,6 +55,12 @@ class StorageError(SeqattnError):
     exit_code = 5
 
 
+class WorldError(SeqattnError):
+    """Other processes of one training, or another machine, cannot be reached (exit 5)."""
+
+    exit_code = 5
+
+
 class BusyError(SeqattnError):
     """Another process writes to the same folder (exit 6)."""
 

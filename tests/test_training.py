@@ -406,8 +406,8 @@ def test_no_step_on_a_gradient_that_is_not_finite(
     gather, place = Stack.gather_gradient, [0, 0]
 
     class Draws(StepDraws):
-        def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor) -> None:
-            super().__init__(seeds, epoch, step, like)
+        def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor, part: Any) -> None:
+            super().__init__(seeds, epoch, step, like, part)
             place[:] = epoch, step
 
     def gathered(stack: Stack) -> Tensor:

@@ -7,6 +7,7 @@ and its exit code ends the process.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import signal
 import sys
@@ -20,6 +21,7 @@ from seqattn.cli.arguments import InputFile, Run
 from seqattn.cli.checkpoints import inspect, verify_resume
 from seqattn.cli.data import data_app
 from seqattn.cli.looking import doctor, plot_attention, report
+from seqattn.cli.many import are_several, joined, was_restarted
 from seqattn.cli.terminal import (
     leave_at_once,
     leave_with_the_reader,
@@ -177,11 +179,22 @@ def train(
     shortcuts += [f"seed={seed}"] if seed is not None else []
     resolved_from = resolve(config, [*(overrides or []), *shortcuts])
     resolved = resolved_from.config
-    with told_to_stop() as told, progress(resolved.name, quiet, told) as watchers:
+    several = joined(device.value, seeds) if are_several() else contextlib.nullcontext()
+    with (
+        told_to_stop() as told,
+        several as world,
+        progress(resolved.name, quiet or (world is not None and world.rank > 0), told) as watchers,
+    ):
         from seqattn import experiment
         from seqattn.runs import RunFolder
 
         home = output_dir / resolved.name
+        if world is not None and world.rank > 0:
+            told.begun = True
+            experiment.follow(resolved, world, device.value, threads, watchers.stop)
+            return
+        if world is not None and was_restarted() and RunFolder(home).is_run:
+            resume, overwrite = True, False
         jobs = experiment.run_all(
             [(resolved, RunFolder(home))]
             if seeds is None
@@ -194,6 +207,7 @@ def train(
             config_path=config,
             watchers=watchers,
             provenance=provenance(resolved_from.origins),
+            world=world,
         )
     failed = [job for job in jobs if job.error is not None]
     if not quiet and seeds is None and jobs[0].summary is not None:

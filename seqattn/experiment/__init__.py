@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,8 +32,9 @@ from seqattn.errors import (
     UsageError,
 )
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
-from seqattn.experiment import board
+from seqattn.experiment import board, following
 from seqattn.experiment.film import read_film, write_film
+from seqattn.experiment.following import follow
 from seqattn.experiment.jobs import Job, Watchers
 from seqattn.experiment.resume import brought_together, newest_state
 from seqattn.experiment.sizes import (
@@ -46,6 +48,7 @@ from seqattn.runs import EpochRecord, RunFolder, find_run, refuse_taken
 from seqattn.storage import (
     Beside,
     only_writer,
+    read_whole,
     refuse_full_disk,
     write_arrays,
     write_json,
@@ -58,6 +61,7 @@ from seqattn.training import (
     Run,
     Trained,
     TrainingState,
+    World,
     load_model,
     refuse_other_files,
     save_best,
@@ -113,6 +117,7 @@ def run_all(
     watchers: Watchers | None = None,
     before_writing: Callable[[], None] = lambda: None,
     provenance: Mapping[str, Any] | None = None,
+    world: World | None = None,
 ) -> list[Job]:
     """Train many configs, side by side where they share a shape; each leaves its own run folder.
 
@@ -128,6 +133,7 @@ def run_all(
         config_path: where the configs came from, for their git revision.
         before_writing: called once everything is found usable.
         provenance: for environment.json: the command, and where values of the config are from.
+        world: the processes that share the training of one config; this is the first of them.
 
     Returns:
         a job for each config, in their order, with its summary, or with the `NotFiniteError` of a
@@ -137,7 +143,27 @@ def run_all(
         SeqattnError: what a user can mend, with its exit code.
     """
     watchers = watchers or Watchers()
-    chosen = choose_device(device)
+    with world.beginning() if world is not None else contextlib.nullcontext():
+        return _run_all(
+            configs, choose_device(device), threads, watchers, before_writing, provenance or {},
+            world, resume=resume, overwrite=overwrite, plots=plots, config_path=config_path,
+        )  # fmt: skip
+
+
+def _run_all(
+    configs: Sequence[tuple[Config, RunFolder]],
+    chosen: torch.device,
+    threads: int | None,
+    watchers: Watchers,
+    before_writing: Callable[[], None],
+    provenance: Mapping[str, Any],
+    world: World | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+    plots: bool,
+    config_path: Path | None,
+) -> list[Job]:
     sizes = dict[str, Config]()  # many seeds are of one size
     for config, folder in configs:
         refuse_taken(folder, resume=resume, overwrite=overwrite)
@@ -159,6 +185,8 @@ def run_all(
                 parts[key] = load(config.data)
             jobs.append(_prepare(config, folder, parts[key], resume=resume))
         todo = [job for job in jobs if job.summary is None]
+        if world is not None:
+            _agree(world, jobs)
         for place in dict.fromkeys(job.folder.path.parent for job in todo):
             here = [job for job in todo if job.folder.path.parent == place]
             refuse_full_disk(place, sum(map(bytes_of_checkpoints, here)))
@@ -170,7 +198,9 @@ def run_all(
         if 0 < len(todo) < len(jobs):
             watchers.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are trained already.")
         if todo:
-            about = {**environment(chosen, config_path), **(provenance or {})}
+            about = {**environment(chosen, config_path), **provenance}
+            if world is not None:
+                about["processes"] = world.size
             for job in todo:
                 if job.folder.path not in holding:
                     _take_hold(job.folder, held)
@@ -181,13 +211,31 @@ def run_all(
             done = sum(job.state.epoch for job in todo if job.state is not None)
             watchers.begin(done, sum(job.config.training.epochs for job in todo))
             for group in groups:
-                _train_group(group, chosen, threads, resume, watchers, about)
+                _train_group(group, chosen, threads, resume, watchers, about, world)
                 _leave_if_told(watchers, group, "after training; --resume goes on from there")
         if plots:
             for job in jobs:
                 if job.summary is not None:
                     _draw_what_is_missing(job, watchers)
     return jobs
+
+
+def _agree(world: World, jobs: Sequence[Job]) -> None:
+    """Hold what is to be trained against what the other processes have, and tell them where.
+
+    Raises:
+        WorldError: they have something else.
+    """
+    (job,) = jobs
+    following.refuse_what_cannot_be_shared(job.config)
+    world.compare(following.told(job.config), following.digest(job.data))
+    if job.summary is not None:
+        world.from_first(following.TRAINED)
+    elif job.state is None:
+        world.from_first(b"")
+    else:
+        taken = job.folder.previous if job.passed_over else job.folder.last
+        world.from_first(read_whole(taken))
 
 
 def _facts(job: Job) -> dict[str, Any]:
@@ -359,6 +407,7 @@ def _train_group(
     resume: bool,
     watchers: Watchers,
     about: dict[str, Any],
+    world: World | None = None,
 ) -> None:
     """Train jobs side by side and conclude each."""
     alone = len(jobs) == 1
@@ -374,6 +423,8 @@ def _train_group(
     runs = [_run_of(job, part, device, watchers, beside) for job in jobs]
     before = next((job.threads for job in jobs if job.threads), None)
     count, why = (threads, "asked for") if threads else (before, "as before")
+    if count is None and world is not None:
+        count, why = 1, "one of several processes"
     if count is None:
         count, why = choose_threads(runs) if device.type == "cpu" else (1, "the device works")
     torch.set_num_threads(count)
@@ -427,7 +478,7 @@ def _train_group(
 
     try:
         with beside or contextlib.nullcontext():
-            train(runs, stop=stop, say=engine)
+            train(runs, stop=stop, say=engine, world=world)
     except BaseException as error:
         name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
         for job in jobs:
@@ -462,6 +513,8 @@ def _train_group(
         for job, _ in finished:
             if job.config.logging.tensorboard and job.summary is not None:
                 board.conclude(job.folder, job.config, job.summary)
+    if world is not None and world.stopped:
+        watchers = dataclasses.replace(watchers, stop=lambda: signal.SIGTERM)
     _leave_if_told(
         watchers,
         [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
@@ -614,6 +667,7 @@ __all__ = [
     "choose_device",
     "data_of",
     "environment",
+    "follow",
     "group_bytes",
     "open_run",
     "run",

@@ -21,6 +21,7 @@ from seqattn.training.schedules import (
     teacher_forcing_probability,
     toss,
 )
+from seqattn.training.world import World
 
 __all__ = [
     "PATHS",
@@ -30,6 +31,7 @@ __all__ = [
     "Run",
     "Trained",
     "TrainingState",
+    "World",
     "early_stopping",
     "learning_rates",
     "load_model",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Training
-from seqattn.errors import NotFiniteError, UsageError
+from seqattn.errors import NotFiniteError, UsageError, WorldError
 from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord
 from seqattn.storage import written_together
@@ -31,6 +31,7 @@ from seqattn.training.schedules import (
     teacher_forcing_probability,
     toss,
 )
+from seqattn.training.world import World
 
 VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
 CHUNK_POINTS = 4096
@@ -91,6 +92,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     by_hand: bool = True,
     say: Callable[[str], None] = lambda line: None,
+    world: World | None = None,
 ) -> None:
     """Train models of one shape side by side, from the beginning or all from one position.
 
@@ -102,7 +104,13 @@ def train(
         stop: asked after every step; True saves and returns.
         by_hand: False leaves all gradients to autograd.
         say: told once who works out the gradients.
+        world: the processes that share every batch of one run; None: this one alone.
+
+    Raises:
+        WorldError: one of them is lost; the state before is saved.
     """
+    if world is not None and len(runs) > 1:
+        raise ValueError("processes share the batches of one run")
     positions = {(run.state.epoch, run.state.step) if run.state else (0, 0) for run in runs}
     if len(positions) > 1:
         raise ValueError("runs that go side by side must be at the same epoch and step")
@@ -115,14 +123,15 @@ def train(
             say(name)
 
     while going:
-        group = Group(going, by_hand=by_hand)
+        group = Group(going, by_hand=by_hand, world=world)
         going = group.train(stop, tell)
 
 
 class Group:
     """Runs that share every operation, until too few of them are left."""
 
-    def __init__(self, runs: Sequence[Run], *, by_hand: bool) -> None:
+    def __init__(self, runs: Sequence[Run], *, by_hand: bool, world: World | None = None) -> None:
+        self.world = world
         self.runs, self.R = list(runs), len(runs)
         self.config = runs[0].config  # what runs may differ in is asked of each run instead
         *_, S, _ = runs[0].data.source.shape
@@ -177,12 +186,18 @@ class Group:
             mark, seen = self.mark(), list[Tensor]()
 
             while self.step < len(self.batches):
-                losses = self.one_step()
-                assert losses is not None
-                seen.append(losses)
-                last = self.step == len(self.batches)
-                told_to_stop = stop()
                 due = time.monotonic() - saved_at >= self.config.checkpoint_seconds
+                try:
+                    losses = self.one_step()
+                    assert losses is not None
+                    seen.append(losses)
+                    told_to_stop = stop()
+                    if self.world is not None:
+                        told_to_stop, due = self.world.agree(told_to_stop, due)
+                except WorldError:
+                    self.save_what_is_whole(mark, seen, began)
+                    raise
+                last = self.step == len(self.batches)
                 if not (last or told_to_stop or due):
                     continue
                 if not self.take_stock(mark, seen):
@@ -207,7 +222,13 @@ class Group:
                 if not last:
                     mark, seen = self.mark(), []
 
-            free, forced = validate(self.objective, self.validation, self.config.batch_size)
+            try:
+                free, forced = validate(
+                    self.objective, self.validation, self.config.batch_size, self.world
+                )
+            except WorldError:
+                self.save_what_is_whole(mark, [], began)
+                raise
             share = (time.perf_counter() - began) / sum(self.going)
             improved = []
             for k, run in self.still_going():
@@ -313,14 +334,29 @@ class Group:
         Returns:
             the losses, (R,) or (); None where `look` found one or a norm that is not finite.
         """
-        batch = self.in_order(self.step)
-        draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights)
-        loss = self.objective.loss(batch, self.coins[self.step], draws)
-        self.stack.clear_gradient()
-        # The runs do not touch, so a sum gives each its own gradient. To hand backward a gradient
-        # of ones would do the same, but makes torch import sympy, a quarter of a second.
-        (loss if self.R == 1 else loss.sum()).backward()
-        gradient, seen = self.stack.gather_gradient(), loss.detach()
+        batch, coins, part = self.in_order(self.step), self.coins[self.step], None
+        points = share = 1
+        if self.world is not None:
+            rows = self.world.share(len(batch))
+            part, (points,) = (len(batch), rows), batch.points
+            batch = batch.take(rows)
+            coins = coins if coins.dim() == 1 else coins[..., rows, :]
+            (share,) = batch.points if len(batch) else (0,)
+        draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights, part)
+        if share:
+            loss = self.objective.loss(batch, coins, draws)
+            self.stack.clear_gradient()
+            # The runs do not touch, so a sum gives each its own gradient. To hand backward a
+            # gradient of ones would do the same, but makes torch import sympy, a quarter of a
+            # second.
+            (loss if self.R == 1 else loss.sum()).backward()
+            gradient, seen = self.stack.gather_gradient(), loss.detach()
+        else:  # fewer sequences than processes
+            self.stack.clear_gradient()
+            gradient, seen = self.stack.gradient, self.stack.weights.new_zeros(())
+        if self.world is not None:
+            self.world.add_up(gradient.mul_(share / points))
+            seen = self.world.add_up(seen * (share / points))
         if self.clips or look:
             norms = torch.linalg.vector_norm(gradient, dim=1)
             if look:
@@ -430,6 +466,12 @@ class Group:
             best_weights=stack.of_run(self.best, k) if run.best_epoch else {},
         )
 
+    def save_what_is_whole(self, mark: Mark, seen: Sequence[Tensor], began: float) -> None:
+        """Save the last step that all processes made."""
+        if self.take_stock(mark, seen):
+            self.seconds = time.perf_counter() - began
+            self.save_all()
+
     # --- ends -------------------------------------------------------------------------------------
 
     def still_going(self) -> list[tuple[int, Run]]:
@@ -499,7 +541,7 @@ class Mark:
 
 
 def validate(
-    objective: Objective, data: Batch, batch_size: int = 1
+    objective: Objective, data: Batch, batch_size: int = 1, world: World | None = None
 ) -> tuple[list[float], list[float]]:
     """Mean squared error over a part, free running and with every step teacher-forced.
 
@@ -507,11 +549,14 @@ def validate(
 
     Args:
         batch_size: of training; long sequences are taken as many at a time.
+        world: processes that take a share each; None: all is done here.
 
     Returns:
         both for each run, as numbers in double precision.
     """
     R = data.source.shape[0] if data.source.dim() == 4 else 1
+    if world is not None:
+        data = data.take(world.share(len(data)))
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
     points = data.source.shape[-2] + data.target.shape[-2]
     chunk = max(batch_size, min(VALIDATION_CHUNK, CHUNK_POINTS // points), 1)
@@ -522,5 +567,9 @@ def validate(
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):
                 total[k] += loss * n
         counted = [a + b for a, b in zip(counted, real, strict=True)]
+    if world is not None:
+        said = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
+        sums = world.add_up(said.to(world.device)).tolist()
+        totals, counted = (sums[:R], sums[R : 2 * R]), sums[2 * R :]
     free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
     return free, forced

@@ -11,6 +11,7 @@ A command may carry a plan, which the child sets up before it runs:
                                                               the third save begins
     {"fail": "fsync", "call": 3, "errno": 28}                 the third fsync fails with ENOSPC
     {"kill": "rename", "call": 3}                             SIGKILL at the third rename
+    {"env": {"RANK": "1"}}                                    more of an environment
     {"no_precheck": true}                                     free space is not asked for beforehand
 """
 
@@ -140,6 +141,7 @@ def _become(asked: dict[str, Any], said: int) -> None:
         os.chdir(asked["cwd"])
         sys.argv = ["seqattn", *asked["words"]]
         plant(asked["mistake"])
+        os.environ.update(asked["plan"].get("env", {}))
         _plan(asked["plan"])
         from seqattn.cli import main
 

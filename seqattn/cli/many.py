@@ -1,0 +1,52 @@
+"""Started by torchrun: one process among several of one training."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seqattn.cli.terminal import note
+from seqattn.errors import UsageError, WorldError
+
+if TYPE_CHECKING:
+    from seqattn.training import World
+
+
+def are_several() -> bool:
+    """Whether torchrun's environment says that there are more processes than this one."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    return size.isascii() and size.isdigit() and int(size) > 1 and "RANK" in os.environ
+
+
+def was_restarted() -> bool:
+    """Whether torchrun has started these processes again, after one was lost."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+
+
+@contextlib.contextmanager
+def joined(device: str, seeds: int | None) -> Iterator[World]:
+    """
+    Raises:
+        UsageError: many seeds are asked for.
+        WorldError: the others cannot be reached.
+    """
+    if seeds is not None:
+        raise UsageError(
+            "--seeds trains side by side in one process; several processes share the batches of one"
+            " run. Leave --seeds or torchrun out."
+        )
+    from seqattn.experiment import choose_device
+    from seqattn.training import World
+
+    world = World.begin(choose_device(device))
+    assert world is not None
+    try:
+        yield world
+    except WorldError as error:
+        # What is left of the connections may wait for a process that is gone, at this one's end too.
+        note(f"seqattn: {error}")
+        os._exit(error.exit_code)
+    finally:
+        world.end()

@@ -1,0 +1,192 @@
+"""One training over several processes, against the same in one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqattn.runs import RunFolder
+from seqattn.training import load_model
+from tests.conftest import ROOT
+from tests.faults.nursery import Ended, Nursery
+
+SETS = ["data.n_train=45", "data.n_validation=13", "data.n_test=9", "training.epochs=5",
+        "training.batch_size=11"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _config(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("seed: 3\n")
+
+
+def words(name: str, *more: str, sets: list[str] = SETS) -> list[str]:
+    given = [word for text in sets for word in ("--set", text)]
+    return ["train", "c.yaml", "--name", name, "--plots", "none", "--threads", "1", *given, *more]
+
+
+def together(
+    nursery: Nursery,
+    home: Path,
+    size: int,
+    *each: list[str],
+    plans: dict[int, dict[str, object]] | None = None,
+) -> list[Ended]:
+    """Processes as torchrun starts them; each its words, or the first's."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    children = []
+    for rank in range(size):
+        env = {"WORLD_SIZE": str(size), "RANK": str(rank), "LOCAL_RANK": str(rank),
+               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}  # fmt: skip
+        plan = {"env": env, **(plans or {}).get(rank, {})}
+        children.append(nursery.start(each[rank] if len(each) > 1 else each[0], home, plan))
+    return [nursery.wait(child) for child in children]
+
+
+def losses(folder: Path) -> np.ndarray:
+    return np.array([record.as_row()[1:4] for record in RunFolder(folder).read_metrics()])
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(
+    "model",
+    [
+        [],
+        ["data.variable_length=true", "training.teacher_forcing.coin=element", "training.clip_norm=0.1"],
+        ["model.dropout=0.3", "model.attention.normalizer=hard", "model.attention.estimator=straight_through"],
+        ["model.kind=transformer", "model.model_dim=8", "model.heads=2", "model.dropout=0.1",
+         "training.teacher_forcing.probability=1"],
+    ],
+    ids=["default", "ragged", "chance", "transformer"],
+)  # fmt: skip
+def test_every_epoch_is_that_of_one_process(
+    size: int, model: list[str], nursery: Nursery, tmp_path: Path
+) -> None:
+    """11 sequences of a batch over 2 and 3 processes, and 1 in the last batch: some have none."""
+    sets = [*SETS, *model]
+    assert nursery.run(words("one", sets=sets), tmp_path).code == 0
+    done = together(nursery, tmp_path, size, words("many", sets=sets))
+    assert [each.code for each in done] == [0] * size, done
+    one, many = (losses(tmp_path / "outputs" / name) for name in ("one", "many"))
+    assert one.shape == many.shape == (5, 3)
+    assert np.abs(one - many).max() < 1e-5
+    files = {path.name for path in (tmp_path / "outputs" / "many").iterdir()}
+    assert files == {path.name for path in (tmp_path / "outputs" / "one").iterdir()}
+    assert not done[1].err, "only the first speaks"
+
+
+def test_a_stop_told_to_any_stops_all_and_a_resume_ends_the_same(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    assert {each.code for each in together(nursery, tmp_path, 2, words("whole"))} == {0}
+    plan = {1: {"signal": 15, "in": "validation", "call": 2, "after": 0.0}}
+    done = together(nursery, tmp_path, 2, words("cut"), plans=plan)
+    assert done[0].code == 143, done
+    done = together(nursery, tmp_path, 2, words("cut", "--resume"))
+    assert {each.code for each in done} == {0}, done
+    for name in ("checkpoints/best.safetensors", "predictions.npz"):
+        whole, cut = (tmp_path / "outputs" / run / name for run in ("whole", "cut"))
+        assert whole.read_bytes() == cut.read_bytes()
+    done = together(nursery, tmp_path, 2, words("cut", "--resume"))
+    assert {each.code for each in done} == {0}
+    assert "is trained to epoch 5 already" in done[0].err
+
+
+@pytest.mark.parametrize("other", ["training.learning_rate=0.5", "data.train_seed=99"])
+def test_processes_that_differ_are_refused_at_once(
+    other: str, nursery: Nursery, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    done = together(nursery, tmp_path, 2, words("a"), words("a", "--set", other))
+    assert [each.code for each in done] == [5, 5]
+    assert all("process 1 of 2 has another config than process 0" in each.err for each in done)
+    assert time.monotonic() - began < 60  # of a patience of 120
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_data_that_differ_are_refused(nursery: Nursery, tmp_path: Path) -> None:
+    for name, first in (("a", 1), ("b", 2)):
+        rows = "".join(f"{k},{t},{first + k + t}\n" for k in range(30) for t in range(4))
+        (tmp_path / f"{name}.csv").write_text("sequence,step,x\n" + rows)
+    sets = ["data.kind=file", "data.source_length=2", "training.epochs=1"]
+    done = together(
+        nursery, tmp_path, 2, *(words("a", sets=[*sets, f"data.path={n}.csv"]) for n in "ab")
+    )
+    assert [each.code for each in done] == [5, 5]
+    assert all("has another set of data than process 0" in each.err for each in done)
+
+
+def test_a_first_process_that_cannot_begin_tells_the_others(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    assert {each.code for each in together(nursery, tmp_path, 2, words("there"))} == {0}
+    done = together(nursery, tmp_path, 2, words("there"))
+    assert [each.code for each in done] == [2, 5]
+    assert "holds a run already" in done[0].err
+    assert "process 0 of 2 could not begin" in done[1].err
+
+
+def test_what_several_processes_cannot_do_is_named(nursery: Nursery, tmp_path: Path) -> None:
+    done = together(nursery, tmp_path, 2, words("many", "--seeds", "3"))
+    assert {each.code for each in done} == {2}
+    assert "--seeds trains side by side in one process" in done[0].err
+    hard = [*SETS, "model.attention.normalizer=hard", "model.attention.estimator=reinforce"]
+    done = together(nursery, tmp_path, 2, words("many", sets=hard))
+    assert {each.code for each in done} == {2}
+    assert "estimator: reinforce" in done[0].err
+
+
+def test_a_lost_process_ends_the_run_with_a_whole_checkpoint(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    plan = {1: {"signal": 9, "in": "validation", "call": 3, "after": 0.0}}
+    done = together(nursery, tmp_path, 2, words("lost"), plans=plan)
+    assert done[1].code == -9
+    assert done[0].code == 5, done
+    assert "process 0 of 2 lost the others" in done[0].err
+    folder = RunFolder(tmp_path / "outputs" / "lost")
+    assert load_model(folder.last).epoch >= 2
+    assert not folder.summary.exists()
+
+
+def test_torchrun_starts_again_where_a_lost_process_left(nursery: Nursery, tmp_path: Path) -> None:
+    """With --max-restarts, and to the same bytes as a training that was left alone."""
+    assert {each.code for each in together(nursery, tmp_path, 2, words("whole", sets=LONG))} == {0}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2",
+         "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
+         "-m", "seqattn", *words("again", sets=LONG)],
+        cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    folder = RunFolder(tmp_path / "outputs" / "again")
+    ends = time.monotonic() + 60
+    while not folder.last.exists() and time.monotonic() < ends:
+        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[1]), signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err[-2000:]
+    assert "Going on after epoch" in err
+    for name in ("checkpoints/best.safetensors", "predictions.npz"):
+        whole = tmp_path / "outputs" / "whole" / name
+        assert whole.read_bytes() == (folder.path / name).read_bytes()
+
+
+LONG = [*SETS, "training.epochs=400", "training.checkpoint_seconds=0.2"]
