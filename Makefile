@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-browser contract lint types format smoke bench torture ci clean
+.PHONY: help install train test test-browser test-many contract lint types format smoke bench torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,7 +24,10 @@ train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
 test: $(READY)  ## Run the tests, a process a core
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --ignore tests/browser
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --ignore tests/browser --ignore tests/many
+
+test-many: $(READY)  ## Test trainings over several processes
+	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2
 
 test-browser: $(READY)  ## Test the pages of seqattn report in a browser, and install one if needed
 	sh scripts/browser.sh

@@ -45,7 +45,7 @@ def joined(device: str, seeds: int | None) -> Iterator[World]:
     try:
         yield world
     except WorldError as error:
-        # What is left of the connections may wait for a process that is gone, at this one's end too.
+        # What is left of the connections may wait for a process that is gone, even at the end.
         note(f"seqattn: {error}")
         os._exit(error.exit_code)
     finally:

@@ -17,6 +17,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from seqattn.errors import SeqattnError, WorldError
 
@@ -52,10 +54,14 @@ class World:
         rank = int(os.environ["RANK"])
         if device.type == "cuda":
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        # torchrun may keep its store when it starts processes again; what the lost ones wrote there
+        # must not be taken for the new ones'.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         try:
+            store, _, _ = next(rendezvous("env://", rank, size, timeout=PATIENCE))
             dist.init_process_group(
                 "nccl" if device.type == "cuda" else "gloo", rank=rank, world_size=size,
-                timeout=PATIENCE,
+                timeout=PATIENCE, store=PrefixStore(f"seqattn/{attempt}", store),
             )  # fmt: skip
         except (RuntimeError, ValueError) as error:
             raise WorldError(f"process {rank} of {size} cannot reach the others: {error}") from None

@@ -171,7 +171,7 @@ def test_torchrun_starts_again_where_a_lost_process_left(nursery: Nursery, tmp_p
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2",
-         "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
+         "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
          "-m", "seqattn", *words("again", sets=LONG)],
         cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
