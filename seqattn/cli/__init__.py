@@ -17,7 +17,15 @@ from typing import Annotated, Any
 
 import typer
 
-from seqattn.cli.arguments import InputFile, Run
+from seqattn.cli.arguments import (
+    ConfigFile,
+    Device,
+    DeviceOption,
+    InputFile,
+    Overrides,
+    Run,
+    Threads,
+)
 from seqattn.cli.checkpoints import inspect, verify_resume
 from seqattn.cli.data import data_app
 from seqattn.cli.looking import doctor, plot_attention, report
@@ -35,6 +43,7 @@ from seqattn.cli.terminal import (
     text_output,
     told_to_stop,
 )
+from seqattn.cli.tuning import tune
 from seqattn.errors import SeqattnError, StorageError, UsageError
 
 # Importing torch makes some hundred thousand objects that stay. At Python's own thresholds the
@@ -77,18 +86,6 @@ app.command(
     epilog="Example: seqattn doctor outputs/squares",
 )(doctor)
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
-]
-
-
-class Device(StrEnum):
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
 
 class Plots(StrEnum):
     each = "each"
@@ -104,13 +101,6 @@ class Format(StrEnum):
     arrow = "arrow"
 
 
-DeviceOption = Annotated[Device, typer.Option("--device", help="auto takes a GPU if there is one.")]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--threads", min=1, max=1024, help="CPU threads; found by trying a few steps without."
-    ),
-]  # fmt: skip
 PlotsOption = Annotated[
     Plots | None,
     typer.Option("--plots", help="each run's pictures, or none; with many seeds none without."),
@@ -277,6 +267,13 @@ def compare(
         )  # fmt: skip
     if not quiet:
         print_comparison(outcome)
+
+
+app.command(
+    short_help="Search for the values that learn best.",
+    epilog="Example: seqattn tune configs/squares.yaml --trials 20"
+    " --search 'training.learning_rate=log(1e-4,1e-1)'",
+)(tune)
 
 
 @app.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,5 +17,26 @@ InputFile = Annotated[
         "--input", metavar="FILE",
         help="Your own sequences: CSV, TSV, JSON lines, NPZ, NPY, Parquet or Arrow; - reads CSV"
         " from standard input.",
+    ),
+]  # fmt: skip
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
+]
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+DeviceOption = Annotated[Device, typer.Option("--device", help="auto takes a GPU if there is one.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, max=1024, help="CPU threads; found by trying a few steps without."
     ),
 ]  # fmt: skip

@@ -83,6 +83,7 @@ def run(
     overwrite: bool = False,
     config_path: Path | None = None,
     watchers: Watchers | None = None,
+    plots: bool = True,
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train what a config describes and leave a complete run folder, `output_dir / config.name`.
 
@@ -96,7 +97,7 @@ def run(
     """
     (job,) = run_all(
         [(config, RunFolder(output_dir / config.name))],
-        device=device, threads=threads, resume=resume, overwrite=overwrite, plots=True,
+        device=device, threads=threads, resume=resume, overwrite=overwrite, plots=plots,
         config_path=config_path, watchers=watchers,
     )  # fmt: skip
     if job.error is not None:

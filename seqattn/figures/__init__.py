@@ -2,7 +2,7 @@
 
 from seqattn.figures.attention import attention_figure
 from seqattn.figures.comparison import along_figure, band_figure, comparison_figure
-from seqattn.figures.curves import loss_figure
+from seqattn.figures.curves import importance_figure, loss_figure
 from seqattn.figures.paths import paths_figure
 from seqattn.figures.style import as_bytes, as_moving, formats
 from seqattn.figures.vectors import vectors_figure
@@ -15,6 +15,7 @@ __all__ = [
     "band_figure",
     "comparison_figure",
     "formats",
+    "importance_figure",
     "loss_figure",
     "paths_figure",
     "vectors_figure",

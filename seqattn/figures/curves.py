@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
@@ -19,6 +19,24 @@ from seqattn.figures.style import (
     text_width,
     tick_width,
 )
+
+
+@styled
+def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
+    """A bar a key, the most important above.
+
+    Args:
+        importance: key -> share, all together 1.
+    """
+    figure = Figure(figsize=(6.5, 0.9 + 0.32 * len(importance)), layout="constrained")
+    axes = figure.subplots()
+    rows = sorted(importance.items(), key=lambda pair: pair[1])
+    bars = axes.barh([key for key, _ in rows], [share for _, share in rows], color=BLUE)
+    axes.bar_label(bars, fmt="%.2f", padding=3)
+    axes.set_xlim(0, 1.1 * max(importance.values(), default=1.0) or 1.0)
+    axes.set_xlabel("share of the difference between the best quarter and all (PED-ANOVA)")
+    axes.set_title(title)
+    return figure
 
 
 @styled

@@ -1,0 +1,103 @@
+"""Searching for the values that learn best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqattn.cli.arguments import ConfigFile, Device, DeviceOption, Overrides, Threads
+from seqattn.cli.terminal import note, printable, progress, told_to_stop
+
+if TYPE_CHECKING:
+    from seqattn.tuning import Tuned
+
+SHOWN = 10
+
+
+def tune(
+    config: ConfigFile,
+    search: Annotated[
+        list[str],
+        typer.Option(
+            "--search",
+            metavar="PATH=RANGE",
+            help="log(A,B), uniform(A,B) or values with commas between; may be repeated.",
+        ),
+    ],
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, max=100_000, help="In all, those of before counted.")
+    ] = 20,
+    overrides: Overrides = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The folder's name, instead of the config's.")
+    ] = None,
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", metavar="DIR", help="Where the folder goes.")
+    ] = Path("outputs"),
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            "--storage",
+            metavar="URL",
+            help="A database of Optuna's that machines share; a file in the folder without.",
+        ),
+    ] = None,
+    device: DeviceOption = Device.auto,
+    threads: Threads = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train CONFIG with values from the ranges, each trial an ordinary run, and write the best as
+    YAML. What is known already is not tried again; trials that do worse than the median stop
+    early. Trials are judged on the validation part."""  # fmt: skip
+    import json
+
+    from seqattn.config.searching import search as read
+
+    shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
+    wanted = read(config, [*(overrides or []), *shortcuts], search)
+    with told_to_stop() as told, progress(wanted.name, True, told) as watchers:
+        from seqattn import tuning
+
+        told.begun = True
+        tuned = tuning.tune(
+            wanted, output_dir, trials, storage=storage, device=device.value, threads=threads,
+            watchers=watchers, say=(lambda line: None) if quiet else note,
+        )  # fmt: skip
+    if not quiet:
+        _print(tuned)
+
+
+def _print(tuned: Tuned) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    states = [row["state"] for row in tuned.trials]
+    table = Table(
+        title=Text(f"{tuned.path.name}: {len(states)} trials, {states.count('pruned')} pruned,"
+                   f" {states.count('fail')} failed"), title_justify="left",
+    )  # fmt: skip
+    keys = list(tuned.best)
+    short = [key.rpartition(".")[2] for key in keys]
+    names = short if len(set(short)) == len(keys) else keys
+    for heading in ("trial", "validation loss", *names):
+        table.add_column(Text(printable(heading)), justify="right")
+    for row in [row for row in tuned.trials if row["state"] == "complete"][:SHOWN]:
+        cells = [f"{value:.4g}" if isinstance(value, float) else str(value)
+                 for value in (row["values"].get(key) for key in keys)]  # fmt: skip
+        table.add_row(str(row["trial"]), f"{row['loss']:.4g}", *map(printable, cells))
+    console = Console()
+    console.print(table)
+    lines = []
+    if tuned.importance:
+        said = ", ".join(f"{key} {share:.0%}" for key, share in tuned.importance.items())
+        lines.append(f"What made the difference: {said}.")
+    lines += [
+        "One seed of each: say nothing from it before many seeds of the best have been trained.",
+        f"Everything lies in {tuned.path}: best.yaml, trials.csv, importance.png. Next:",
+        f"  seqattn train {tuned.path / 'best.yaml'} --seeds 8",
+    ]
+    for line in lines:
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

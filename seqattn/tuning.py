@@ -1,0 +1,266 @@
+"""Searching for the values that learn best, with Optuna.
+
+outputs/NAME/
+  tune.json         what is searched
+  study.db          every trial, in SQLite, unless another storage is given
+  trial-K/          an ordinary run folder for each
+  trials.csv        a row a trial
+  importance.png    how much of the difference each key explains
+  best.yaml         the best trial's config, which trains again
+
+Trials are judged by their best validation loss; the test part is left alone. A trial that does
+worse at some epoch than the median of the others did is stopped there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqattn.config import to_yaml
+from seqattn.config.searching import Range, Search
+from seqattn.errors import NotFiniteError, StorageError, UsageError
+from seqattn.experiment import Watchers, run
+from seqattn.figures import as_bytes, importance_figure
+from seqattn.runs import EpochRecord, RunFolder
+from seqattn.storage import read_whole, write_json, write_whole
+
+if TYPE_CHECKING:
+    import optuna
+
+MARK = "tune.json"
+INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
+STARTUP = 5
+"""Trials that are left to end, for the others to be held against."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of a search.
+
+    Attributes:
+        path: its folder.
+        trials: finished, pruned and failed ones, the best first: number, state, loss, values and
+            epochs.
+        importance: key -> share of the difference between good and other trials; empty where fewer
+            than four trials finished.
+        best: values of the best trial.
+    """
+
+    path: Path
+    trials: list[dict[str, Any]]
+    importance: dict[str, float]
+    best: dict[str, Any]
+
+
+def tune(
+    wanted: Search,
+    output_dir: Path,
+    trials: int,
+    *,
+    storage: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    watchers: Watchers | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Tuned:
+    """Search until there are `trials` trials in the study, those of before and of other machines
+    counted.
+
+    Args:
+        storage: a database URL of Optuna's, for several machines; None: a file in the folder.
+        say: told of each trial that ended.
+
+    Raises:
+        UsageError: Optuna is missing, or the folder is another search's.
+        StorageError: the database cannot be reached.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise UsageError(INSTALL) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    path = output_dir / wanted.name
+    _refuse_another(path, wanted)
+    path.mkdir(parents=True, exist_ok=True)
+    write_json(path / MARK, wanted.as_plain())
+    try:
+        study = _study(storage or f"sqlite:///{path / 'study.db'}", wanted)
+        if storage is None:  # else another machine may be at it
+            _again(study)
+        told = watchers or Watchers()
+        done = _count(study)
+        told.begin(done * wanted.epochs, max(trials, done) * wanted.epochs)
+
+        def objective(trial: optuna.Trial) -> float:
+            return _trial(trial, wanted, path, device, threads, told, say)
+
+        if done < trials:
+            study.optimize(
+                objective, catch=(NotFiniteError,),
+                callbacks=[optuna.study.MaxTrialsCallback(trials, states=_ended())],
+            )  # fmt: skip
+    except (optuna.exceptions.StorageInternalError, _database_error()) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise StorageError(f"the study's database cannot be used: {first}") from None
+    return _conclude(study, wanted, path)
+
+
+def _study(storage: str, wanted: Search) -> optuna.Study:
+    import optuna
+
+    warmup = max(2, wanted.epochs // 5)
+    return optuna.create_study(
+        storage=storage, study_name=wanted.name, load_if_exists=True, direction="minimize",
+        sampler=optuna.samplers.TPESampler(seed=wanted.seed),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup),
+    )  # fmt: skip
+
+
+def _trial(
+    trial: optuna.Trial, wanted: Search, path: Path, device: str, threads: int | None,
+    told: Watchers, say: Callable[[str], None],
+) -> float:  # fmt: skip
+    import optuna
+
+    values = {each.path: _suggested(trial, each) for each in wanted.ranges}
+    name = f"trial-{trial.number}"
+    config = wanted.config(values).model_copy(update={"name": name})
+
+    def epoch(record: EpochRecord) -> None:
+        told.epoch(record)
+        trial.report(record.validation_loss, record.epoch)
+        if trial.should_prune():
+            say(f"{name}: pruned after epoch {record.epoch}, at {record.validation_loss:.4g}")
+            raise optuna.TrialPruned
+
+    _, summary = run(
+        config, path, device=device, threads=threads, overwrite=RunFolder(path / name).is_run,
+        watchers=replace(told, begin=lambda done, epochs: None, epoch=epoch, say=lambda line: None,
+                         facts=lambda facts: None), plots=False,
+    )  # fmt: skip
+    trial.set_user_attr("epochs", summary["epochs"])
+    loss = float(summary["validation_loss"])
+    said = ", ".join(f"{key}={_short(value)}" for key, value in values.items())
+    say(f"{name}: {loss:.4g} with {said}")
+    return loss
+
+
+def _suggested(trial: optuna.Trial, each: Range) -> Any:
+    if each.kind == "choice":
+        place = trial.suggest_categorical(each.path, range(len(each.values)))
+        return each.values[place]
+    if each.whole:
+        return trial.suggest_int(each.path, int(each.low), int(each.high), log=each.kind == "log")
+    return trial.suggest_float(each.path, each.low, each.high, log=each.kind == "log")
+
+
+def _value(each: Range, said: Any) -> Any:
+    return each.values[said] if each.kind == "choice" else said
+
+
+def _ended() -> tuple[Any, ...]:
+    from optuna.trial import TrialState
+
+    return (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def _count(study: optuna.Study) -> int:
+    return len(study.get_trials(deepcopy=False, states=_ended()))
+
+
+def _again(study: optuna.Study) -> None:
+    """Try again what a killed process was at."""
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        study.tell(trial.number, state=TrialState.FAIL)
+        study.enqueue_trial(trial.params)
+
+
+def _conclude(study: optuna.Study, wanted: Search, path: Path) -> Tuned:
+    from optuna.trial import TrialState
+
+    rows = list[dict[str, Any]]()
+    for trial in study.get_trials(deepcopy=False, states=_ended()):
+        values = {each.path: _value(each, trial.params[each.path])
+                  for each in wanted.ranges if each.path in trial.params}  # fmt: skip
+        whole = trial.state == TrialState.COMPLETE
+        loss = trial.value if whole else min(trial.intermediate_values.values(), default=None)
+        rows.append({"trial": trial.number, "state": trial.state.name.lower(), "loss": loss,
+                     "epochs": len(trial.intermediate_values), "values": values})  # fmt: skip
+    rows.sort(key=lambda row: (row["state"] != "complete",
+                               float("inf") if row["loss"] is None else row["loss"]))  # fmt: skip
+    if not rows or rows[0]["state"] != "complete":
+        raise UsageError(f"{path}: no trial has ended with a finite loss. Try other ranges.")
+    write_whole(path / "trials.csv", _csv(rows, wanted))
+    best = dict[str, Any](rows[0]["values"])
+    config = wanted.config(best).model_copy(update={"name": f"{wanted.name}-best"})
+    write_whole(path / "best.yaml", to_yaml(config).encode())
+    importance = _importance(study)
+    if importance:
+        figure = importance_figure(importance, f"{wanted.name}: what made the difference")
+        write_whole(path / "importance.png", as_bytes(figure))
+    return Tuned(path, rows, importance, best)
+
+
+def _importance(study: optuna.Study) -> dict[str, float]:
+    import optuna
+
+    whole = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    if len(whole) < 4:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Optuna, about what is experimental
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
+        try:
+            return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+        except (ValueError, RuntimeError):  # all trials alike
+            return {}
+
+
+def _csv(rows: list[dict[str, Any]], wanted: Search) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    keys = [each.path for each in wanted.ranges]
+    writer.writerow(["trial", "state", "validation_loss", "epochs", *keys])
+    for row in rows:
+        values = [row["values"].get(key) for key in keys]
+        writer.writerow([row["trial"], row["state"], row["loss"], row["epochs"], *values])
+    return text.getvalue().encode()
+
+
+def _refuse_another(path: Path, wanted: Search) -> None:
+    """A folder that holds anything but this search is not touched."""
+    if not path.exists() or not any(path.iterdir()):
+        return
+    try:
+        before: Mapping[str, Any] = json.loads(read_whole(path / MARK))
+    except (OSError, ValueError):
+        raise UsageError(
+            f"{path}: is there already, and is not the folder of a search (no readable {MARK}), so"
+            " nothing in it is touched. Choose another --name."
+        ) from None
+    if before != json.loads(json.dumps(wanted.as_plain())):
+        raise UsageError(
+            f"{path}: holds a search in other ranges. Nothing in it is touched. Choose another"
+            " --name."
+        )
+
+
+def _database_error() -> type[Exception]:
+    try:
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError:
+        return RuntimeError
+    return SQLAlchemyError
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
