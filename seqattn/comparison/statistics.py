@@ -18,6 +18,8 @@ from scipy import stats
 Floats = NDArray[np.float64]
 LEVEL = 0.05
 RESAMPLES = 9999
+AT_ONCE = 2**24
+"""Numbers of resamples that are in memory together; how many changes no interval."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def interval(values: Floats, statistic: Callable[..., Any]) -> tuple[float, floa
     found = stats.bootstrap(
         (values,), statistic, n_resamples=RESAMPLES, confidence_level=1 - LEVEL,
         method="percentile", vectorized=True, rng=np.random.default_rng(0),
+        batch=max(1, AT_ONCE // len(values)),
     ).confidence_interval  # fmt: skip
     return float(found.low), float(found.high)
 

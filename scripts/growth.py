@@ -1,0 +1,49 @@
+"""What parts of seqattn take at sizes that this machine holds: the figures of docs/scale.md.
+
+python scripts/growth.py
+"""
+
+from __future__ import annotations
+
+import functools
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from seqattn.comparison.statistics import Spread, differences
+from seqattn.training.batches import orders
+from seqattn.training.sealed import read_sealed, write_sealed
+
+
+def timed(name: str, what: Callable[[], object]) -> None:
+    began = time.perf_counter()
+    what()
+    took = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{name:<58} {took:9.3f} s   peak so far {peak:5.2f} GiB", flush=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    numbers = np.random.RandomState(0)
+    for n in (10**6, 10**7, 10**8):
+        timed(f"an epoch's order of {n:,} sequences", lambda: orders([1], 1, n))  # noqa: B023
+    for seeds in (10**3, 10**4, 10**5):
+        arms = {name: dict(enumerate(numbers.lognormal(size=seeds))) for name in "ab"}
+        timed(f"intervals of {seeds:,} seeds", lambda: Spread.of(arms["a"]))  # noqa: B023
+        timed(f"a pair of {seeds:,} seeds", lambda: differences([arms]))  # noqa: B023
+    with tempfile.TemporaryDirectory() as place:
+        file, said = Path(place) / "c.safetensors", {"version": 3}
+        for parameters in (10**6, 10**7, 10**8):
+            write = functools.partial(write_sealed, file, {"w": torch.zeros(parameters)}, said)
+            timed(f"a checkpoint of {parameters:,} numbers written", write)
+            timed(f"a checkpoint of {parameters:,} numbers read", lambda: read_sealed(file, 3))
+
+
+if __name__ == "__main__":
+    main()
