@@ -29,7 +29,7 @@ from seqattn.cli.arguments import (
 from seqattn.cli.checkpoints import inspect, verify_resume
 from seqattn.cli.data import data_app
 from seqattn.cli.looking import doctor, plot_attention, report
-from seqattn.cli.many import are_several, joined, was_restarted
+from seqattn.cli.many import are_several, goes_on, joined, launcher
 from seqattn.cli.terminal import (
     leave_at_once,
     leave_with_the_reader,
@@ -183,8 +183,11 @@ def train(
             told.begun = True
             experiment.follow(resolved, world, device.value, threads, watchers.stop)
             return
-        if world is not None and was_restarted() and RunFolder(home).is_run:
-            resume, overwrite = True, False
+        origin = provenance(resolved_from.origins)
+        if world is not None:
+            origin["launcher"] = launcher()
+            if goes_on(RunFolder(home)):
+                resume, overwrite = True, False
         jobs = experiment.run_all(
             [(resolved, RunFolder(home))]
             if seeds is None
@@ -196,7 +199,7 @@ def train(
             plots=seeds is None if plots is None else plots is Plots.each,
             config_path=config,
             watchers=watchers,
-            provenance=provenance(resolved_from.origins),
+            provenance=origin,
             world=world,
         )
     failed = [job for job in jobs if job.error is not None]

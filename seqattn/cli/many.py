@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from seqattn.cli.terminal import note
 from seqattn.errors import UsageError, WorldError
 
 if TYPE_CHECKING:
+    from seqattn.runs import RunFolder
     from seqattn.training import World
 
 
@@ -20,9 +22,16 @@ def are_several() -> bool:
     return size.isascii() and size.isdigit() and int(size) > 1 and "RANK" in os.environ
 
 
-def was_restarted() -> bool:
-    """Whether torchrun has started these processes again, after one was lost."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+def launcher() -> str:
+    """Who started this process: the same for processes that torchrun has started again."""
+    return f"{socket.gethostname()} {os.getppid()}"
+
+
+def goes_on(folder: RunFolder) -> bool:
+    """Whether torchrun has started these processes again after one was lost, and the run that is
+    there is the one they were at."""
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+    return again and folder.is_run and folder.read_environment().get("launcher") == launcher()
 
 
 @contextlib.contextmanager

@@ -547,12 +547,12 @@ def _run_of(
     def save(state: TrainingState) -> None:
         job.write_notes()
         if beside is None:
-            write(state)
-        else:  # the loop goes on to add to its history
-            kept = dataclasses.replace(state, history=list(state.history))
-            beside.begin(lambda: write(kept))
+            write(state, film)
+        else:  # the loop goes on to add to its history and film
+            kept, frames = dataclasses.replace(state, history=list(state.history)), list(film)
+            beside.begin(lambda: write(kept, frames))
 
-    def write(state: TrainingState) -> None:
+    def write(state: TrainingState, film: Sequence[Frame]) -> None:
         nonlocal written_best, written_film
         with written_together():
             if state.best_epoch != written_best:

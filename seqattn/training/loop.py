@@ -212,9 +212,7 @@ class Group:
                         return []
                     last = self.step == len(self.batches)
                 self.seconds = time.perf_counter() - began
-                if told_to_stop or (
-                    due and not last
-                ):  # else the epoch's end is near, and tells more
+                if told_to_stop or (due and not last):  # else it can wait for the epoch's end
                     self.save_all()
                     saved_at = time.monotonic()
                 if told_to_stop:

@@ -169,15 +169,20 @@ def test_torchrun_starts_again_where_a_lost_process_left(nursery: Nursery, tmp_p
     """With --max-restarts, and to the same bytes as a training that was left alone."""
     assert {each.code for each in together(nursery, tmp_path, 2, words("whole", sets=LONG))} == {0}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    # An old run is there, to be replaced: it must not be what they go on with.
+    assert {each.code for each in together(nursery, tmp_path, 2, words("again"))} == {0}
+    old = (tmp_path / "outputs" / "again" / "environment.json").stat().st_mtime_ns
     process = subprocess.Popen(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2",
          "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
-         "-m", "seqattn", *words("again", sets=LONG)],
+         "-m", "seqattn", *words("again", "--overwrite", sets=LONG)],
         cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     folder = RunFolder(tmp_path / "outputs" / "again")
     ends = time.monotonic() + 60
-    while not folder.last.exists() and time.monotonic() < ends:
+    while time.monotonic() < ends and not (
+        folder.last.exists() and folder.environment.stat().st_mtime_ns != old
+    ):
         time.sleep(0.01)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[1]), signal.SIGKILL)
