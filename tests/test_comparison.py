@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ from seqattn.errors import ConfigError
 from seqattn.figures import as_bytes, attention_figure
 from seqattn.storage import read_arrays
 from tests.conftest import ROOT, Ended, tree
+from tests.faults.nursery import Nursery
 
 Command = Callable[..., Ended]
 
@@ -304,24 +304,27 @@ def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: P
 
 def test_a_killed_comparison_ends_with_the_same_tables(tmp_path: Path) -> None:
     text = NAMED.replace("epochs: 4", "epochs: 60").replace("n_train: 48", "n_train: 192")
-    words = [sys.executable, "-m", "seqattn", "compare", str(config(tmp_path, text)), "-q"]
-    subprocess.run([*words, "--output-dir", "whole"], cwd=tmp_path, check=True, timeout=120)
-    killed = 0
-    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-        with subprocess.Popen([*words, "--output-dir", "cut"], cwd=tmp_path) as process:
+    words = ["compare", str(config(tmp_path, text)), "-q", "--threads", "1"]
+    with Nursery() as nursery:
+        assert nursery.run([*words, "--output-dir", "whole"], tmp_path).code == 0
+        killed = 0
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+            child = nursery.start([*words, "--output-dir", "cut"], tmp_path)
             last = tmp_path / "cut/mine/looking/seed-8/checkpoints/last.safetensors"
             before = last.stat().st_mtime_ns if last.exists() else 0
+            summary = tmp_path / "cut/mine/comparison.png"
             until = time.monotonic() + 60
-            while time.monotonic() < until and process.poll() is None:
+            while time.monotonic() < until and not summary.exists():
                 saved = tmp_path / "cut/mine/plain/seed-8/checkpoints/last.safetensors"
                 if saved.exists() and (not killed or (last.exists() and
                                                       last.stat().st_mtime_ns > before)):  # fmt: skip
-                    process.send_signal(number)
+                    os.kill(child, number)
                     killed += 1
                     break
                 time.sleep(0.002)
-    assert killed >= 1
-    subprocess.run([*words, "--output-dir", "cut"], cwd=tmp_path, check=True, timeout=120)
+            nursery.wait(child)
+        assert killed >= 1
+        assert nursery.run([*words, "--output-dir", "cut"], tmp_path).code == 0
     for name in ("variants.csv", "seeds.csv", "pairs.csv"):
         whole, cut = (table(tmp_path / place / "mine" / name) for place in ("whole", "cut"))
         assert without_seconds(whole) == without_seconds(cut)

@@ -416,7 +416,7 @@ def test_a_group_of_which_some_stopped_early_is_gone_on_with(
                 "early_stopping": {"patience": 1, "min_delta": 0.02}}  # fmt: skip
     configs = experiment.seeds_of(config_of({}, training, False, 1), tmp_path, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "_conclude", lambda finished: 1 / 0)
+        patch.setattr(experiment.results, "conclude", lambda finished: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             experiment.run_all(configs, threads=1)
     before = [folder.last.read_bytes() for _, folder in configs]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,7 +19,6 @@ from seqattn.config import (
     to_yaml,
 )
 from seqattn.data import Sequences, Splits, load
-from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import (
     BusyError,
     CheckpointError,
@@ -31,8 +29,8 @@ from seqattn.errors import (
     StorageError,
     UsageError,
 )
-from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
-from seqattn.experiment import board, following
+from seqattn.evaluation import References
+from seqattn.experiment import board, following, results
 from seqattn.experiment.film import read_film, write_film
 from seqattn.experiment.following import follow
 from seqattn.experiment.jobs import Job, Watchers
@@ -50,7 +48,6 @@ from seqattn.storage import (
     only_writer,
     read_whole,
     refuse_full_disk,
-    write_arrays,
     write_json,
     write_whole,
     written_together,
@@ -69,7 +66,6 @@ from seqattn.training import (
     to_tensors,
     train,
 )
-from seqattn.training.stack import Stack
 from seqattn.training.threads import choose_threads
 
 
@@ -510,7 +506,7 @@ def _train_group(
         job.write_notes()
     if finished:
         with written_together():
-            _conclude(finished)
+            results.conclude(finished)
         for job, _ in finished:
             if job.config.logging.tensorboard and job.summary is not None:
                 board.conclude(job.folder, job.config, job.summary)
@@ -581,64 +577,6 @@ def _run_of(
         job.model.to(device), part(job.data.train, job.data), part(job.data.validation, job.data),
         job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save, film,
     )  # fmt: skip
-
-
-def _conclude(finished: Sequence[tuple[Job, Run]]) -> None:
-    """Score the best epochs' weights on the test part and write the data files."""
-    of_part: dict[int, list[tuple[Job, Run]]] = {}
-    for job, run in finished:
-        assert job.state is not None
-        run.model.load_state_dict(job.state.best_weights)
-        of_part.setdefault(id(job.data), []).append((job, run))
-    for together in of_part.values():
-        data = together[0][0].data
-        tested, validated = (
-            References.of(part, data.train, data.rule, data.scaling)
-            for part in (data.test, data.validation)
-        )
-        stack = Stack([run.model for _, run in together])
-        scored = evaluate_runs(stack.model, len(together), data.test, tested, data.scaling)
-        for (job, run), (evaluation, free) in zip(together, scored, strict=True):
-            _write_results(job, run, evaluation, free, validated)
-
-
-def _write_results(
-    job: Job, run: Run, evaluation: Evaluation, free: FreeRun, validated: References
-) -> None:
-    """A run's forecasts, weights and summary."""
-    folder, state, config, data = job.folder, job.state, job.config, job.data
-    assert state is not None
-    if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
-        job.error = NotFiniteError(
-            f"The test loss is {evaluation.loss}. The run's checkpoints are kept; no summary is."
-        )
-        folder.say(f"ended: {job.error}")
-        return
-    scored = evaluation.as_plain()
-    loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
-    summary = {
-        "name": config.name,
-        "seed": config.seed,
-        "test_loss": loss,
-        "test_loss_teacher_forced": forced,
-        **scored,
-        "validation_loss": state.best_loss,
-        "validation_noise_floor": validated.noise_floor,
-        "validation_baselines": validated.baselines,
-        "best_epoch": state.best_epoch,
-        "epochs": state.epoch,
-        "stopped_early": state.epoch < config.training.epochs,
-        "parameters": sum(weight.numel() for weight in state.weights.values()),
-        "model": as_plain(config.model),
-        "data": list(data.notes),
-        "seconds": sum(record.seconds for record in state.history),
-    }
-    write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))
-    if free.maps:
-        write_arrays(folder.attention, free.attention_arrays(data.test, steps_real=True))
-    write_json(folder.summary, summary)
-    job.summary = summary
-    folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")
 
 
 def _draw_what_is_missing(job: Job, watchers: Watchers) -> None:
