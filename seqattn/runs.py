@@ -25,6 +25,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,6 +69,11 @@ class EpochRecord:
         return cls(int(epoch), *rest)
 
 
+DRAWN_LATER = re.compile(
+    r"report\.html|attention_film\.(png|svg|pdf|gif)"
+    r"|attention(-(grid|input|best|last|previous|encoder_self|decoder_self|layer\d+|head\d+))*"
+    r"\.(png|svg|pdf)"
+)
 METRICS = tuple(field.name for field in dataclasses.fields(EpochRecord))
 
 
@@ -131,6 +137,13 @@ class RunFolder:
         """The folder for TensorBoard."""
         return self.path / "tensorboard"
 
+    def drawn_later(self) -> list[Path]:
+        """The page and pictures that were asked for after training, under the names they have when
+        none is given: they are of the run that was here."""
+        if not self.path.is_dir():
+            return []
+        return [file for file in self.path.iterdir() if DRAWN_LATER.fullmatch(file.name)]
+
     def clear_board(self) -> None:
         for file in self.board.glob("events.out.tfevents.*"):
             file.unlink(missing_ok=True)
@@ -188,13 +201,13 @@ class RunFolder:
 
     def clear_results(self) -> None:
         """Remove what is made after training, before training goes on: none of it holds then."""
-        for file in self.files[self.files.index(self.predictions) :]:
+        for file in (*self.files[self.files.index(self.predictions) :], *self.drawn_later()):
             file.unlink(missing_ok=True)
         self.summary.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove what a run wrote, and nothing else."""
-        for file in self.files:
+        for file in (*self.files, *self.drawn_later()):
             file.unlink(missing_ok=True)
         self.clear_board()
 

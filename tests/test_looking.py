@@ -151,6 +151,27 @@ def test_a_run_without_a_film_says_how_to_get_one(
     assert "--set training.record_attention=10" in done.err
 
 
+def test_what_was_drawn_of_a_run_goes_with_it(
+    mine: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    for words in (["--grid"], ["--epochs"], ["--head", "1"], ["--format", "pdf"]):
+        assert seqattn("plot-attention", mine.path, *words).code == 0
+    assert seqattn("report", mine.path).code == 0
+    (mine.path / "attention_of_mine.png").touch()
+    sets = [word for text in SMALL for word in ("--set", text)]
+    words = ["train", mine.config, *sets, "--output-dir", mine.path.parent, "--overwrite", "-q"]
+    assert seqattn(*words, "--plots", "none").code == 0
+    left = {path.name for path in mine.path.iterdir()}
+    assert "attention_of_mine.png" in left, "that is nobody's but the user's"
+    assert not left & {
+        "report.html",
+        "attention_film.png",
+        "attention-grid.png",
+        "attention-head1.png",
+        "attention.pdf",
+    }
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 
