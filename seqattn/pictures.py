@@ -200,12 +200,17 @@ def attention_picture(
         the figure, and what was left out of it, in a sentence; empty where nothing was.
 
     Raises:
-        UsageError: there is no such kind, layer or head.
+        UsageError: there is no such kind, layer or head, or a grid of too many panels.
     """
     _, layers, heads, _, _ = attention[_key(attention, kind)].shape
     chosen_layers = _chosen("--layer", layer, layers)
     chosen_heads = _chosen("--head", head, heads)
     each = len(chosen_layers) * len(chosen_heads)
+    if as_grid and each > MOST_IN_GRID:
+        raise UsageError(
+            f"--grid: {layers} layers of {heads} heads are more than {MOST_IN_GRID} panels. Choose"
+            " with --layer and --head."
+        )
     asked = n = min(examples, len(attention["weights"]))
     drawn = each if as_grid else min(each, MOST_PANELS)
     if drawn > 1:

@@ -365,6 +365,8 @@ def test_a_terminal_gets_the_panel_and_its_cursor_back(tmp_path: Path) -> None:
     text = said.decode()
     assert "epoch 30/30" in text
     assert "floor 0.0104" in text
+    # A process that is ended at once could not give it back, so it is there all the time.
+    assert 0 <= text.find("\x1b[?25h") < text.find("epoch 30/30")
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")
 
 

@@ -21,8 +21,11 @@ from seqattn.cli.arguments import (
     ConfigFile,
     Device,
     DeviceOption,
+    FolderName,
     InputFile,
+    OutputDir,
     Overrides,
+    Quiet,
     Run,
     Threads,
 )
@@ -131,12 +134,8 @@ def _every_command(
 def train(
     config: ConfigFile,
     overrides: Overrides = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The run folder's name, instead of the config's.")
-    ] = None,
-    output_dir: Annotated[
-        Path, typer.Option("--output-dir", metavar="DIR", help="Where run folders go.")
-    ] = Path("outputs"),
+    name: FolderName = None,
+    output_dir: OutputDir = Path("outputs"),
     seed: Annotated[
         int | None, typer.Option("--seed", help="The run's seed, instead of the config's.")
     ] = None,
@@ -157,7 +156,7 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run that is there.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train what CONFIG describes and leave a run folder: checkpoints, losses, predictions,
     attention and pictures."""
@@ -240,16 +239,12 @@ def compare(
         int | None, typer.Option("--seeds", metavar="N", help="Seeds of each variant.")
     ] = None,
     overrides: Overrides = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The folder's name, instead of the config's.")
-    ] = None,
-    output_dir: Annotated[
-        Path, typer.Option("--output-dir", metavar="DIR", help="Where the folder goes.")
-    ] = Path("outputs"),
+    name: FolderName = None,
+    output_dir: OutputDir = Path("outputs"),
     device: DeviceOption = Device.auto,
     threads: Threads = None,
     plots: PlotsOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train every variant of CONFIG with the same seeds, side by side where they share a shape, and
     say which is better, by how much, and when nothing can be said. What is finished already is not

@@ -40,3 +40,8 @@ Threads = Annotated[
         "--threads", min=1, max=1024, help="CPU threads; found by trying a few steps without."
     ),
 ]  # fmt: skip
+FolderName = Annotated[
+    str | None, typer.Option("--name", help="The folder's name, instead of the config's.")
+]
+OutputDir = Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where folders go.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]

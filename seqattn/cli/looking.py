@@ -91,6 +91,8 @@ def plot_attention(
         )
     if terminal and (output is not None or form is not None):
         raise UsageError("--terminal prints; --output and --format are for pictures.")
+    if grid and (layer is not None or head is not None):
+        raise UsageError("--grid draws every layer and head; leave --layer and --head out.")
     if form is PictureFormat.gif and not epochs:
         raise UsageError("--format gif moves; it is for --epochs.")
     if output is not None and form is not None and output.suffix != f".{form}":
@@ -109,15 +111,6 @@ def plot_attention(
         return
     weights, titles, words, home = _weights(run, input_file, examples, steps)
     if grid:
-        layers_and_heads = weights[pictures.KINDS[kind.value]].shape[1:3] if (
-            pictures.KINDS[kind.value] in weights) else (1, 1)  # fmt: skip
-        if layer is not None or head is not None:
-            raise UsageError("--grid draws every layer and head; leave --layer and --head out.")
-        if layers_and_heads[0] * layers_and_heads[1] > pictures.MOST_IN_GRID:
-            raise UsageError(
-                f"--grid: {layers_and_heads[0]} layers of {layers_and_heads[1]} heads are more than"
-                f" {pictures.MOST_IN_GRID} panels. Choose with --layer and --head."
-            )
         examples = 1
     if terminal:
         _print_weights(weights, titles[:examples], kind.value, layer, head)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqattn.cli.arguments import ConfigFile, Device, DeviceOption, Overrides, Threads
+from seqattn.cli.arguments import (
+    ConfigFile,
+    Device,
+    DeviceOption,
+    FolderName,
+    OutputDir,
+    Overrides,
+    Quiet,
+    Threads,
+)
 from seqattn.cli.terminal import note, printable, progress, told_to_stop
 
 if TYPE_CHECKING:
@@ -30,12 +39,8 @@ def tune(
         int, typer.Option("--trials", min=1, max=100_000, help="In all, those of before counted.")
     ] = 20,
     overrides: Overrides = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The folder's name, instead of the config's.")
-    ] = None,
-    output_dir: Annotated[
-        Path, typer.Option("--output-dir", metavar="DIR", help="Where the folder goes.")
-    ] = Path("outputs"),
+    name: FolderName = None,
+    output_dir: OutputDir = Path("outputs"),
     storage: Annotated[
         str | None,
         typer.Option(
@@ -46,7 +51,7 @@ def tune(
     ] = None,
     device: DeviceOption = Device.auto,
     threads: Threads = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train CONFIG with values from the ranges, each trial an ordinary run, and write the best as
     YAML. What is known already is not tried again; trials that do worse than the median stop

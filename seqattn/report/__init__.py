@@ -15,7 +15,7 @@ from typing import Any
 
 from seqattn import __version__
 from seqattn.comparison import is_comparison, read_outcome
-from seqattn.errors import CheckpointError, UsageError
+from seqattn.errors import UsageError
 from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import RunFolder, find_run
 from seqattn.storage import write_whole
@@ -82,4 +82,4 @@ def _ask_for_libraries() -> None:
         raise UsageError(INSTALL) from None
 
 
-__all__ = ["INSTALL", "PAGE", "CheckpointError", "page", "report"]
+__all__ = ["INSTALL", "PAGE", "page", "report"]
