@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from seqattn.layers import Affine, affine
 
 Kernel = Callable[..., Tensor]
+Reading = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
+"""(cell, inputs (..., N, L, inputs)) -> states (..., N, L, W), and the last of them."""
 
 
 class Cell(nn.Module, ABC):
@@ -32,6 +34,8 @@ class Cell(nn.Module, ABC):
         parts: W / H.
         hidden: H.
         kernel: what makes a step; a compiled one may take its place.
+        reading: what reads whole sequences; None: a step after the other. A graph that is to take
+            sources of any length has a loop of its own here.
     """
 
     gates: ClassVar[int]
@@ -46,6 +50,7 @@ class Cell(nn.Module, ABC):
         self.hidden = hidden
         self.bound = 1 / math.sqrt(hidden)
         self.kernel: Kernel = self.plain_kernel()
+        self.reading: Reading | None = None
 
     @staticmethod
     @abstractmethod
@@ -78,7 +83,9 @@ class Cell(nn.Module, ABC):
         The steps are moved to the front first, while they are narrow: each step's gates then lie
         in one piece, and what comes backward is put together without being rearranged.
         """
-        *_, N, _, _ = inputs.shape
+        *_, N, L, _ = inputs.shape
+        if L == 1:
+            return (self.project(inputs.squeeze(-2)),)
         return torch.unsafe_split(self.project(inputs.transpose(-3, -2).flatten(-3, -2)), N, dim=-2)
 
     def step(self, projected: Tensor, state: Tensor | None) -> Tensor:
@@ -114,7 +121,10 @@ class Cell(nn.Module, ABC):
         Returns:
             what the cell said (..., N, L, H), and its state at the last real step (..., N, W).
         """
-        states, last = self.run(self.project_steps(inputs))
+        if self.reading is None:
+            states, last = self.run(self.project_steps(inputs))
+        else:
+            states, last = self.reading(self, inputs)
         return self.output(states), last if lengths is None else last_real(states, lengths)
 
 
@@ -250,8 +260,9 @@ def _of_state(like: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) 
 
 def last_real(rows: Tensor, lengths: Tensor) -> Tensor:
     """The last real row of each sequence: (..., N, L, W) -> (..., N, W)."""
+    *lead, _, W = rows.shape
     place = (lengths - 1)[..., None, None]
-    return torch.take_along_dim(rows, place, dim=-2).squeeze(-2)
+    return rows.gather(-2, place.expand(*lead, 1, W)).squeeze(-2)
 
 
 def turned(rows: Tensor, lengths: Tensor | None) -> Tensor:
@@ -261,7 +272,8 @@ def turned(rows: Tensor, lengths: Tensor | None) -> Tensor:
     *_, L, _ = rows.shape
     places = torch.arange(L, device=rows.device)
     mirrored = lengths.unsqueeze(-1) - 1 - places
-    return torch.take_along_dim(rows, mirrored.where(mirrored >= 0, places).unsqueeze(-1), dim=-2)
+    found = mirrored.where(mirrored >= 0, places)
+    return rows.gather(-2, found.unsqueeze(-1).expand(rows.shape))
 
 
 def cell_type(name: Literal["gru", "lstm", "rnn"]) -> type[Cell]:

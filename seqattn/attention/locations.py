@@ -68,6 +68,12 @@ class ShiftedFocus(nn.Module):
         self.control = Affine(hidden, heads * (steps + 2))
         self.heads, self.steps = heads, steps
 
+    def start(self, keep: Tensor | None, content: Tensor) -> Tensor:
+        """Where it looked before the first step, (..., N, [A,] S); see `weigh`."""
+        places = torch.arange(content.shape[-1], device=content.device)
+        last = lengths_of(keep, content).long() - 1
+        return (places == last).to(content.dtype).expand(content.select(-2, 0).shape)
+
     def weigh(
         self, queries: Tensor, content: Tensor, keep: Tensor | None, previous: Tensor | None
     ) -> tuple[Tensor, Tensor]:
@@ -93,7 +99,7 @@ class ShiftedFocus(nn.Module):
         lengths = lengths_of(keep, content).long()  # (..., N, [1,] 1) or ()
         places = torch.arange(S, device=content.device)
         if previous is None:
-            previous = (places == lengths - 1).to(content.dtype).expand(content.select(-2, 0).shape)
+            previous = self.start(keep, content)
         step = torch.arange(self.steps, device=content.device) - self.steps // 2
         origins = (places.unsqueeze(-1) - step) % lengths.unsqueeze(-1)  # (..., S, steps)
         real = (torch.ones_like(places, dtype=torch.bool) if keep is None else keep).expand(

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple, assert_never
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqattn.config import Attention
@@ -146,7 +145,8 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     """
     scores = masked(scores, keep)
     *_, S = scores.shape
-    if S <= SHORT and scores.numel() >= MANY:  # torch takes 40 ns a row, however short the row is
+    # torch takes 40 ns a row, however short the row is. A graph must not depend on the shape.
+    if not torch.compiler.is_compiling() and S <= SHORT and scores.numel() >= MANY:
         return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
     return scores.softmax(dim=-1)
 
@@ -187,4 +187,4 @@ def chosen(weights: Tensor, numbers: Tensor) -> Tensor:
 
 def one_hot(places: Tensor, like: Tensor) -> Tensor:
     """1 at a place (..., N, T) and 0 elsewhere, shaped and typed like `like` (..., N, T, S)."""
-    return F.one_hot(places, like.shape[-1]).to(like.dtype)
+    return (places.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)

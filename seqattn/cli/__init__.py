@@ -31,6 +31,7 @@ from seqattn.cli.arguments import (
 )
 from seqattn.cli.checkpoints import inspect, verify_resume
 from seqattn.cli.data import data_app
+from seqattn.cli.exporting import export
 from seqattn.cli.looking import doctor, plot_attention, report
 from seqattn.cli.many import are_several, goes_on, joined, launcher
 from seqattn.cli.terminal import (
@@ -88,6 +89,12 @@ app.command(
     short_help="Say in words what a run's weights and losses show.",
     epilog="Example: seqattn doctor outputs/squares",
 )(doctor)
+
+
+app.command(
+    short_help="Write a run for other programs: ONNX or safetensors.",
+    epilog="Example: seqattn export outputs/squares --output exported",
+)(export)
 
 
 class Plots(StrEnum):

@@ -16,6 +16,7 @@ A heads; any leading axes of runs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, assert_never, cast
 
 import torch
@@ -387,31 +388,57 @@ class TransformerModel(SequenceModel):
         check_steps(steps)
         self._check_length(source, steps)
         start = self.encode(source, source_lengths, with_weights=with_attention)
-        drop = Drop(None, 0)
         hand = None if override is None else override.begin()
-        caches: list[Cached | None] = [None] * len(self.decoder)
-        back: list[list[Tensor]] = [[] for _ in self.decoder]
-        over: list[list[Tensor]] = [[] for _ in self.decoder]
-        point, values = start.point.unsqueeze(-2), list[Tensor]()
+        caches: Sequence[Cached | None] = [None] * len(self.decoder)
+        back, over = list[list[Tensor]](), list[list[Tensor]]()
+        point, values = start.point, list[Tensor]()
         for t in range(steps):
-            x = _placed(self.target_in(point), self.target_places, t)
-            for i, (layer, memory) in enumerate(zip(self._decoder, start.memory, strict=True)):
-                x, looked_back, looked_over, caches[i] = layer.say(
-                    x, memory, start.keep, drop, with_attention, caches[i], hand, i
-                )
-                if looked_back is not None and looked_over is not None:
-                    back[i].append(F.pad(looked_back, (0, steps - 1 - t)))  # 0 ahead
-                    over[i].append(looked_over)
-            point = self._said(x)
-            values.append(point)
-        maps: tuple[AttentionMap, ...] = ()
-        if with_attention:
-            maps = _maps(
-                [torch.cat(layer, dim=-2) for layer in over],
-                start.weights,
-                [torch.cat(layer, dim=-2) for layer in back],
+            point, looked_back, looked_over, caches = self.step(
+                point, start.memory, start.keep, caches, with_weights=with_attention, hand=hand
             )
-        return Forecast(torch.cat(values, dim=-2), maps)
+            back.append([F.pad(weights, (0, steps - 1 - t)) for weights in looked_back])  # 0 ahead
+            over.append(looked_over)
+            values.append(point)
+
+        def by_layer(looks: list[list[Tensor]]) -> list[Tensor]:
+            return [torch.cat(layer, dim=-2) for layer in zip(*looks, strict=True)]
+
+        maps = _maps(by_layer(over), start.weights, by_layer(back))
+        return Forecast(torch.stack(values, dim=-2), maps)
+
+    def step(
+        self,
+        point: Tensor,
+        memory: Sequence[Cached],
+        keep: Tensor | None,
+        caches: Sequence[Cached | None],
+        *,
+        with_weights: bool,
+        hand: Hand | None = None,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Cached]]:
+        """One step of the decoder.
+
+        Args:
+            point: (..., N, F) what it is fed.
+            memory, keep: from `encode`.
+            caches: of each layer, from the step before; None before the first.
+
+        Returns:
+            the point it says (..., N, F); weights over the target (..., N, A, 1, t) and over the
+            source (..., N, A, 1, S) of each layer, empty where nobody asked; and new caches.
+        """
+        t = 0 if caches[0] is None else caches[0].keys.shape[-2]
+        x = _placed(self.target_in(point.unsqueeze(-2)), self.target_places, t)
+        back, over, new = list[Tensor](), list[Tensor](), list[Cached]()
+        for i, (layer, known, before) in enumerate(zip(self._decoder, memory, caches, strict=True)):
+            x, looked_back, looked_over, cached = layer.say(
+                x, known, keep, Drop(None, 0), with_weights, before, hand, i
+            )
+            new.append(cached)
+            if looked_back is not None and looked_over is not None:
+                back.append(looked_back)
+                over.append(looked_over)
+        return self._said(x).squeeze(-2), back, over, new
 
     def _check_length(self, source: Tensor, steps: int) -> None:
         points = max(source.shape[-2], steps)

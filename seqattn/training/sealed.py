@@ -55,6 +55,16 @@ def write_sealed(
     write_whole(path, raw[:at] + digest + raw[at + len(digest) :], keep_as=keep_as, read_back=True)
 
 
+def write_plain(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors for other programs, with no word of ours in the file.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
+    write_whole(path, safetensors.numpy.save(owned))
+
+
 def read_sealed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Metadata and tensors, after the file was found to be whole.
 

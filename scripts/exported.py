@@ -1,0 +1,73 @@
+"""Every config under configs/mechanisms, trained, exported and held against its model, as a table.
+
+    python scripts/exported.py                      # prints it
+    python scripts/exported.py --into docs/export.md    # and puts it where the page has one
+
+Differences are the largest over both ways to run a graph (free_running; encoder and step), 64 test
+sequences and 72 random ones of every length. `int8` is the test loss with weights of one byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from seqattn import experiment
+from seqattn.config import resolve
+from seqattn.export import export
+from seqattn.runs import RunFolder
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- table: scripts/exported.py -->", "<!-- end of table -->"
+ALSO = ("plain", "variable_length", "own_data")
+
+
+def row_of(path: Path, home: Path) -> str:
+    """Train, export and describe."""
+    config = resolve(path, ["seed=1"]).config
+    experiment.run_all([(config, RunFolder(home / "run"))], threads=1, plots=False)
+    began = time.perf_counter()
+    made = export(home / "run", home / "exported", int8=True)
+    seconds = time.perf_counter() - began
+    kinds = {kind for row in made.rows for kind in row.differences}
+    most = {kind: max(row.differences[kind] for row in made.rows) for kind in kinds}
+    weights = max((most[kind] for kind in kinds - {"forecast"}), default=None)
+    cells = [
+        f"[{path.stem}](../{path.relative_to(ROOT)})",
+        f"{most['forecast']:.1e}",
+        "" if weights is None else f"{weights:.1e}",
+        f"{made.losses['float32']:.4f}",
+        f"{made.losses['int8']:.4f}",
+        f"{made.files['free_running.onnx'] / 1024:.0f}",
+        f"{seconds:.0f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--into", type=Path, help="a page that holds the table between its marks")
+    parser.add_argument("--only", help="names of configs, with commas between")
+    arguments = parser.parse_args()
+    paths = [*sorted((ROOT / "configs/mechanisms").glob("*.yaml")),
+             *(ROOT / "configs" / f"{name}.yaml" for name in ALSO)]  # fmt: skip
+    if arguments.only:
+        paths = [path for path in paths if path.stem in arguments.only.split(",")]
+    rows = ["| config | forecast | weights | test loss | int8 | kB | export, s |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
+    print("\n".join(rows), flush=True)
+    for path in paths:
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(row_of(path, Path(folder)))
+        print(rows[-1], flush=True)
+    if arguments.into:
+        page = arguments.into.read_text()
+        before, rest = page.split(BEGIN)
+        _, after = rest.split(END)
+        arguments.into.write_text(before + "\n".join([BEGIN, *rows, END]) + after)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""A trained run for other programs: ONNX graphs with a card and a runner, or plain safetensors.
+
+    DIR/
+      card.json              what the model is, and what goes into and comes out of each graph
+      encoder.onnx           source, source_lengths -> point, memory and state
+      step.onnx              point, memory and state -> next point, weights and next state
+      free_running.onnx      source, source_lengths -> forecast and all weights
+      *.int8.onnx            the same with weights of one byte, if asked for
+      run.py, example.npz    a runner that needs numpy and onnxruntime only, and what it should say
+
+or, with `safetensors`, weights.safetensors, config.yaml and card.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from seqattn import __version__
+from seqattn.config import as_plain, to_yaml
+from seqattn.errors import CheckpointError, DataError, UsageError
+from seqattn.experiment import data_of, open_run
+from seqattn.runs import find_run
+from seqattn.storage import write_arrays, write_whole
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from seqattn.data import Splits
+    from seqattn.export.check import Row
+    from seqattn.export.onnx import Graphs
+    from seqattn.training import Trained
+
+Form = Literal["onnx", "safetensors"]
+CARD, RUNNER, EXAMPLE = "card.json", "run.py", "example.npz"
+LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
+INSTALL = (
+    "seqattn export --format onnx needs onnx, onnxscript and onnxruntime:"
+    ' pip install "seqattn[export]"'
+)
+OURS = "seqattn export"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        path: the folder.
+        files: name -> bytes.
+        rows: of the check; empty where none was made.
+        losses: test loss by the graphs, "float32" and "int8"; empty where nobody asked.
+    """
+
+    path: Path
+    files: dict[str, int]
+    rows: list[Row] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)
+
+
+def export(
+    run: Path,
+    output: Path,
+    *,
+    form: Form = "onnx",
+    steps: int | None = None,
+    check: bool = True,
+    int8: bool = False,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Exported:
+    """Write a trained run for other programs. All of it appears at once, or nothing.
+
+    Args:
+        run: a run folder, or a checkpoint file in one.
+        output: the folder; it must be empty, missing, or (with `overwrite`) an export.
+        steps: of free running; as trained without.
+        check: hold the graphs against the model.
+        int8: write graphs with weights of one byte, too.
+
+    Raises:
+        UsageError: a library is missing, more steps than the model can make, a folder with
+            something else in it, or a model that cannot be exported.
+        CheckpointError: the run cannot be read, or the graphs say something else than the model.
+    """
+    _refuse_folder(output, overwrite)
+    if form == "onnx":
+        _ask_for_libraries()
+    _, trained = open_run(run)
+    _, checkpoint = find_run(run)
+    T = steps or trained.layout.target_length
+    longest = trained.model.longest
+    if longest is not None and longest < T:
+        raise UsageError(
+            f"--steps {T}: this Transformer has learned {longest} positions (model.longest), so no"
+            " forecast can be longer."
+        )
+    card = _card(trained, checkpoint)
+    with _all_at_once(output) as folder:
+        if form == "safetensors":
+            from seqattn.training.sealed import write_plain
+
+            write_plain(folder / "weights.safetensors", trained.model.state_dict())
+            write_whole(folder / "config.yaml", to_yaml(trained.config).encode())
+            card["tensors"] = {
+                name: list(tensor.shape) for name, tensor in trained.model.state_dict().items()
+            }
+            _write_json(folder / CARD, card)
+            return Exported(output, _sizes(folder))
+        return _write_onnx(folder, output, trained, T, card, check=check, int8=int8, say=say)
+
+
+def _write_onnx(
+    folder: Path,
+    output: Path,
+    trained: Trained,
+    steps: int,
+    card: dict[str, Any],
+    *,
+    check: bool,
+    int8: bool,
+    say: Callable[[str], None],
+) -> Exported:
+    from seqattn.export.onnx import graphs_of
+
+    data: Splits | None = None
+    try:
+        data = data_of(trained)
+    except DataError as error:
+        say(f"Its own sequences cannot be had, so random ones must do. {error}")
+    say("Tracing")
+    graphs = graphs_of(trained, steps)
+    card |= {"steps": steps, "graphs": {}, "memory": graphs.memory, "state": graphs.state}
+    for name, graph in graphs.by_name().items():
+        write_whole(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
+        card["graphs"][name] = {"file": f"{name}.onnx", **_described(graph)}
+    rows: list[Row] = []
+    if check:
+        rows = _checked(folder, graphs, trained, steps, data, card)
+    losses = dict[str, float]()
+    if int8:
+        losses = _quantized(folder, graphs, trained, steps, data)
+        card["int8"] = {
+            "files": {name: f"{name}.int8.onnx" for name in graphs.by_name()},
+            "test_loss": losses or None,
+        }
+    runner = resources.files("seqattn.export") / "runner.py"
+    write_whole(folder / RUNNER, runner.read_bytes())
+    _write_json(folder / CARD, card)
+    return Exported(output, _sizes(folder), rows, losses)
+
+
+def _checked(
+    folder: Path,
+    graphs: Graphs,
+    trained: Trained,
+    steps: int,
+    data: Splits | None,
+    card: dict[str, Any],
+) -> list[Row]:
+    import onnxruntime
+
+    from seqattn.export.check import MOST
+    from seqattn.export.check import check as held
+
+    test = None if data is None else data.test
+    rows, example = held(graphs, trained, steps, test, trained.model.longest)
+    for row in rows:
+        if not row.largest <= MOST:
+            raise CheckpointError(
+                f"The graphs say something else than the model: {row.graph} on {row.sources} is"
+                f" {row.largest:.1e} away, at most {MOST:.0e} is right. Nothing was written;"
+                " --no-check writes it all the same."
+            )
+    write_arrays(folder / EXAMPLE, example)
+    card["check"] = {
+        "onnxruntime": onnxruntime.__version__,
+        "largest_difference": max(row.largest for row in rows),
+    }
+    return rows
+
+
+def _quantized(
+    folder: Path, graphs: Graphs, trained: Trained, steps: int, data: Splits | None
+) -> dict[str, float]:
+    """Write graphs with weights of one byte; the test loss of both, where the truth is known."""
+    from seqattn.data.baselines import mean_squared_error
+    from seqattn.export.check import forecasts
+    from seqattn.export.quantization import quantized
+
+    small = {name: quantized(graph) for name, graph in graphs.by_name().items()}
+    for name, graph in small.items():
+        write_whole(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
+    if data is None or data.test.target.shape[1] != steps:
+        return {}
+    scale = trained.layout.scaling.target.scale
+    return {
+        kind: mean_squared_error(forecasts(graph, data.test), data.test, scale)
+        for kind, graph in (
+            ("float32", graphs.free_running), ("int8", small["free_running"]),
+        )
+    }  # fmt: skip
+
+
+# --- the card -------------------------------------------------------------------------------------
+
+
+def _card(trained: Trained, checkpoint: Path) -> dict[str, Any]:
+    layout = trained.layout
+    return {
+        "made_by": OURS,
+        "version": __version__,
+        "checkpoint_sha256": hashlib.sha256(checkpoint.read_bytes()).hexdigest(),
+        "epoch": trained.epoch,
+        "model": as_plain(trained.config)["model"],
+        "features": list(layout.features),
+        "said": list(layout.said),
+        "source_length": layout.source_length,
+        "target_length": layout.target_length,
+        "units": "those of the data; scaling is part of the graphs",
+        "scaling": layout.scaling.as_plain(),
+    }
+
+
+def _described(graph: ModelProto) -> dict[str, Any]:
+    from onnx import TensorProto
+
+    def side(values: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": value.name,
+                "type": TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower(),
+                "shape": [size.dim_param or size.dim_value
+                          for size in value.type.tensor_type.shape.dim],
+            }
+            for value in values
+        ]  # fmt: skip
+
+    return {
+        "opset": graph.opset_import[0].version,
+        "inputs": side(graph.graph.input),
+        "outputs": side(graph.graph.output),
+    }
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+def _refuse_folder(output: Path, overwrite: bool) -> None:
+    if not output.exists():
+        return
+    if not output.is_dir():
+        raise UsageError(f"--output {output}: is there, and no folder.")
+    if not any(output.iterdir()):
+        return
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if json.loads((output / CARD).read_bytes()).get("made_by") == OURS:
+            if overwrite:
+                return
+            raise UsageError(f"--output {output}: holds an export; --overwrite replaces it.")
+    raise UsageError(
+        f"--output {output}: is not empty, and no export of ours; name another folder."
+    )
+
+
+@contextlib.contextmanager
+def _all_at_once(output: Path) -> Iterator[Path]:
+    """A folder that takes another's place when all in it has been written."""
+    output = Path(os.path.abspath(output))  # noqa: PTH100  (nothing may be resolved: a link stays one)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as home:
+        new = Path(home) / "new"
+        new.mkdir()
+        yield new
+        if output.exists():
+            output.rename(Path(home) / "old")
+        new.rename(output)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+
+def _ask_for_libraries() -> None:
+    try:
+        for library in LIBRARIES:
+            importlib.import_module(library)
+    except ImportError:
+        raise UsageError(INSTALL) from None
+
+
+__all__ = ["CARD", "EXAMPLE", "INSTALL", "RUNNER", "Exported", "Form", "export"]

@@ -1,0 +1,172 @@
+"""Graphs held against the model they were made from, by ONNX Runtime.
+
+The model forecasts through the library's own door, scaling and all; the graphs get the same
+sources in the user's units. Differences are in the model's units, where features count alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from seqattn.data import Sequences
+from seqattn.evaluation import FreeRun, free_run
+from seqattn.export.graphs import NEXT, POINT, WEIGHTS
+from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
+from seqattn.training import Trained
+
+Arrays = dict[str, NDArray[Any]]
+MOST = 1e-5
+REAL, LONGER, SHORT = 64, 3, 7
+SEED = 0
+LEVELS = 100  # how far levels are apart, of what is taken from the last point on
+
+
+@dataclass(frozen=True)
+class Row:
+    """How far graphs are from the model.
+
+    Attributes:
+        graph: what ran: free_running, or encoder and step.
+        sources: what they were given, in words.
+        differences: the largest of the forecast, in the model's units, and of each kind of weights.
+    """
+
+    graph: str
+    sources: str
+    differences: dict[str, float]
+
+    @property
+    def largest(self) -> float:
+        return float(np.max([*self.differences.values()]))  # NaN stays NaN
+
+
+def check(
+    graphs: Graphs, trained: Trained, steps: int, test: Sequences | None, longest: int | None
+) -> tuple[list[Row], Arrays]:
+    """Run graphs and model on the same sources.
+
+    Args:
+        test: real sources; None where they are not to be had.
+        longest: points of the longest source that the model can take; None: any number.
+
+    Returns:
+        a row for each graph and set of sources, and an example: some sources, NaN behind their
+        end, with the model's forecast and weights.
+    """
+    sets = dict[str, Sequences]()
+    if test is not None and len(test):
+        part = test.only(slice(0, REAL))
+        sets[f"{len(part)} test sequences"] = part
+    S = trained.layout.source_length
+    limit = S + LONGER if longest is None else min(S + LONGER, longest)
+    sets["1 random point"] = _random(trained, 1, 1)
+    sets[f"{SHORT} random, up to {limit} points"] = _random(trained, SHORT, limit)
+    sets[f"{REAL} random, up to {S} points"] = _random(trained, REAL, S)
+    free = session_of(graphs.free_running)
+    parts = session_of(graphs.encoder), session_of(graphs.step)
+    scaling, rows, example = trained.layout.scaling, list[Row](), Arrays()
+    for words, part in sets.items():
+        right = free_run(trained.model, part, steps, scaling=scaling)
+        expected = {FORECAST: right.values, **_maps(right)}
+        example = example or _example(part, expected)
+        given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
+        for name, found in (
+            ("free_running", _run(free, given)),
+            ("encoder and step", step_by_step(*parts, given, steps, graphs.state)),
+        ):
+            apart = {what: _apart(found[what], array) for what, array in expected.items()}
+            if FORECAST in apart:
+                apart[FORECAST] = _apart(
+                    found[FORECAST] / scaling.target.scale, right.values / scaling.target.scale
+                )
+            rows.append(Row(name, words, apart))
+    return rows, example
+
+
+def step_by_step(
+    encoder: onnxruntime.InferenceSession,
+    step: onnxruntime.InferenceSession,
+    given: Mapping[str, NDArray[Any]],
+    steps: int,
+    state: Sequence[str],
+) -> Arrays:
+    """Free running with the encoder and one step after the other: what `free_running` gives."""
+    known = _run(encoder, given)
+    wanted = [argument.name for argument in step.get_inputs()]
+    said, maps = list[NDArray[Any]](), dict[str, list[NDArray[Any]]]()
+    for t in range(steps):
+        made = _run(step, {name: known[name] for name in wanted})
+        known |= {name: made[NEXT + name] for name in (POINT, *state)}
+        said.append(made[NEXT + POINT])
+        for name in set(made) & set(WEIGHTS.values()):
+            row = made[name]
+            if name == "decoder_self":
+                row = np.pad(row, [(0, 0)] * 3 + [(0, steps - 1 - t)])
+            maps.setdefault(name, []).append(row)
+    found = {name: np.stack(rows, axis=-2) for name, rows in maps.items()}
+    if "encoder_self" in known:
+        found["encoder_self"] = known["encoder_self"]
+    return {FORECAST: np.stack(said, axis=1), **found}
+
+
+def forecasts(graph: ModelProto, part: Sequences) -> NDArray[np.float64]:
+    """What a graph of free running says (N, T, F) of a part's sources."""
+    given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
+    found: NDArray[np.float64] = _run(session_of(graph), given)[FORECAST]
+    return found
+
+
+def session_of(graph: ModelProto) -> onnxruntime.InferenceSession:
+    """ONNX Runtime, on the CPU and silent."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(
+        graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def _run(session: onnxruntime.InferenceSession, given: Mapping[str, NDArray[Any]]) -> Arrays:
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(given)), strict=True))
+
+
+def _maps(run: FreeRun) -> Arrays:
+    return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
+
+
+def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
+    if one.shape != other.shape:
+        return float("inf")
+    return float(np.abs(one - other).max())
+
+
+def _random(trained: Trained, n: int, longest: int) -> Sequences:
+    """Sources of normal numbers in the model's units, of every length; where those are taken from
+    the last point on, that is anywhere."""
+    layout, numbers = trained.layout, np.random.default_rng(SEED)
+    lengths = np.arange(n, dtype=np.int64)[::-1] % longest + 1
+    lengths[0] = longest
+    scaler, F = layout.scaling.source, len(layout.features)
+    points = scaler.unscaled(numbers.standard_normal((n, longest, F)))
+    if layout.scaling.relative:
+        points[np.arange(n), lengths - 1] = 0
+        points += numbers.standard_normal((n, 1, F)) * LEVELS * scaler.scale
+    points[np.arange(longest) >= lengths[:, None]] = 0
+    return Sequences(
+        points, lengths, np.zeros((n, 0, len(layout.said))), np.zeros(n, dtype=np.int64),
+        layout.features, tuple(map(str, range(n))), said=layout.said,
+    )  # fmt: skip
+
+
+def _example(part: Sequences, expected: Arrays) -> Arrays:
+    few = slice(0, 4)
+    source = np.where(part.source_keep[few, :, None], part.source[few], np.nan)
+    return {SOURCE: source, **{name: array[few] for name, array in expected.items()}}

@@ -1,0 +1,32 @@
+"""Continue sequences with the graph beside this file. It needs numpy and onnxruntime, no torch.
+
+python run.py sources.npy forecast.npz   sources (N, S, F), NaN behind the end of shorter ones
+python run.py                            the example beside it, and how far the forecast is from it
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+HERE = Path(__file__).parent
+
+
+def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, np.ndarray]:
+    """Forecast (N, T, F) and weights (N, layers, heads, T, S), by their names in card.json."""
+    lengths = np.isfinite(source).all(axis=2).sum(axis=1).astype("int64")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(HERE / graph), options)
+    given = {"source": source.astype("float64"), "source_lengths": lengths}
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, given), strict=True))
+
+
+if __name__ == "__main__" and len(sys.argv) == 3:
+    np.savez(sys.argv[2], **forecast(np.load(sys.argv[1])))  # type: ignore[arg-type]
+elif __name__ == "__main__":
+    example = np.load(HERE / "example.npz")
+    for name, found in forecast(example["source"]).items():
+        print(f"{name}: {found.shape}, {np.abs(found - example[name]).max():.1e} from the example")

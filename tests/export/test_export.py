@@ -1,0 +1,348 @@
+"""Runs for other programs: graphs against models, what is beside them, and who is refused."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import safetensors.numpy
+import torch
+from onnx import numpy_helper
+from pydantic import TypeAdapter
+
+from seqattn import export as exporting
+from seqattn.config import Config, Model, resolve
+from seqattn.data import Scaling, Sequences
+from seqattn.data.scaling import Scaler
+from seqattn.errors import CheckpointError, UsageError
+from seqattn.evaluation import free_run
+from seqattn.experiment import open_run, run_all
+from seqattn.export.check import MOST, check
+from seqattn.export.onnx import graphs_of
+from seqattn.models import Points, build_model
+from seqattn.runs import RunFolder
+from seqattn.training import Layout, Trained
+from tests.conftest import Ended
+
+# Features that differ on both sides, far from 0 and 1, or taken from the last point on.
+FEATURES, SAID = ("a", "b"), ("b", "new", "a")
+FAR = Scaling(
+    Scaler(np.array([1e6, -5.0]), np.array([300.0, 0.5])),
+    Scaler(np.array([-5.0, 7.0, 1e6]), np.array([0.5, 2.0, 300.0])),
+    (1, -1, 0),
+)
+RELATIVE = Scaling(
+    Scaler(np.array([10.0, -0.1]), np.array([300.0, 0.5])),
+    Scaler(np.array([-0.1, 7.0, 10.0]), np.array([0.5, 2.0, 300.0])),
+    (1, -1, 0),
+    relative=True,
+)
+SHIFT = {"kind": "location_shift", "shift_range": 3}
+# Each mechanism once at least, none of them alone where it could be with others.
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "plain": {"attention": None},
+    "uniform": {"attention": {"score": "uniform"}},
+    "dot sparsemax": {"attention": {"score": "dot", "normalizer": "sparsemax"}},
+    "scaled_dot two-way": {"bidirectional": True, "attention": {"score": "scaled_dot"}},
+    "general hard rnn input_feeding": {
+        "cell": "rnn", "input_feeding": True,
+        "attention": {"score": "general", "normalizer": "hard", "estimator": "reinforce"},
+    },
+    "additive input lstm": {
+        "cell": "lstm", "context": "input", "attention": {"score": "additive"},
+    },
+    "cosine local heads": {
+        "hidden_dim": 22,
+        "attention": {"score": "cosine", "heads": 2, "location": {"kind": "local", "window": 2}},
+    },
+    "deep lstm two-way shift heads": {
+        "cell": "lstm", "layers": 2, "bidirectional": True, "hidden_dim": 22,
+        "attention": {"score": "dot", "heads": 2, "location": SHIFT},
+    },
+    "shift values": {
+        "attention": {"score": "general", "project_values": True, "location": SHIFT},
+    },
+    "fast_weights": {"kind": "fast_weights"},
+    "transformer": {
+        "kind": "transformer", "model_dim": 22, "heads": 2, "layers": 2, "feedforward_dim": 13,
+    },
+    "transformer learned post": {
+        "kind": "transformer", "model_dim": 11, "heads": 1, "layers": 1, "feedforward_dim": 13,
+        "positions": "learned", "longest": 9, "norm": "post",
+    },
+}  # fmt: skip
+SETS = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.epochs=3",
+        "model.hidden_dim=5", "name=small"]  # fmt: skip
+
+
+def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> Trained:
+    """A model that has learned nothing, but has weights."""
+    described = {"kind": "recurrent", "hidden_dim": 11} | model
+    if described["kind"] == "transformer":
+        del described["hidden_dim"]
+    config = TypeAdapter[Any](Model).validate_python(described)
+    layout = Layout(FEATURES, SAID, 7, 5, scaling)
+    made = build_model(config, Points(2, 3, scaling.carried), 1)
+    training = {"teacher_forcing": {"probability": 1}}
+    return Trained(made, Config.model_validate({"model": config, "training": training}), layout, 1)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_graphs_say_what_the_model_says(name: str) -> None:
+    scaling = (FAR, RELATIVE)[[*MECHANISMS].index(name) % 2]
+    trained = trained_as(MECHANISMS[name], scaling)
+    graphs = graphs_of(trained, 5)
+    rows, _ = check(graphs, trained, 5, None, trained.model.longest)
+    assert len(rows) == 6
+    kinds = {"forecast"} | ({"weights"} if name != "plain" else set())
+    if "transformer" in name:
+        kinds |= {"encoder_self", "decoder_self"}
+    for row in rows:
+        assert set(row.differences) == kinds
+        assert row.largest <= MOST, (row.graph, row.sources, row.differences)
+
+
+def test_the_check_sees_a_wrong_weight() -> None:
+    trained = trained_as(MECHANISMS["uniform"])
+    graphs = graphs_of(trained, 5)
+    for graph in (graphs.free_running, graphs.step):
+        found = [t for t in every_tensor(graph.graph) if t.name.endswith("output.bias")]
+        assert len(found) == 1
+        wrong = numpy_helper.to_array(found[0]) + np.float32(1e-4)
+        found[0].CopyFrom(numpy_helper.from_array(wrong, found[0].name))
+        rows, _ = check(graphs, trained, 5, None, None)
+        assert max(row.largest for row in rows) > MOST
+
+
+def every_tensor(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
+    """Of a graph and of those inside its loops."""
+    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return [*graph.initializer, *(t for each in inner for t in every_tensor(each))]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run of squares of 2 or 3 points."""
+    home = tmp_path_factory.mktemp("runs") / "small"
+    config = resolve(None, [*SETS, "data.variable_length=true"]).config
+    run_all([(config, RunFolder(home))], threads=1, plots=False)
+    return home
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path) -> Path:
+    output = run.parent / "exported"
+    exporting.export(run, output, int8=True)
+    return output
+
+
+def test_what_an_export_leaves(exported: Path, run: Path) -> None:
+    graphs = ("encoder", "step", "free_running")
+    assert {path.name for path in exported.iterdir()} == {
+        "card.json", "run.py", "example.npz",
+        *(f"{name}.onnx" for name in graphs), *(f"{name}.int8.onnx" for name in graphs),
+    }  # fmt: skip
+    card = json.loads((exported / "card.json").read_text())
+    assert card["features"] == ["x", "y"]
+    assert card["steps"] == card["target_length"] == 2
+    assert card["check"]["largest_difference"] <= MOST
+    losses = card["int8"]["test_loss"]
+    summary = json.loads((run / "summary.json").read_text())
+    assert losses["float32"] == pytest.approx(summary["test_loss"], rel=1e-5)
+    assert losses["int8"] != losses["float32"]
+    for name in graphs:
+        session = onnxruntime.InferenceSession(exported / f"{name}.onnx")
+        described = card["graphs"][name]
+        for side, values in (
+            ("inputs", session.get_inputs()), ("outputs", session.get_outputs()),
+        ):  # fmt: skip
+            assert [(v["name"], v["shape"]) for v in described[side]] == [
+                (value.name, value.shape) for value in values
+            ]
+    step = {value["name"] for value in card["graphs"]["step"]["inputs"]}
+    assert step == {"point", *card["memory"], *card["state"]}
+
+
+def test_no_graph_says_where_it_was_made(exported: Path) -> None:
+    for path in exported.glob("*.onnx"):
+        raw = path.read_bytes()
+        assert str(Path(__file__).parents[2]).encode() not in raw
+        assert b"site-packages" not in raw
+        assert b"stack_trace" not in raw
+
+
+def test_the_same_run_is_exported_as_the_same_bytes(run: Path, exported: Path) -> None:
+    again = run.parent / "again"
+    exporting.export(run, again, check=False)
+    for path in sorted(again.glob("*.onnx")):
+        assert path.read_bytes() == (exported / path.name).read_bytes()
+    assert not (again / "example.npz").exists()
+
+
+def test_the_runner_needs_no_torch(exported: Path, run: Path, tmp_path: Path) -> None:
+    python = environment_of(tmp_path / "bare", "numpy", "onnxruntime")
+
+    def in_it(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([python, *map(str, words)], capture_output=True, text=True,
+                              timeout=60, check=False, cwd=tmp_path)  # fmt: skip
+
+    for library in ("torch", "seqattn", "onnx"):
+        assert "ModuleNotFoundError" in in_it("-c", f"import {library}").stderr
+    shown = in_it(exported / "run.py")
+    assert shown.returncode == 0, shown.stderr
+    apart = re.findall(r"(\w+): \(4, .*, (\S+) from the example", shown.stdout)
+    assert [name for name, _ in apart] == ["forecast", "weights"]
+    assert all(float(number) <= MOST for _, number in apart)
+
+    source = np.array([[[0.1, 0.2], [0.3, -0.4]], [[-0.5, 0.6], [np.nan, np.nan]]])
+    np.save(tmp_path / "sources.npy", source)
+    told = in_it(exported / "run.py", tmp_path / "sources.npy", tmp_path / "forecast.npz")
+    assert told.returncode == 0, told.stderr
+    found = np.load(tmp_path / "forecast.npz")
+    _, trained = open_run(run)
+    part = Sequences(np.nan_to_num(source), np.array([2, 1]), np.zeros((2, 0, 2)),
+                     np.zeros(2, dtype=np.int64), ("x", "y"), ("0", "1"))  # fmt: skip
+    right = free_run(trained.model, part, 2)
+    np.testing.assert_allclose(found["forecast"], right.values, atol=MOST)
+    np.testing.assert_allclose(found["weights"], right.maps["cross"], atol=MOST)
+
+
+def environment_of(home: Path, *wanted: str) -> Path:
+    """A virtual environment with some installed packages and what they need, and nothing else."""
+    venv.create(home, with_pip=False, symlinks=True)
+    library = next(home.glob("lib/python*/site-packages"))
+    names, todo = set[str](), [*wanted]
+    while todo:
+        name = todo.pop()
+        if name in names:
+            continue
+        names.add(name)
+        todo += [
+            re.split(r"[^\w.-]", needed)[0]
+            for needed in importlib.metadata.requires(name) or []
+            if "extra ==" not in needed
+        ]
+    assert "torch" not in names
+    for name in names:
+        for file in importlib.metadata.files(name) or []:
+            top = file.parts[0]
+            if top != ".." and not (library / top).exists():
+                (library / top).symlink_to(Path(str(file.locate())).parents[len(file.parts) - 2]
+                                           if len(file.parts) > 1 else Path(str(file.locate())))  # fmt: skip
+    return home / "bin" / Path(sys.executable).name
+
+
+def test_weights_for_other_frameworks(run: Path, seqattn: Callable[..., Ended]) -> None:
+    done = seqattn("export", run, "--output", "plain", "--format", "safetensors")
+    assert done.code == 0, done.err
+    assert {path.name for path in Path("plain").iterdir()} == {
+        "weights.safetensors", "config.yaml", "card.json",
+    }  # fmt: skip
+    tensors = safetensors.numpy.load_file(Path("plain/weights.safetensors"))
+    _, trained = open_run(run)
+    assert {name: list(array.shape) for name, array in tensors.items()} == json.loads(
+        Path("plain/card.json").read_text()
+    )["tensors"]
+    for name, tensor in trained.model.state_dict().items():
+        assert torch.equal(torch.from_numpy(tensors[name]), tensor)
+    assert resolve(Path("plain/config.yaml")).config == trained.config
+
+
+def test_more_steps_than_were_trained(run: Path, seqattn: Callable[..., Ended]) -> None:
+    done = seqattn("export", run, "--output", "long", "--steps", 8, "--int8")
+    assert done.code == 0, done.err
+    assert "free_running" in done.out
+    assert "Test loss" not in done.out  # nobody knows the truth that far
+    graph = onnx.load("long/free_running.onnx").graph
+    assert graph.output[0].type.tensor_type.shape.dim[1].dim_value == 8
+
+
+def test_an_export_is_replaced_only_when_told_to(
+    run: Path, exported: Path, seqattn: Callable[..., Ended]
+) -> None:
+    before = {path.name: path.read_bytes() for path in exported.iterdir()}
+    refused = seqattn("export", run, "--output", exported, "--format", "safetensors")
+    assert refused.code == 2
+    assert "holds an export; --overwrite replaces it" in refused.err
+    assert {path.name: path.read_bytes() for path in exported.iterdir()} == before
+
+    assert seqattn("export", run, "--output", "x", "--format", "safetensors").code == 0
+    done = seqattn("export", run, "--output", "x", "--format", "safetensors", "--overwrite", "-q")
+    assert (done.code, done.out) == (0, "")
+    Path("mine").mkdir()
+    Path("mine/thesis.tex").write_text("years of work")
+    refused = seqattn("export", run, "--output", "mine", "--overwrite")
+    assert refused.code == 2
+    assert "is not empty, and no export of ours" in refused.err
+    assert [path.name for path in Path("mine").iterdir()] == ["thesis.tex"]
+    assert sorted(path.name for path in Path().iterdir()) == ["mine", "x"]
+
+
+def test_what_is_refused_leaves_nothing(
+    run: Path, seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").write_text("")
+    for words, code, said in (
+        ((run, "--output", "file"), 2, "is there, and no folder"),
+        (("nowhere", "--output", "x"), 4, "no such run"),
+        ((run, "--output", "x", "--format", "onx"), 2, "onnx"),
+        ((run, "--output", "x", "--steps", "0"), 2, "steps"),
+    ):
+        refused = seqattn("export", *words)
+        assert refused.code == code
+        assert said in refused.err
+    monkeypatch.setattr("seqattn.export.onnx.graphs_of", lambda *_: untrue(run))
+    with pytest.raises(CheckpointError, match="something else than the model: free_running on 12"):
+        exporting.export(run, Path("x"))
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(UsageError, match=re.escape('pip install "seqattn[export]"')):
+        exporting.export(run, Path("x"))
+    assert [path.name for path in Path().iterdir()] == ["file"]
+
+
+def untrue(run: Path) -> Any:
+    """Graphs of another seed."""
+    _, trained = open_run(run)
+    other = build_model(trained.config.model, trained.layout.points, 99)
+    return graphs_of(Trained(other, trained.config, trained.layout, 1), 2)
+
+
+def test_a_transformer_forecasts_no_further_than_its_positions(tmp_path: Path) -> None:
+    sets = ["model.kind=transformer", "model.positions=learned", "model.longest=4", *SETS[:4],
+            "training.teacher_forcing.probability=1"]  # fmt: skip
+    home = tmp_path / "learned"
+    run_all([(resolve(None, sets).config, RunFolder(home))], threads=1, plots=False)
+    with pytest.raises(UsageError, match="has learned 4 positions"):
+        exporting.export(home, tmp_path / "x", steps=5)
+    assert not (tmp_path / "x").exists()
+    exporting.export(home, tmp_path / "x", steps=4)
+
+
+def test_data_that_are_gone_are_told(
+    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from seqattn.errors import DataError
+
+    def gone(trained: Trained) -> Any:
+        raise DataError("my.csv: no such file.")
+
+    monkeypatch.setattr(exporting, "data_of", gone)
+    told = list[str]()
+    made = exporting.export(run, tmp_path / "x", say=told.append)
+    assert "my.csv: no such file." in told[0]
+    assert all("random" in row.sources for row in made.rows)
+    assert len(made.rows) == 6
