@@ -36,6 +36,7 @@ SOURCE = "source"
 FORECAST = "forecast"
 N, S, T_SO_FAR = 3, 5, 7  # of the examples that are traced; no two alike, none of them special
 STEP = "step/"
+KNOWN = "torch 2.13"
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,21 @@ def graphs_of(trained: Trained, steps: int) -> Graphs:
     parts = parts_of(model, max(S, T_SO_FAR) + 1)
     reading = EncoderGraph(model, parts, scaling).eval()
     saying = StepGraph(model, parts, scaling).eval()
-    features = len(trained.layout.features)
+    features, kind = len(trained.layout.features), trained.config.model.kind
     with torch.no_grad():
         given = _example(features, N, S)
         begun = reading(given)
         axes = _axes(reading, features)
-        encoder = _traced(reading, given, begun, {SOURCE: {0: "N", 1: "S"}, LENGTHS: {0: "N"}})
+        encoder = _traced(
+            kind, reading, given, begun, {SOURCE: {0: "N", 1: "S"}, LENGTHS: {0: "N"}}
+        )
         begun = {name: rows for name, rows in begun.items() if name in axes}
         growing = reading.parts.growing
         for name in growing:
             begun[name] = torch.zeros(_longer(begun[name].shape, T_SO_FAR))
             axes[name] |= {begun[name].dim() - 2: "t"}
         made = saying(begun)
-        step = _traced(saying, begun, made, axes)
+        step = _traced(kind, saying, begun, made, axes)
     state = tuple(name for name in begun if NEXT + name in made and name != POINT)
     memory = tuple(name for name in begun if name not in (POINT, *state))
     free = _looped(encoder, step, state, steps)
@@ -119,7 +122,7 @@ def _longer(shape: torch.Size, t: int) -> list[int]:
 
 
 def _traced(
-    graph: Graph, inputs: Named, outputs: Named, axes: dict[str, dict[int, str]]
+    kind: str, graph: Graph, inputs: Named, outputs: Named, axes: dict[str, dict[int, str]]
 ) -> ModelProto:
     with _in_silence():
         try:
@@ -129,9 +132,13 @@ def _traced(
                 input_names=[*inputs], output_names=[*outputs],
             )  # fmt: skip
         except Exception as error:  # whatever a library of this size raises
-            reason = str(error).strip().splitlines()[-1]
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             raise UsageError(
-                f"torch {torch.__version__} cannot export this model: {reason} A newer torch may."
+                f"torch {torch.__version__} cannot export model.kind {kind}: {reason}\n"
+                f"{KNOWN} can; an older one may not."
             ) from error
     assert program is not None
     model = program.model_proto

@@ -25,7 +25,7 @@ def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, 
 
 
 if __name__ == "__main__" and len(sys.argv) == 3:
-    np.savez(sys.argv[2], **forecast(np.load(sys.argv[1])))  # type: ignore[arg-type]
+    np.savez(sys.argv[2], allow_pickle=False, **forecast(np.load(sys.argv[1])))
 elif __name__ == "__main__":
     example = np.load(HERE / "example.npz")
     for name, found in forecast(example["source"]).items():

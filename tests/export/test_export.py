@@ -33,7 +33,8 @@ from seqattn.export.onnx import graphs_of
 from seqattn.models import Points, build_model
 from seqattn.runs import RunFolder
 from seqattn.training import Layout, Trained
-from tests.conftest import Ended
+from tests.conftest import ROOT, Ended
+from tests.test_docs import blocks
 
 # Features that differ on both sides, far from 0 and 1, or taken from the last point on.
 FEATURES, SAID = ("a", "b"), ("b", "new", "a")
@@ -346,3 +347,20 @@ def test_data_that_are_gone_are_told(
     assert "my.csv: no such file." in told[0]
     assert all("random" in row.sources for row in made.rows)
     assert len(made.rows) == 6
+
+
+def test_the_loop_in_the_docs_runs(
+    run: Path, exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks(ROOT / "docs" / "export.md", "python")
+    monkeypatch.chdir(exported.parent)
+    _, trained = open_run(run)
+    numbers = np.random.default_rng(1)
+    source, lengths = numbers.normal(size=(2, 3, 2)), np.array([3, 2])
+    known: dict[str, Any] = {"source": source, "lengths": lengths}
+    exec(compile(block, "docs/export.md", "exec"), known)
+    part = Sequences(source, lengths, np.zeros((2, 0, 2)), np.zeros(2, dtype=np.int64),
+                     ("x", "y"), ("0", "1"))  # fmt: skip
+    right = free_run(trained.model, part, 20)
+    np.testing.assert_allclose(known["made"]["next_point"], right.values[:, 19], atol=MOST)
+    assert capsys.readouterr().out.count("[[") >= 20
