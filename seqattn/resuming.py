@@ -60,7 +60,7 @@ def verify_resume(
     (job,) = run_all([(config, whole)], device=device, threads=threads)
     if job.error is not None:
         raise job.error
-    batches = -(-len(job.data.train) // config.training.batch_size)
+    batches = job.data.batches(config.training.batch_size)
     assert job.state is not None
     steps = batches * job.state.epoch
     numbers = np.random.RandomState(config.seed % 2**32)

@@ -18,7 +18,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", "split"]
+StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", "split",
+                     "units", "rows", "buffers", "sample"]  # fmt: skip
 
 
 def stream(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:

@@ -283,7 +283,7 @@ def test_a_run_on_a_file_speaks_its_units(seqattn: Command, tmp_path: Path) -> N
     for words in (["train", "c.yaml", "--resume"], ["evaluate", home]):
         done = seqattn(*words)
         assert done.code == 3
-        assert "the file that data.path names has changed since the training" in done.err
+        assert "what data.path names has changed since the training" in done.err
     assert last.read_bytes() == before
     file.unlink()
     assert "f.csv: no such file" in seqattn("evaluate", home).err

@@ -24,7 +24,7 @@ def sentence(error: ErrorDetails) -> tuple[KeyPath, str]:
     given, context = error["input"], error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            return path, _unknown_key(path, section, tag)
+            return path, _unknown_key(path, section, tag, given)
         case "contradiction":
             return (*path, context["key"]), f"{context['message']}."
         case "union_tag_invalid":
@@ -111,7 +111,16 @@ def _discriminator(path: KeyPath) -> str:
     )
 
 
-def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
+def _inside(path: KeyPath, given: Any) -> str:
+    """What misspelt keys of a section were meant to be that stands where it cannot."""
+    if not isinstance(given, dict):
+        return ""
+    known = {name for section in sections_at(path).values() for name in section.model_fields}
+    close = [nearest(str(key), sorted(known)) for key in given if key not in known]
+    return "".join(f" Did you mean {'.'.join([*path, name])}?" for name in close[:3] if name)
+
+
+def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> str:
     *parents, key = path
     here = f"{'.'.join(parents)} ({tag})" if tag else ".".join(parents) or "the top level"
     elsewhere: dict[str, list[str]] = {}
@@ -124,7 +133,7 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str) -> str:
         tags = " or ".join(dict.fromkeys(siblings))  # once, however many sections it may stand in
         below = [place for place in elsewhere if place.startswith(".".join(parents) + ".")]
         meant = f" Or did you mean {below[0]}.{key}?" if below else ""
-        return f"{here} has no such key; it works with {name}: {tags}.{meant}"
+        return f"{here} has no such key; it works with {name}: {tags}.{meant}{_inside(path, given)}"
     around = sections_at(tuple(parents))
     every = [name for each in around.values() for name in each.model_fields]
     close = nearest(key, list(dict.fromkeys([*section.model_fields, *every])))

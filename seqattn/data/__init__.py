@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seqattn.config import Data, OwnFile, Squares
-from seqattn.data import own, squares, tasks
+from seqattn.config import Stream as StreamConfig
+from seqattn.data import own, squares, streaming, tasks
 from seqattn.data.baselines import Rule, seasonal_naive
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
+from seqattn.data.streaming import Stream
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Splits:
         notes: what a user should be told of files that were read.
         split: (name, part, first step, last step) of each sequence of such files.
         digests: SHA-256 of each such file.
+        stream: the training part where it does not stay in memory; `train` is a sample of it.
     """
 
     train: Sequences
@@ -31,6 +34,15 @@ class Splits:
     notes: tuple[str, ...] = ()
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()
+    stream: Stream | None = None
+
+    @property
+    def training_sequences(self) -> int:
+        return len(self.train if self.stream is None else self.stream)
+
+    def batches(self, size: int) -> int:
+        """Steps of an epoch."""
+        return -(-self.training_sequences // size)
 
 
 def load(config: Data) -> Splits:
@@ -40,6 +52,13 @@ def load(config: Data) -> Splits:
         DataError: files that cannot be used, with the place in the file.
         UsageError: a table, and no pyarrow to read it.
     """
+    if isinstance(config, StreamConfig):
+        read = streaming.load_stream(config)
+        return Splits(
+            read.sample, read.validation, read.test, read.stream.scaling,
+            None if config.season is None else seasonal_naive(read.sample, config.season),
+            read.notes, (), read.digests, read.stream,
+        )  # fmt: skip
     if isinstance(config, OwnFile):
         found = own.load_own(config)
         season = config.season
@@ -82,4 +101,4 @@ def shape_of(config: Data) -> tuple[int, int] | None:
     return one.source.shape[1], one.target.shape[1]
 
 
-__all__ = ["Rule", "Scaling", "Sequences", "Splits", "load", "shape_of"]
+__all__ = ["Rule", "Scaling", "Sequences", "Splits", "Stream", "load", "shape_of"]

@@ -367,6 +367,8 @@ def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         alike.setdefault(_shape_of_step(job), []).append(job)
     for shape in alike.values():
         most = max(1, group_bytes() // bytes_of_a_run(shape[0]))
+        if shape[0].data.stream is not None:  # each reads for itself
+            most = 1
         for first in range(0, len(shape), most):
             group = [job for job in shape[first : first + most] if job.summary is None]
             ended: dict[tuple[int, int], list[Job]] = {}  # of whom only the results are missing
@@ -448,8 +450,8 @@ def _train_group(
             write_json(job.folder.environment, {**about, "threads": count})
         job.note(
             f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
-            f" {len(job.data.train)} training sequences, device {device}, threads {count} ({why}),"
-            f" torch {torch.__version__}"
+            f" {job.data.training_sequences} training sequences, device {device}, threads {count}"
+            f" ({why}), torch {torch.__version__}"
         )
         if not alone:
             job.note(
@@ -574,7 +576,8 @@ def _run_of(
         watchers.epoch(record)
 
     return Run(
-        job.model.to(device), part(job.data.train, job.data), part(job.data.validation, job.data),
+        job.model.to(device), job.data.stream or part(job.data.train, job.data),
+        part(job.data.validation, job.data),
         job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save, film,
     )  # fmt: skip
 

@@ -50,7 +50,7 @@ def told(config: Config) -> str:
 def digest(data: Splits) -> bytes:
     """What all processes must have alike of the sequences."""
     parts = [data.train.source, data.train.target, data.validation.source, data.validation.target]
-    return b"".join(part.tobytes() for part in parts)
+    return "".join(data.digests).encode() + b"".join(part.tobytes() for part in parts)
 
 
 def follow(
@@ -79,7 +79,7 @@ def follow(
             state, _ = load_state(file, model)
     torch.set_num_threads(threads or 1)
     run = Run(
-        model.to(chosen), to_tensors(data.train, chosen, scaling=data.scaling),
+        model.to(chosen), data.stream or to_tensors(data.train, chosen, scaling=data.scaling),
         to_tensors(data.validation, chosen, scaling=data.scaling), config.training, config.seed,
         state, data.train.ids,
     )  # fmt: skip

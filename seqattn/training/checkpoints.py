@@ -232,8 +232,8 @@ def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) ->
     names = ("data.path", "data.validation_path", "data.test_path")
     changed = [name for name, a, b in zip(names, now, before, strict=False) if a != b]
     raise DataError(
-        f"the file that {changed[0]} names has changed {since}: its SHA-256 is another. Put the old"
-        " one back, or train again; --input scores other sequences."
+        f"what {changed[0]} names has changed {since}: its SHA-256 is another. Put the old one"
+        " back, or train again; --input scores other sequences."
     )
 
 
@@ -364,7 +364,7 @@ def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
 def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:
     plain = metadata["config"]
     data = plain.get("data")
-    if isinstance(data, dict) and data.get("kind") == "file":
+    if isinstance(data, dict) and data.get("kind") in ("file", "stream"):
         plain = {**plain, "data": {**data, "path": UNKNOWN}}
     try:
         return from_plain(plain, str(path))

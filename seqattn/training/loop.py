@@ -14,14 +14,16 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Training
-from seqattn.errors import NotFiniteError, UsageError, WorldError
+from seqattn.data import Stream
+from seqattn.errors import DataError, NotFiniteError, UsageError, WorldError
 from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord
 from seqattn.storage import written_together
 from seqattn.streams import streams
-from seqattn.training.batches import Batch, in_orders, orders, slices, together
+from seqattn.training.batches import Batch, slices, together
 from seqattn.training.checkpoints import TrainingState
 from seqattn.training.draws import StepDraws
+from seqattn.training.feeds import feed_of
 from seqattn.training.film import Frame, frames, probe_of
 from seqattn.training.objective import COMPILE_SECONDS, Autograd, Objective, stacked
 from seqattn.training.optimizers import Optimizer
@@ -44,7 +46,7 @@ class Run:
 
     Attributes:
         model: initialised, on its device. Its weights are not touched where there are several runs.
-        data: the training sequences.
+        data: the training sequences, or where they are read from.
         validation: what chooses the best epoch.
         seed: of batch order and coins.
         state: where to go on; None starts.
@@ -59,7 +61,7 @@ class Run:
     """
 
     model: SequenceModel
-    data: Batch
+    data: Batch | Stream
     validation: Batch
     config: Training
     seed: int
@@ -134,12 +136,12 @@ class Group:
         self.world = world
         self.runs, self.R = list(runs), len(runs)
         self.config = runs[0].config  # what runs may differ in is asked of each run instead
-        *_, S, _ = runs[0].data.source.shape
-        T = runs[0].data.target.shape[-2]
+        device = next(runs[0].model.parameters()).device
+        self.feed = feed_of([run.data for run in runs], self.config.batch_size, world, device)
         self.stack, self.objective = stacked(
             [run.model for run in runs],
             by_hand=by_hand and self.config.compile != "on",
-            pairs=self.R * min(self.config.batch_size, len(runs[0].data)) * S * T,
+            pairs=self.R * min(self.config.batch_size, self.feed.n) * self.feed.S * self.feed.T,
             bfloat16=self.config.precision == "bfloat16",
         )
         weights = self.stack.weights
@@ -148,9 +150,8 @@ class Group:
         limits = [run.config.clip_norm or math.inf for run in runs]
         self.clips = any(math.isfinite(limit) for limit in limits)
         self.longest = torch.tensor(limits, dtype=weights.dtype, device=weights.device)
-        self.data = together([run.data for run in runs])
         self.validation = together([run.validation for run in runs])
-        self.batches = list(slices(len(runs[0].data), self.config.batch_size))
+        self.batches = self.feed.batches
         self.seeds = [run.seed for run in runs]
         films = self.config.record_attention is not None
         self.probe = probe_of(self.validation) if films else None
@@ -194,7 +195,7 @@ class Group:
                     told_to_stop = stop()
                     if self.world is not None:
                         told_to_stop, due = self.world.agree(told_to_stop, due)
-                except WorldError:
+                except (WorldError, DataError):
                     self.save_what_is_whole(mark, seen, began)
                     raise
                 last = self.step == len(self.batches)
@@ -282,7 +283,7 @@ class Group:
     def compile(self) -> None:
         """Compile one step, where it is autograd that goes through it."""
         if isinstance(self.objective, Autograd):
-            self.objective.compile(self.data.take(self.batches[0]))
+            self.objective.compile(self.feed.first())
 
     def weigh_compiling(self, taken: float, say: Callable[[str], None]) -> None:
         """Compile once the epochs left would take longer than that, by the last one's time; take
@@ -302,7 +303,7 @@ class Group:
 
     def open_epoch(self) -> None:
         """Each run's chance of teacher forcing, coins and order, functions of seed and epoch."""
-        epoch, T = self.epoch, self.data.target.shape[-2]
+        epoch, T = self.epoch, self.feed.T
         self.chances = [
             teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
             for run in self.runs
@@ -310,7 +311,7 @@ class Group:
         numbers = streams(((run.seed, epoch) for run in self.runs), "coins")
         tosses = [
             toss(run.config.teacher_forcing, chance, coins,
-                 sequences=len(run.data), batches=len(self.batches), steps=T)
+                 sequences=self.feed.n, batches=len(self.batches), steps=T)
             for run, chance, coins in zip(self.runs, self.chances, numbers, strict=True)
         ]  # fmt: skip
         coins = torch.from_numpy(tosses[0] if self.R == 1 else np.stack(tosses))
@@ -319,8 +320,7 @@ class Group:
             self.coins = list(coins.squeeze(-2).unbind(0) if self.R == 1 else coins.unbind(1))
         else:
             self.coins = [coins[..., places, :] for places in self.batches]
-        visits = orders([run.seed for run in self.runs], epoch, len(self.data))
-        self.in_order = in_orders(self.data, visits, self.config.batch_size)
+        self.feed.open([run.seed for run in self.runs], epoch)
 
     def one_step(self, look: bool = False) -> Tensor | None:
         """Fetch, forward, loss, backward, clip, step. Nothing waits for a device.
@@ -332,12 +332,10 @@ class Group:
         Returns:
             the losses, (R,) or (); None where `look` found one or a norm that is not finite.
         """
-        batch, coins, part = self.in_order(self.step), self.coins[self.step], None
-        points = share = 1
+        batch, n, rows = self.feed.fetch(self.step)
+        coins, part, share = self.coins[self.step], None, 1
         if self.world is not None:
-            rows = self.world.share(len(batch))
-            part, (points,) = (len(batch), rows), batch.points
-            batch = batch.take(rows)
+            part = n, rows
             coins = coins if coins.dim() == 1 else coins[..., rows, :]
             (share,) = batch.points if len(batch) else (0,)
         draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights, part)
@@ -353,8 +351,11 @@ class Group:
             self.stack.clear_gradient()
             gradient, seen = self.stack.gradient, self.stack.weights.new_zeros(())
         if self.world is not None:
-            self.world.add_up(gradient.mul_(share / points))
-            seen = self.world.add_up(seen * (share / points))
+            self.world.add_up(gradient.mul_(share))
+            seen, points = self.world.add_up(torch.stack([seen * share, seen.new_tensor(share)]))
+            gradient.div_(points)
+            seen = seen / points
+            self.feed.count(self.step, points)
         if self.clips or look:
             norms = torch.linalg.vector_norm(gradient, dim=1)
             if look:
@@ -407,7 +408,7 @@ class Group:
         if not all(itertools.compress(self.finite(), self.going)):
             return False
         for i, losses in enumerate(values):
-            points = self.in_order(mark.step + i).points
+            points = self.feed.points(mark.step + i)
             for run, loss, n in zip(self.runs, losses, points, strict=True):
                 run.loss_sum += loss * n
                 run.points += n
@@ -505,9 +506,8 @@ class Group:
                     break
 
     def fail(self, k: int, value: float, what: str, step: int) -> None:
-        run, places = self.runs[k], self.batches[step]
-        order = orders([run.seed], self.epoch, len(run.data))[0][places]
-        ids = [run.ids[place] if run.ids else str(place) for place in order]
+        run = self.runs[k]
+        ids = self.feed.names(step, run.seed, self.epoch, run.ids)
         batch = f"{len(ids)} training sequences: {', '.join(ids[:MOST_NAMED])}"
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
         self.runs[k].error = NotFiniteError(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
+from seqattn.data import Stream
 from seqattn.training.loop import Group, Run
 
 TINY = 2_000_000  # multiplications of a step that need no trial
@@ -69,7 +70,12 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
 def multiplications(runs: Sequence[Run]) -> int:
     """Of a training step, about: every weight meets every point, forward and twice backward."""
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
-    points = runs[0].data.source.shape[-2] + runs[0].data.target.shape[-2]
+    data = runs[0].data
+    points = (
+        data.S + data.T
+        if isinstance(data, Stream)
+        else (data.source.shape[-2] + data.target.shape[-2])
+    )
     return 3 * len(runs) * weights * points * runs[0].config.batch_size
 
 

@@ -36,9 +36,11 @@ def misspellings(key: str) -> list[str]:
 
 
 def _sections() -> Iterator[tuple[tuple[str, ...], Any, dict[str, Any]]]:
-    """Every key there is, with its section's model and a config that reaches the section."""
+    """Every key there is, with its section's model and a config that reaches the section; once,
+    where several sections have one such as theirs."""
     from seqattn.config import every_key
 
+    seen = set[str]()
     for path, section, _ in every_key():
         content: dict[str, Any] = {}
         inner = content
@@ -49,7 +51,9 @@ def _sections() -> Iterator[tuple[tuple[str, ...], Any, dict[str, Any]]]:
             # What a section is called by must be said, or another section is meant.
             if name in ("kind", "score", "normalizer", "schedule") and name != path[-1]:
                 inner[name] = field.default
-        yield path, section, content
+        if (said := repr((path, content))) not in seen:
+            seen.add(said)
+            yield path, section, content
 
 
 def misspelt() -> Tally:

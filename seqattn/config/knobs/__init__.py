@@ -24,6 +24,7 @@ from seqattn.config.knobs.data import (
     Sort,
     Split,
     Squares,
+    Stream,
     Window,
 )
 from seqattn.config.knobs.model import (
@@ -182,6 +183,7 @@ __all__ = [
     "Split",
     "Squares",
     "StepRate",
+    "Stream",
     "TeacherForcing",
     "TeacherForcingKnobs",
     "Training",

@@ -325,6 +325,48 @@ class OwnFile(Section):
         return self
 
 
+class Stream(OwnFile):
+    """Your own sequences from many Parquet or Arrow files, more than memory holds: training reads
+    them as it needs them. docs/own-data.md says how."""
+
+    model_config = must_say("kind")
+    kind: Literal["stream"] = "stream"  # type: ignore[assignment]
+    """What the sequences are."""
+    path: FileName
+    """A folder of .parquet, .arrow or .feather files, all below it, or one such file; with the two
+    paths below, the training part."""
+    validation_path: FileName | None = None
+    """Another for the validation part, which stays in memory; null: split.validation of `path`."""
+    test_path: FileName | None = None
+    """Another for the test part, which stays in memory; null: split.test of `path`."""
+    buffer: Count = 65_536
+    """Sequences that are shuffled together, in memory; the more, the nearer to a shuffle of all."""
+    shards: Annotated[int, Field(ge=1, le=256)] = 1
+    """Shares of equal length that each batch takes as many sequences of. Processes that train
+    together read their own, if their number divides this; else each reads everything."""
+    split: Split = Split(validation=0.01, test=0.01)
+    """Shares of the sequences that become the validation and the test part, drawn one by one."""
+
+    @model_validator(mode="after")
+    def _in_one_pass(self) -> Self:
+        if self.format not in ("auto", "parquet", "arrow"):
+            raise contradiction(
+                "format", f"is {self.format}; kind: stream reads parquet and arrow. kind: file"
+                " reads the rest"
+            )  # fmt: skip
+        if self.scaling == "robust":
+            raise contradiction(
+                "scaling", "is robust, which needs all values at once. Choose standard, minmax or"
+                " none"
+            )  # fmt: skip
+        if self.split.by != "sequence":
+            raise contradiction(
+                "split.by", f"is {self.split.by}; kind: stream draws sequence by sequence. Give"
+                " data.validation_path and test_path for any other split"
+            )  # fmt: skip
+        return self
+
+
 Data = Annotated[
     Annotated[Squares, Tag("squares")]
     | Annotated[Polygons, Tag("polygons")]
@@ -333,6 +375,7 @@ Data = Annotated[
     | Annotated[Sort, Tag("sort")]
     | Annotated[Recall, Tag("recall")]
     | Annotated[Lag, Tag("lag")]
-    | Annotated[OwnFile, Tag("file")],
+    | Annotated[OwnFile, Tag("file")]
+    | Annotated[Stream, Tag("stream")],
     told_apart_by("kind", "squares"),
 ]

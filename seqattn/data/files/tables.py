@@ -102,6 +102,79 @@ def read_typed_table(file: Path | BinaryIO, name: str, form: Form, *, parquet: b
     yield from _pieces(_typed_batches(pa, batches, columns, name), columns, name)
 
 
+@dataclass(frozen=True, eq=False)
+class Fragment:
+    """Some rows of one file of many: a row group of a Parquet file with a sequence a row, else all.
+
+    Attributes:
+        path: the file.
+        name: for messages.
+        is_long: whether a row is a point.
+    """
+
+    path: Path
+    name: str
+    form: Form
+    is_long: bool
+    found: Any
+
+    def pieces(self) -> Iterator[Piece]:
+        """
+        Raises:
+            DataError: with row and column, and what would do.
+        """
+        pa = arrow()
+        try:
+            header = list(self.found.physical_schema.names)
+            columns = _Columns.find(header, self.form, self.name, "")
+            batches = iter(
+                self.found.to_batches(
+                    columns=columns.needed, batch_size=ROWS, batch_readahead=1, use_threads=False
+                )
+            )
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DataError(f"{self.name}: cannot be read ({first_line(error)}).") from None
+        yield from _pieces(_typed_batches(pa, batches, columns, self.name), columns, self.name)
+
+
+def fragments_of(path: Path, form: Form) -> Iterator[Fragment]:
+    """What a folder of Parquet or Arrow files, or one such file, is read in; by pyarrow's datasets,
+    files by name.
+
+    Raises:
+        DataError: there is none, or one of them is broken.
+    """
+    pa = arrow()
+    import pyarrow.dataset as ds
+
+    kinds = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
+    try:
+        files = [path] if path.is_file() else sorted(
+            file for file in path.rglob("*") if file.suffix.lower() in kinds and file.is_file()
+        )  # fmt: skip
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    files = [file for file in files if file.suffix.lower() in kinds]
+    if not files:
+        what = "has no" if path.exists() else "no such folder; it would hold"
+        raise DataError(f"{path}: {what} files that end in .parquet, .arrow or .feather.")
+    for file in files:
+        kind = kinds[file.suffix.lower()]
+        try:
+            (whole,) = ds.dataset(str(file), format=kind).get_fragments()
+            header = list(whole.physical_schema.names)
+            groups = whole.num_row_groups if kind == "parquet" else 1
+        except (pa.ArrowException, OSError, ValueError) as error:
+            name = "Parquet" if kind == "parquet" else "Arrow"
+            raise DataError(f"{file}: is no whole {name} file ({first_line(error)}).") from None
+        is_long = _Columns.find(header, form, str(file), "").is_long
+        if is_long or groups == 1:
+            yield Fragment(file, str(file), form, is_long, whole)
+            continue
+        for k, group in enumerate(whole.split_by_row_group()):
+            yield Fragment(file, f"{file}, row group {k + 1} of {groups}", form, is_long, group)
+
+
 # --- columns --------------------------------------------------------------------------------------
 
 

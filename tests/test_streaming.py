@@ -1,0 +1,407 @@
+"""Training from more files than memory holds: order, scaling, stops, and files that change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from seqattn import experiment
+from seqattn.config import Config, OwnFile, Stream, resolve
+from seqattn.data import Splits, load, own
+from seqattn.data.scaling import fit_feature
+from seqattn.data.streaming import SAMPLE, Moments
+from seqattn.errors import ConfigError, DataError
+from seqattn.experiment import Watchers
+from seqattn.resuming import first_difference, verify_resume
+from seqattn.runs import RunFolder
+from seqattn.training import batches as batching
+from seqattn.training import feeds
+from tests.conftest import Ended
+
+LENGTHS = (4, 5, 6)
+
+
+def wide(n: int, first: int, ragged: bool = False) -> pa.Table:
+    """n sequences of 6 points, named s0, s1, ...; the second half is the first half backwards."""
+    numbers = np.random.default_rng(first)
+    points = numbers.normal(size=(n, 6, 2)) * [3.0, 0.5] + [1e3, -2.0]
+    points[:, 3:] = points[:, 2::-1]
+    if ragged:
+        for k in range(n):
+            points[k, LENGTHS[(first + k) % 3] :] = np.nan
+    columns: dict[str, Any] = {"sequence": [f"s{first + k}" for k in range(n)]}
+    for t, (j, name) in itertools.product(range(6), enumerate("ab")):
+        columns[f"{name}_{t + 1}"] = points[:, t, j]
+    return pa.table(columns)
+
+
+def long(n: int, first: int) -> pa.Table:
+    table = wide(n, first)
+    return pa.table({
+        "sequence": np.repeat(table["sequence"].to_pylist(), 6),
+        "step": np.tile(np.arange(1, 7), n),
+        **{name: np.stack([table[f"{name}_{t}"].to_numpy() for t in range(1, 7)], 1).ravel()
+           for name in "ab"},
+    })  # fmt: skip
+
+
+def folder_of(home: Path, *tables: pa.Table, kind: str = "parquet", group: int = 17) -> Path:
+    home.mkdir(exist_ok=True)
+    for k, table in enumerate(tables):
+        if kind == "parquet":
+            pq.write_table(table, home / f"part-{k}.parquet", row_group_size=group)
+        else:
+            feather.write_feather(table, str(home / f"part-{k}.arrow"), compression="uncompressed")
+    return home
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """150 sequences in three files of row groups of 17."""
+    return folder_of(tmp_path / "d", wide(60, 0), wide(40, 60), wide(50, 100))
+
+
+def config(path: Path, **more: Any) -> Stream:
+    described = {
+        "path": str(path), "source_length": 3, "buffer": 30,
+        "split": {"validation": 0.15, "test": 0.15}, **more,
+    }  # fmt: skip
+    return Stream.model_validate(described)
+
+
+def a_run(path: Path, *sets: str) -> Config:
+    return resolve(None, [
+        "name=run", "data.kind=stream", f"data.path={path}", "data.source_length=3",
+        "data.buffer=30", "data.split.validation=0.15", "data.split.test=0.15",
+        "training.epochs=3", "training.batch_size=8", "model.hidden_dim=5",
+        "training.checkpoint_seconds=0", *sets,
+    ]).config  # fmt: skip
+
+
+def trained(config: Config, home: Path, **more: Any) -> list[list[float]]:
+    experiment.run(config, home, plots=False, **more)
+    return [row.as_row()[1:4] for row in RunFolder(home / config.name).read_metrics()]
+
+
+def order_of(splits: Splits, seed: int, epoch: int, size: int = 8) -> list[tuple[str, ...]]:
+    """Names of the sequences, batch by batch."""
+    assert splits.stream is not None
+    of_epoch = splits.stream.epoch(seed, epoch, size)
+    return [of_epoch.rows(step).ids for step in range(len(splits.stream.batches(size)))]
+
+
+# --- the order ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("buffer", [1, 30, 1000])
+def test_an_epoch_visits_every_training_sequence_once(
+    files: Path, buffer: int, shards: int
+) -> None:
+    splits = load(config(files, buffer=buffer, shards=shards))
+    assert splits.stream is not None
+    n = len(splits.stream)
+    assert n + len(splits.validation) + len(splits.test) == 150
+    assert min(n, len(splits.validation), len(splits.test)) >= 10
+    found = [order_of(splits, seed, epoch) for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    assert found[0] == found[1]
+    flat = [[name for batch in each for name in batch] for each in found]
+    assert len({tuple(each) for each in flat}) == 3, "another seed or epoch is another order"
+    held = {*splits.validation.ids, *splits.test.ids}
+    for each in flat:
+        assert len(each) == len(set(each)) == n
+        assert not {name.split(" of ")[0] for name in each} & held
+    sizes = [len(batch) for batch in found[0]]
+    assert sizes == [place.stop - place.start for place in splits.stream.batches(8)]
+    assert max(sizes) == 8 or shards > 1
+    assert max(sizes) <= 8 + shards
+
+
+def test_any_step_can_be_gone_to_at_once(files: Path) -> None:
+    """Backwards, and with nothing kept: the batches are the same."""
+    splits = load(config(files, shards=2))
+    assert splits.stream is not None
+    right = order_of(splits, 5, 2)
+    for step in reversed(range(len(right))):
+        assert splits.stream.epoch(5, 2, 8).rows(step).ids == right[step]
+
+
+def test_no_more_than_two_stretches_are_kept(files: Path) -> None:
+    splits = load(config(files, buffer=20))
+    assert splits.stream is not None
+    epoch = splits.stream.epoch(1, 0, 8)
+    (lane,) = epoch.lanes
+    most = 0
+    for step in range(len(splits.stream.batches(8))):
+        epoch.rows(step)
+        most = max(most, sum(map(len, lane.stretches.values())))
+    assert most == 40
+
+
+def test_lanes_read_their_own_files(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = load(config(files, shards=2, buffer=10))
+    stream = splits.stream
+    assert stream is not None
+    whole = stream.epoch(1, 0, 8)
+    right = [whole.rows(step).ids for step in range(len(stream.batches(8)))]
+    read = [set[int](), set[int]()]
+    of_units = type(stream).read
+    for half in (0, 1):
+
+        def spy(self: Any, k: int, *rest: Any, half: int = half) -> Any:
+            read[half].add(k)
+            return of_units(self, k, *rest)
+
+        monkeypatch.setattr(type(stream), "read", spy)
+        mine = stream.epoch(1, 0, 8, range(half, half + 1))
+        for step, ids in enumerate(right):
+            n, places = mine.share(step)
+            assert n == len(ids)
+            assert mine.rows(step).ids == ids[places]
+    assert len(read[0] | read[1]) == len(stream.units)
+    assert len(read[0] & read[1]) <= 1, "only the unit in the middle is read by both"
+
+
+# --- as in memory ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["wide", "long", "arrow", "ragged"])
+def test_one_buffer_is_training_in_memory(form: str, tmp_path: Path) -> None:
+    """With parts of their own, all in one buffer, each loss is that of kind: file."""
+    make = {"long": long}.get(form, lambda n, first: wide(n, first, form == "ragged"))
+    kind = "arrow" if form == "arrow" else "parquet"
+    parts = {"": make(90, 0), "validation_": make(20, 90), "test_": make(20, 110)}
+    sets = list[str]()
+    for name, table in parts.items():
+        home = folder_of(tmp_path / f"{name}d", table, kind=kind)
+        sets.append(
+            f"data.{name}path={home / ('part-0.arrow' if kind == 'arrow' else 'part-0.parquet')}"
+        )
+    streamed = trained(a_run(tmp_path, *sets, "data.buffer=1000"), tmp_path / "s")
+    own_file = resolve(None, [
+        "name=run", "data.kind=file", "data.source_length=3", *sets, "training.epochs=3",
+        "training.batch_size=8", "model.hidden_dim=5", "training.checkpoint_seconds=0",
+    ]).config  # fmt: skip
+    np.testing.assert_allclose(streamed, trained(own_file, tmp_path / "m"), rtol=1e-6)
+    one, other = (RunFolder(tmp_path / k / "run").read_summary() for k in "sm")
+    assert one["test_loss"] == pytest.approx(other["test_loss"], rel=1e-6)
+    assert one["baselines"] == pytest.approx(other["baselines"], rel=1e-9)
+
+
+def test_a_small_buffer_is_training_in_memory_in_that_order(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = a_run(files)
+    streamed = trained(described, tmp_path / "s")
+    splits = load(described.data)
+    stream = splits.stream
+    assert stream is not None
+    every = feeds.Streaming(stream, len(stream), None, torch.device("cpu"))
+    every.open([described.seed], 0)
+    memory = every.fetch(0).batch
+    ids = list(every.epoch.rows(0).ids)
+    place = {name: k for k, name in enumerate(ids)}
+
+    def orders(seeds: Any, epoch: int, sequences: int) -> list[np.ndarray]:
+        of_epoch = stream.epoch(described.seed, epoch, 8)
+        return [np.array([place[name] for step in range(len(stream.batches(8)))
+                          for name in of_epoch.rows(step).ids])]  # fmt: skip
+
+    monkeypatch.setattr(feeds, "orders", orders)
+    monkeypatch.setattr(
+        feeds, "feed_of",
+        lambda parts, size, world, device: feeds.Resident([memory], size, world),
+    )  # fmt: skip
+    from seqattn.training import loop
+
+    monkeypatch.setattr(loop, "feed_of", feeds.feed_of)
+    assert trained(described, tmp_path / "m") == streamed
+    assert batching.orders is not orders
+
+
+def test_one_pass_fits_what_two_passes_fit(files: Path) -> None:
+    numbers = np.random.default_rng(0)
+    values = numbers.normal(1e6, 3.0, 1000)
+    moments = Moments()
+    for part in np.split(values, [1, 7, 500, 500]):
+        moments.add(part)
+    for method in ("standard", "minmax"):
+        right = fit_feature(method, lambda: [values])
+        found = moments.fitted(method)
+        assert found.shift == pytest.approx(right.shift, rel=1e-14)
+        assert found.scale == pytest.approx(right.scale, rel=1e-10)
+    same = Moments()
+    same.add(np.full(10, 7.0))
+    assert same.fitted("standard").constant
+    splits = load(config(files, relative=True))
+    assert splits.stream is not None
+    assert len(splits.train) == len(splits.stream)  # few enough for the sample to be all
+    right, _ = own.fit(OwnFile(path="x", relative=True, source_length=3), splits.train)
+    np.testing.assert_allclose(splits.scaling.source.shift, right.source.shift, atol=1e-11)
+    np.testing.assert_allclose(splits.scaling.source.scale, right.source.scale, rtol=1e-12)
+
+
+def test_the_sample_is_drawn_from_all_units(tmp_path: Path) -> None:
+    files = folder_of(tmp_path / "d", *(wide(4000, 4000 * k) for k in range(6)), group=1000)
+    splits = load(config(files))
+    assert splits.stream is not None
+    assert len(splits.train) == SAMPLE < len(splits.stream)
+    of_file = np.bincount([int(name[1:]) // 4000 for name in splits.train.ids], minlength=6)
+    assert of_file.min() > SAMPLE / 6 * 0.9
+    assert "baselines are fitted to 8,192 training sequences" in splits.notes[-1]
+
+
+# --- stops ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sets", [[], ["data.shards=2", "model.dropout=0.2"]], ids=["one", "lanes"])
+def test_stops_inside_epochs_change_nothing(files: Path, sets: list[str], tmp_path: Path) -> None:
+    found = verify_resume(a_run(files, *sets), tmp_path, stops=4, say=lambda line: None)
+    assert found.difference is None
+    assert found.compared > 10
+
+
+def stop_after(calls: int) -> Watchers:
+    counted = itertools.count(1)
+    return Watchers(stop=lambda: 15 if next(counted) >= calls else 0)
+
+
+@pytest.mark.parametrize("what", ["missing", "changed"])
+def test_a_file_that_goes_in_the_middle_of_an_epoch_is_named_and_the_run_goes_on(
+    what: str, files: Path, tmp_path: Path
+) -> None:
+    described = a_run(files, "data.buffer=10")
+    whole = tmp_path / "whole"
+    trained(described, whole)
+    victim = files / "part-1.parquet"
+    kept, counted = victim.read_bytes(), itertools.count()
+
+    def stop() -> int:
+        if next(counted) == 15:  # in the second epoch
+            if what == "missing":
+                victim.unlink()
+            else:
+                folder_of(files / "x", wide(40, 999))
+                victim.write_bytes((files / "x" / "part-0.parquet").read_bytes())
+                (files / "x" / "part-0.parquet").unlink()
+        return 0
+
+    told = (
+        "cannot be read any more" if what == "missing" else "has changed since the training began"
+    )
+    with pytest.raises(DataError, match=f"part-1.parquet: {told}.*resume goes on from there"):
+        experiment.run(described, tmp_path / "cut", plots=False, watchers=Watchers(stop=stop))
+    with pytest.raises(DataError, match="what data.path names has changed"):
+        experiment.run(described, tmp_path / "cut", plots=False, resume=True)
+    victim.write_bytes(kept)
+    experiment.run(described, tmp_path / "cut", plots=False, resume=True)
+    compared, difference = first_difference(
+        RunFolder(whole / "run"), RunFolder(tmp_path / "cut/run")
+    )
+    assert difference is None
+    assert compared > 10
+    log = RunFolder(tmp_path / "cut" / "run").log.read_text()
+    assert "Going on after epoch 1, step" in log, "nothing before it was lost"
+
+
+def test_a_file_that_was_only_touched_is_the_same(files: Path) -> None:
+    splits = load(config(files, buffer=10))
+    right = order_of(splits, 1, 0)
+    for path in files.iterdir():
+        path.write_bytes(path.read_bytes())
+    assert order_of(splits, 1, 0) == right
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ({"scaling": "robust"}, "is robust, which needs all values at once"),
+        ({"format": "csv"}, "kind: stream reads parquet and arrow"),
+        ({"split": {"by": "group"}, "group": "who"}, "draws sequence by sequence"),
+        ({"buffer": 0}, "buffer"),
+        ({"shards": 257}, "shards"),
+        ({"bufer": 3}, "Did you mean data.buffer"),
+    ],
+)  # fmt: skip
+def test_a_config_that_cannot_be_meant_is_refused(
+    sets: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    import yaml
+
+    file = tmp_path / "c.yaml"
+    file.write_text(yaml.safe_dump({"data": {"kind": "stream", "path": "d", **sets}}))
+    with pytest.raises(ConfigError, match=said):
+        resolve(file)
+
+
+def test_files_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    def refused(said: str, path: Path, **more: Any) -> None:
+        with pytest.raises(DataError, match=said):
+            load(config(path, **more))
+
+    refused("no such folder", tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("none here")
+    refused("has no files that end in .parquet", tmp_path / "empty")
+    broken = folder_of(tmp_path / "broken", wide(60, 0), wide(40, 60))
+    raw = (broken / "part-1.parquet").read_bytes()
+    (broken / "part-1.parquet").write_bytes(raw[: len(raw) // 2])
+    refused("part-1.parquet: is no whole Parquet file", broken)
+    other = folder_of(tmp_path / "other", wide(60, 0), wide(40, 60).rename_columns(
+        [name.replace("b_", "c_") for name in wide(1, 0).column_names]))  # fmt: skip
+    refused("part-1.parquet.*has the features a, c, the files before a, b", other)
+    across = folder_of(tmp_path / "across", long(10, 0), long(10, 9))
+    refused("first sequence 's9' goes on from the file before", across)
+    texts = folder_of(tmp_path / "texts", wide(9, 0).set_column(1, "a_1", pa.array(["x"] * 9)))
+    refused("the column 'a_1' holds string, not numbers", texts)
+    few = folder_of(tmp_path / "few", wide(3, 0))
+    refused("part has no sequences. Change the shares in data.split", few)
+    gaps = folder_of(tmp_path / "gaps", wide(60, 0, True))
+    refused("leaves nothing beside data.source_length = 5", gaps, source_length=5)
+
+
+def test_parts_that_do_not_fit_into_memory_are_refused(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqattn.data.streaming.physical_memory", lambda: 8000)
+    with pytest.raises(DataError, match="stay in memory, and take more than a quarter"):
+        load(config(files))
+    with pytest.raises(DataError, match=r"data.buffer: 9,000,000 sequences take .* GiB"):
+        load(config(files, buffer=9_000_000, split={"validation": 0.05, "test": 0.05}))
+
+
+def test_the_verbs_work_on_such_a_run(
+    files: Path, seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text(
+        f"name: s\ndata: {{kind: stream, path: {files}, source_length: 3, buffer: 30,"
+        " split: {validation: 0.15, test: 0.15}}\n"
+        "training: {epochs: 2, batch_size: 8}\nmodel: {hidden_dim: 4}\n"
+    )
+    done = seqattn("train", "c.yaml", "--seeds", "2", "--name", "two")
+    assert done.code == 0, done.err
+    done = seqattn("train", "c.yaml")
+    assert done.code == 0, done.err
+    assert "RMSE, a" in done.out
+    assert seqattn("train", "c.yaml", "--resume").code == 0
+    done = seqattn("evaluate", "outputs/s")
+    assert done.code == 0, done.err
+    done = seqattn("predict", "outputs/s", "--input", files / "part-0.parquet", "--output", "o.csv")
+    assert done.code == 0, done.err
+    assert seqattn("doctor", "outputs/s").code == 0
+    alone = (tmp_path / "outputs/s/checkpoints/best.safetensors").read_bytes()
+    config_seed = resolve(tmp_path / "c.yaml").config.seed
+    beside = tmp_path / f"outputs/two/seed-{config_seed}/checkpoints/best.safetensors"
+    assert beside.read_bytes() == alone
