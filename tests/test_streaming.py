@@ -96,7 +96,8 @@ def order_of(splits: Splits, seed: int, epoch: int, size: int = 8) -> list[tuple
     """Names of the sequences, batch by batch."""
     assert splits.stream is not None
     of_epoch = splits.stream.epoch(seed, epoch, size)
-    return [of_epoch.rows(step).ids for step in range(len(splits.stream.batches(size)))]
+    steps = range(len(splits.stream.batches(size)))
+    return [tuple(splits.stream.names(of_epoch.rows(step))) for step in steps]
 
 
 # --- the order ------------------------------------------------------------------------------------
@@ -132,7 +133,8 @@ def test_any_step_can_be_gone_to_at_once(files: Path) -> None:
     assert splits.stream is not None
     right = order_of(splits, 5, 2)
     for step in reversed(range(len(right))):
-        assert splits.stream.epoch(5, 2, 8).rows(step).ids == right[step]
+        rows = splits.stream.epoch(5, 2, 8).rows(step)
+        assert tuple(splits.stream.names(rows)) == right[step]
 
 
 def test_no_more_than_two_stretches_are_kept(files: Path) -> None:
@@ -152,7 +154,7 @@ def test_lanes_read_their_own_files(files: Path, monkeypatch: pytest.MonkeyPatch
     stream = splits.stream
     assert stream is not None
     whole = stream.epoch(1, 0, 8)
-    right = [whole.rows(step).ids for step in range(len(stream.batches(8)))]
+    right = [whole.rows(step).found for step in range(len(stream.batches(8)))]
     read = [set[int](), set[int]()]
     of_units = type(stream).read
     for half in (0, 1):
@@ -163,10 +165,10 @@ def test_lanes_read_their_own_files(files: Path, monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(type(stream), "read", spy)
         mine = stream.epoch(1, 0, 8, range(half, half + 1))
-        for step, ids in enumerate(right):
+        for step, found in enumerate(right):
             n, places = mine.share(step)
-            assert n == len(ids)
-            assert mine.rows(step).ids == ids[places]
+            assert n == len(found)
+            assert mine.rows(step).found.tolist() == found[places].tolist()
     assert len(read[0] | read[1]) == len(stream.units)
     assert len(read[0] & read[1]) <= 1, "only the unit in the middle is read by both"
 
@@ -208,13 +210,13 @@ def test_a_small_buffer_is_training_in_memory_in_that_order(
     every = feeds.Streaming(stream, len(stream), None, torch.device("cpu"))
     every.open([described.seed], 0)
     memory = every.fetch(0).batch
-    ids = list(every.epoch.rows(0).ids)
-    place = {name: k for k, name in enumerate(ids)}
+    found = every.epoch.rows(0).found.tolist()
+    place = {tuple(each): k for k, each in enumerate(found)}
 
     def orders(seeds: Any, epoch: int, sequences: int) -> list[np.ndarray]:
         of_epoch = stream.epoch(described.seed, epoch, 8)
-        return [np.array([place[name] for step in range(len(stream.batches(8)))
-                          for name in of_epoch.rows(step).ids])]  # fmt: skip
+        return [np.array([place[tuple(each)] for step in range(len(stream.batches(8)))
+                          for each in of_epoch.rows(step).found.tolist()])]  # fmt: skip
 
     monkeypatch.setattr(feeds, "orders", orders)
     monkeypatch.setattr(

@@ -304,7 +304,8 @@ def _found_at(
 
 def _first_and_last(series: Series, k: int) -> tuple[str, str]:
     if series.order is None:
-        return "1", str(int(series.points.lengths[k]))
+        offsets = series.points.offsets  # not all lengths, for each of them
+        return "1", str(int(offsets[k + 1] - offsets[k]))
     steps = series.order[series.points.offsets[k] : series.points.offsets[k + 1]]
     return (step_text(steps[0]), step_text(steps[-1])) if len(steps) else ("", "")
 

@@ -66,26 +66,22 @@ class Rows:
     Attributes:
         source, target: (n, S, F) and (n, T, F), float32.
         source_lengths, target_lengths: (n,).
-        ids: names; empty where nobody asked.
+        found: (n, 2) the unit of each, and its place there.
     """
 
     source: NDArray[np.float32]
     target: NDArray[np.float32]
     source_lengths: Integers
     target_lengths: Integers
-    ids: tuple[str, ...] = ()
+    found: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.source)
 
     def at(self, places: NDArray[np.int64] | slice) -> Rows:
-        ids = self.ids
-        if ids:
-            chosen = range(len(self))[places] if isinstance(places, slice) else places.tolist()
-            ids = tuple(ids[k] for k in chosen)
         return Rows(
             self.source[places], self.target[places], self.source_lengths[places],
-            self.target_lengths[places], ids,
+            self.target_lengths[places], self.found[places],
         )  # fmt: skip
 
     @classmethod
@@ -97,7 +93,7 @@ class Rows:
             np.concatenate([part.target for part in parts]),
             np.concatenate([part.source_lengths for part in parts]),
             np.concatenate([part.target_lengths for part in parts]),
-            tuple(name for part in parts for name in part.ids),
+            np.concatenate([part.found for part in parts]),
         )
 
 
@@ -174,13 +170,21 @@ class Stream:
         if shuffled:
             chosen = chosen[stream(seed, "rows", (epoch << 32) + k).permutation(len(chosen))]
         source, target = self.scaling.scaled(part, np.float32)
-        ids = tuple(f"{name} of {unit.fragment.path.name}" for name in part.ids)
+        found = np.empty((len(part), 2), dtype=np.int32)
+        found[:, 0], found[:, 1] = k, np.arange(len(part))
         rows = Rows(
             _wider(np.asarray(source, dtype=np.float32), self.S),
             _wider(np.asarray(target, dtype=np.float32), self.T),
-            part.source_lengths, part.target_lengths, ids,
+            part.source_lengths, part.target_lengths, found,
         )  # fmt: skip
         return rows.at(chosen)
+
+    def names(self, rows: Rows) -> list[str]:
+        """What sequences are called, and the file of each."""
+        ids = {int(k): _sequences(self.units[k].fragment, self.config).ids
+               for k in np.unique(rows.found[:, 0])}  # fmt: skip
+        return [f"{ids[k][place]} of {self.units[k].fragment.path.name}"
+                for k, place in rows.found.tolist()]  # fmt: skip
 
     def _look_at(self, path: Path) -> None:
         """Refuse a file that changed: one that was touched is held against its digest."""

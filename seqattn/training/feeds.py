@@ -151,7 +151,7 @@ class Streaming(Feed):
         self.counted[step] = points
 
     def names(self, step: int, seed: int, epoch: int, ids: Sequence[str]) -> list[str]:
-        return list(self.epoch.rows(step).ids)
+        return self.stream.names(self.epoch.rows(step))
 
     def first(self) -> Batch:
         self.open([0], 0)

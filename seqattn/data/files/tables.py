@@ -579,11 +579,11 @@ def _wide_pieces(batches: Iterator[_Batch], columns: _Columns, name: str) -> Ite
             if batch.sequence is not None
             else tuple(str(batch.first + k) for k in range(n))
         )
+        full = bool((lengths == cells // F).all())
+        rows = values.reshape(-1, F) if full else values[np.arange(cells // F) < lengths[:, None]]
         yield Piece(
             ids=ids,
-            points=Ragged(
-                values[np.arange(cells // F) < lengths[:, None]], offsets, columns.features
-            ),
+            points=Ragged(rows, offsets, columns.features),
             where=where,
             groups=None if batch.group is None else tuple(batch.group.to_pylist()),
         )

@@ -1,0 +1,141 @@
+"""Training from more than memory should hold: peak memory, sequences a second, and the loss.
+
+    python scripts/streaming.py --gigabytes 5 --into /tmp/large
+
+makes Parquet files of noisy turning points (24 given, 8 to be said, two features, float64), and
+then, each in a process of its own, reads an epoch without training, and trains an epoch as
+`kind: stream` with the default buffer, with all in one buffer, and as `kind: file` (one file, in
+memory). The validation and test parts are the same 10,000 sequences each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+GIVEN, SAID = 24, 8
+AT_ONCE = 20_000  # sequences of a row group
+GROUPS = 5  # of a file
+BYTES = (GIVEN + SAID) * 2 * 8  # of a sequence
+
+READ = """
+import json, resource, sys, time
+from seqattn.config import resolve
+from seqattn.data import load
+config = resolve(None, sys.argv[1:]).config
+began = time.perf_counter()
+stream = load(config.data).stream
+scaled = time.perf_counter() - began
+began = time.perf_counter()
+epoch = stream.epoch(1, 0, config.training.batch_size)
+n = sum(len(epoch.rows(step)) for step in range(epoch.batches))
+took = time.perf_counter() - began
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(json.dumps({"pass": scaled, "sequences/s": n / took, "GiB": peak}))
+"""
+TRAIN = """
+import json, resource, sys, tempfile, time
+from pathlib import Path
+from seqattn import experiment
+from seqattn.config import resolve
+config = resolve(None, sys.argv[1:]).config
+began = time.perf_counter()
+with tempfile.TemporaryDirectory() as home:
+    _, summary = experiment.run(config, Path(home), plots=False)
+took = time.perf_counter() - began
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(json.dumps({"whole": took, "epoch": summary["seconds"], "GiB": peak,
+                  "test loss": summary["test_loss"]}))
+"""
+
+
+def group_of(n: int, seed: int) -> pa.Table:
+    """Points that turn by their own angle, on their own radius, with noise."""
+    numbers = np.random.default_rng(seed)
+    start, turn = numbers.uniform(0, 2 * np.pi, (n, 1)), numbers.uniform(-0.6, 0.6, (n, 1))
+    angle = start + turn * np.arange(GIVEN + SAID)
+    radius = numbers.uniform(0.5, 1.5, (n, 1))
+    columns = {}
+    x, y = radius * np.cos(angle), radius * np.sin(angle)
+    for t in range(GIVEN + SAID):
+        columns[f"x_{t + 1}"] = x[:, t] + numbers.normal(0, 0.05, n)
+        columns[f"y_{t + 1}"] = y[:, t] + numbers.normal(0, 0.05, n)
+    return pa.table(columns)
+
+
+def make(home: Path, gigabytes: float) -> int:
+    """The files, and one file with all of them; returns how many sequences."""
+    (home / "train").mkdir(parents=True, exist_ok=True)
+    groups = max(1, round(gigabytes * 1e9 / BYTES / AT_ONCE))
+    whole = None
+    for k in range(groups):
+        table = group_of(AT_ONCE, k)
+        if whole is None:
+            whole = pq.ParquetWriter(home / "whole.parquet", table.schema)
+        whole.write_table(table)
+        if k % GROUPS == 0:
+            part = pq.ParquetWriter(home / "train" / f"{k // GROUPS:05d}.parquet", table.schema)
+        part.write_table(table)
+        if (k + 1) % GROUPS == 0 or k + 1 == groups:
+            part.close()
+    assert whole is not None
+    whole.close()
+    for name, seed in (("validation", 10**6), ("test", 10**6 + 1)):
+        pq.write_table(group_of(10_000, seed), home / f"{name}.parquet")
+    return groups * AT_ONCE
+
+
+def measured(code: str, sets: list[str]) -> dict[str, float] | str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *sets], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        return (
+            f"ended with {done.returncode}: {(done.stderr.strip().splitlines() or ['killed'])[-1]}"
+        )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gigabytes", type=float, default=0.2)
+    parser.add_argument("--into", type=Path, required=True, help="a folder for the files")
+    parser.add_argument("--only", default="read,stream,buffer,file")
+    arguments = parser.parse_args()
+    home = arguments.into
+    if not (home / "test.parquet").exists():
+        began = time.perf_counter()
+        n = make(home, arguments.gigabytes)
+        print(f"made {n:,} sequences in {time.perf_counter() - began:.0f} s", flush=True)
+    size = sum(path.stat().st_size for path in (home / "train").iterdir())
+    print(f"{len([*(home / 'train').iterdir()])} files, {size / 1e9:.2f} GB", flush=True)
+    shared = [
+        "name=large", f"data.validation_path={home / 'validation.parquet'}",
+        f"data.test_path={home / 'test.parquet'}", f"data.source_length={GIVEN}",
+        "data.sequence=null", "data.order=null", "training.epochs=1", "training.batch_size=512",
+    ]  # fmt: skip
+    streamed = [*shared, "data.kind=stream", f"data.path={home / 'train'}"]
+    works = {
+        "read": (READ, streamed),
+        "stream": (TRAIN, streamed),
+        "buffer": (TRAIN, [*streamed, "data.buffer=10000000"]),
+        "file": (TRAIN, [*shared, "data.kind=file", f"data.path={home / 'whole.parquet'}"]),
+    }
+    for name in arguments.only.split(","):
+        found = measured(*works[name])
+        if not isinstance(found, str):
+            found = ", ".join(f"{key} {value:.5g}" for key, value in found.items())
+        print(f"{name}: {found}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
