@@ -102,6 +102,11 @@ class Plots(StrEnum):
     none = "none"
 
 
+class Engine(StrEnum):
+    process = "process"
+    ray = "ray"
+
+
 class Format(StrEnum):
     csv = "csv"
     tsv = "tsv"
@@ -251,6 +256,17 @@ def compare(
     device: DeviceOption = Device.auto,
     threads: Threads = None,
     plots: PlotsOption = None,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="Train in this process, or as tasks of Ray.")
+    ] = Engine.process,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            "--ray-address",
+            metavar="HOST:PORT",
+            help="Of a Ray cluster, or auto; with --engine ray one is started here without.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Train every variant of CONFIG with the same seeds, side by side where they share a shape, and
@@ -260,6 +276,8 @@ def compare(
 
     from seqattn.config.comparing import plan
 
+    if ray_address is not None and engine is not Engine.ray:
+        raise UsageError(f"--ray-address {ray_address}: goes with --engine ray.")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     planned = plan(config, [*(overrides or []), *shortcuts], vary or [], along=along, seeds=seeds)
     with told_to_stop() as told, progress(planned.name, quiet, told) as watchers:
@@ -268,7 +286,7 @@ def compare(
         outcome = comparison.compare(
             planned, output_dir, device=device.value, threads=threads,
             plots=plots is Plots.each, config_path=config, watchers=watchers,
-            provenance=provenance({}),
+            provenance=provenance({}), engine=engine.value, ray_address=ray_address,
         )  # fmt: skip
     if not quiet:
         print_comparison(outcome)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from seqattn import cluster
 from seqattn.comparison.drawing import draw_all
 from seqattn.comparison.outcome import Arm, Outcome
 from seqattn.comparison.statistics import Spread, differences
@@ -40,6 +41,8 @@ def compare(
     config_path: Path | None = None,
     watchers: Watchers | None = None,
     provenance: Mapping[str, Any] | None = None,
+    engine: Literal["process", "ray"] = "process",
+    ray_address: str | None = None,
 ) -> Outcome:
     """Train every variant with every seed and say what the losses say. What is finished already
     is not trained again.
@@ -48,6 +51,8 @@ def compare(
         output_dir: all goes to `output_dir / comparison.name`.
         plots: draw each run's own pictures too.
         device, threads, config_path, watchers, provenance: see `experiment.run_all`.
+        engine: "ray" trains the groups as tasks of a cluster, with the same results.
+        ray_address: of a cluster; None starts one here.
 
     Raises:
         SeqattnError: what a user can mend; a folder that is not this comparison's among them.
@@ -62,10 +67,19 @@ def compare(
         for variant in comparison.variants
         for seed in comparison.seeds
     ]
+    diverged: dict[Path, str] = {}
+    if engine == "ray":
+        (path / MARK).parent.mkdir(parents=True, exist_ok=True)
+        write_json(path / MARK, _mark(comparison))
+        diverged = cluster.train(
+            wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
+            provenance=provenance,
+        )  # fmt: skip
     jobs = run_all(
         wanted, device=device, threads=threads, resume=True, plots=plots,
         config_path=config_path, watchers=watchers,
         before_writing=lambda: write_json(path / MARK, _mark(comparison)), provenance=provenance,
+        given_up=diverged,
     )  # fmt: skip
     count = len(comparison.seeds)
     arms = tuple(

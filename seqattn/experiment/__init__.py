@@ -115,6 +115,7 @@ def run_all(
     before_writing: Callable[[], None] = lambda: None,
     provenance: Mapping[str, Any] | None = None,
     world: World | None = None,
+    given_up: Mapping[Path, str] | None = None,
 ) -> list[Job]:
     """Train many configs, side by side where they share a shape; each leaves its own run folder.
 
@@ -131,6 +132,7 @@ def run_all(
         before_writing: called once everything is found usable.
         provenance: for environment.json: the command, and where values of the config are from.
         world: the processes that share the training of one config; this is the first of them.
+        given_up: folders of runs that diverged just now, elsewhere, and in what words.
 
     Returns:
         a job for each config, in their order, with its summary, or with the `NotFiniteError` of a
@@ -143,7 +145,8 @@ def run_all(
     with world.beginning() if world is not None else contextlib.nullcontext():
         return _run_all(
             configs, choose_device(device), threads, watchers, before_writing, provenance or {},
-            world, resume=resume, overwrite=overwrite, plots=plots, config_path=config_path,
+            world, given_up or {}, resume=resume, overwrite=overwrite, plots=plots,
+            config_path=config_path,
         )  # fmt: skip
 
 
@@ -155,6 +158,7 @@ def _run_all(
     before_writing: Callable[[], None],
     provenance: Mapping[str, Any],
     world: World | None,
+    given_up: Mapping[Path, str],
     *,
     resume: bool,
     overwrite: bool,
@@ -181,7 +185,9 @@ def _run_all(
             if key not in parts:
                 parts[key] = load(config.data)
             jobs.append(_prepare(config, folder, parts[key], resume=resume))
-        todo = [job for job in jobs if job.summary is None]
+            if folder.path in given_up:
+                jobs[-1].error = NotFiniteError(given_up[folder.path])
+        todo = [job for job in jobs if job.is_to_do]
         if world is not None:
             _agree(world, jobs)
         for place in dict.fromkeys(job.folder.path.parent for job in todo):
@@ -215,6 +221,24 @@ def _run_all(
                 if job.summary is not None:
                     _draw_what_is_missing(job, watchers)
     return jobs
+
+
+def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:
+    """What `run_all` would train side by side, of what is not trained yet.
+
+    Raises:
+        SeqattnError: what a user can mend.
+    """
+    for config in {repr((c.data, c.model, c.training.batch_size)): c for c, _ in configs}.values():
+        refuse_too_large(config)
+    parts: dict[str, Splits] = {}
+    jobs = []
+    for config, folder in configs:
+        key = repr(config.data)
+        if key not in parts:
+            parts[key] = load(config.data)
+        jobs.append(_prepare(config, folder, parts[key], resume=folder.is_run))
+    return [[(job.config, job.folder) for job in group] for group in _groups(jobs)]
 
 
 def _agree(world: World, jobs: Sequence[Job]) -> None:
@@ -370,7 +394,7 @@ def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         if shape[0].data.stream is not None:  # each reads for itself
             most = 1
         for first in range(0, len(shape), most):
-            group = [job for job in shape[first : first + most] if job.summary is None]
+            group = [job for job in shape[first : first + most] if job.is_to_do]
             ended: dict[tuple[int, int], list[Job]] = {}  # of whom only the results are missing
             for job in group:
                 if job.is_trained:
@@ -611,6 +635,7 @@ __all__ = [
     "environment",
     "follow",
     "group_bytes",
+    "groups_of",
     "open_run",
     "run",
     "run_all",

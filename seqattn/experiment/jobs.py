@@ -71,6 +71,11 @@ class Job:
         return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
 
     @property
+    def is_to_do(self) -> bool:
+        """Whether it has neither results nor a reason for none."""
+        return self.summary is None and self.error is None
+
+    @property
     def is_trained(self) -> bool:
         """Whether no epoch is left."""
         if self.state is None:

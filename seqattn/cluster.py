@@ -1,0 +1,241 @@
+"""Groups of runs as tasks of a Ray cluster: on this machine, or on many.
+
+A group is what one process would train side by side, so each run ends with the bytes it would have
+ended with there. A task trains its group in a folder of its own on whatever machine it is put, and
+sends the finished run folders back; nothing is shared but the cluster. A task whose machine dies is
+begun again on another. What has come back is safe on the disk of the one who asked.
+
+Ray rather than a scheduler of our own: it has nodes that come and go, retries and transport.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqattn.config import Config
+from seqattn.errors import SeqattnError, Stopped, UsageError, WorldError
+from seqattn.experiment import Watchers, groups_of, run_all
+from seqattn.runs import RunFolder
+from seqattn.storage import only_writer, write_whole, written_together
+
+INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
+PATIENCE = 60.0
+"""Seconds until a cluster that does not answer is given up."""
+RETRIES = 8  # times a task is begun again elsewhere
+ASK = 0.2  # seconds between two looks at whether to stop
+Group = list[tuple[Config, RunFolder]]
+Files = dict[str, bytes]
+Ended = list[tuple[Files, str | None]]
+"""The files of each run of a group, and how it diverged, if it did."""
+
+
+def train(
+    configs: Sequence[tuple[Config, RunFolder]],
+    *,
+    address: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    watchers: Watchers | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> dict[Path, str]:
+    """Train what is not trained yet, so that every folder is as if it had been trained here.
+
+    Args:
+        configs: what to train, and the folder it goes to.
+        address: host:port of a cluster, or auto for one that runs here; None starts one.
+        device: "cuda" and "auto" give each task one of the cluster's GPUs, where it has any.
+        threads: of each task; 1 without.
+
+    Returns:
+        folders of runs that diverged, and in what words.
+
+    Raises:
+        UsageError: Ray is not installed.
+        WorldError: the cluster cannot be reached.
+        SeqattnError: what a user can mend in a config or its data.
+        Stopped: told to.
+    """
+    watchers = watchers or Watchers()
+    groups = groups_of(configs)
+    left = [config for group in groups for config, _ in group]
+    total = sum(config.training.epochs for config, _ in configs)
+    diverged = dict[Path, str]()
+    if not left:
+        return diverged
+    with _connected(address, watchers) as ray:
+        gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
+        remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=RETRIES)(train_group)
+        watchers.begin(total - sum(config.training.epochs for config in left), total)
+        waiting = {}
+        for group in groups:
+            found = [config for config, _ in group]
+            where = "cuda" if gpus else "cpu"
+            task = remote.remote(
+                found, where, threads or 1, dict(provenance or {}), str(Path.cwd())
+            )
+            waiting[task] = group
+        while waiting:
+            done, _ = ray.wait([*waiting], timeout=ASK)
+            if number := watchers.stop():
+                for task in waiting:
+                    with contextlib.suppress(Exception):
+                        ray.cancel(task, force=True)
+                raise Stopped(number, "what had come back is kept; the same command goes on.")
+            for task in done:
+                group = waiting.pop(task)
+                for (_, folder), (files, error) in zip(group, _result(ray, task), strict=True):
+                    _take_in(folder, files, watchers)
+                    if error is not None:
+                        diverged[folder.path] = error
+    return diverged
+
+
+def train_group(
+    configs: Sequence[Config],
+    device: str,
+    threads: int,
+    provenance: Mapping[str, Any],
+    folder: str,
+) -> Ended | tuple[int, str]:
+    """What a task does: train a group and send back its runs; or, for what a user can mend, the
+    exit code and the message."""
+    with contextlib.suppress(OSError):  # where files of one's own are seen from, if it is here
+        os.chdir(folder)
+    with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
+        folders = [RunFolder(Path(home) / str(k)) for k in range(len(configs))]
+        try:
+            jobs = run_all(
+                list(zip(configs, folders, strict=True)), device=device, threads=threads,
+                provenance=provenance,
+            )  # fmt: skip
+        except SeqattnError as error:
+            return error.exit_code, str(error)
+        return [
+            (_files(job.folder.path), None if job.error is None else str(job.error)) for job in jobs
+        ]
+
+
+def _files(home: Path) -> Files:
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in sorted(home.rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def _result(ray: Any, task: Any) -> Ended:
+    try:
+        found: Ended | tuple[int, str] = ray.get(task)
+    except ray.exceptions.RayError as error:
+        raise WorldError(
+            f"a task of the cluster was lost {RETRIES + 1} times: {_first_line(error)}. What had"
+            " come back is kept; the same command goes on."
+        ) from None
+    if isinstance(found, tuple):
+        code, words = found
+        mended = SeqattnError(words)
+        mended.exit_code = code
+        raise mended
+    return found
+
+
+def _take_in(folder: RunFolder, files: Files, watchers: Watchers) -> None:
+    """Write a run's folder; its summary last, since it says that the run is whole."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder.path):
+        folder.clear()
+        names = sorted(files, key=lambda name: name == folder.summary.name)
+        with written_together():
+            for name in names[:-1]:
+                path = folder.path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, files[name])
+        write_whole(folder.path / names[-1], files[names[-1]])
+    for record in folder.read_metrics():
+        watchers.epoch(record)
+
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _connected(address: str | None, watchers: Watchers) -> Iterator[Any]:
+    """Ray, connected; what was started here ends here.
+
+    Raises:
+        UsageError: it is not installed.
+        WorldError: the cluster cannot be reached.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of a training
+    try:
+        import ray
+    except ImportError:
+        raise UsageError(INSTALL) from None
+    if address is not None:
+        _knock(address)
+        _try(address, watchers)
+    try:
+        ray.init(address=address or "local", **_options(address))
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        whose = f"the Ray cluster at {address}" if address else "a Ray of its own"
+        raise WorldError(f"{whose} cannot be reached: {_first_line(error)}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _options(address: str | None) -> dict[str, Any]:
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    return quiet if address else {**quiet, "include_dashboard": False}
+
+
+def _try(address: str, watchers: Watchers) -> None:
+    """Connect in another process first: Ray ends the process that meets something else than Ray."""
+    code = f"import ray; ray.init(address={address!r}, **{_options(address)!r})"
+    with tempfile.TemporaryFile() as said:
+        trial = subprocess.Popen([sys.executable, "-c", code], stdout=said, stderr=said)
+        try:
+            waited = 0.0
+            while trial.poll() is None and waited < PATIENCE:
+                if number := watchers.stop():
+                    raise Stopped(number, "before anything was trained.")
+                time.sleep(ASK)
+                waited += ASK
+        finally:
+            trial.kill()
+            trial.wait()
+        if trial.returncode == 0:
+            return
+        said.seek(0)
+        lines = said.read().decode(errors="replace").strip().splitlines() or ["it does not answer"]
+    late = f" within {PATIENCE:.0f} seconds" if waited >= PATIENCE else ""
+    raise WorldError(f"the Ray cluster at {address} cannot be reached{late}: {lines[-1][:300]}")
+
+
+def _knock(address: str) -> None:
+    """Find out at once whether anybody listens."""
+    if address == "auto":
+        return
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise UsageError(f"--ray-address {address}: expected host:port, or auto.")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise WorldError(
+            f"the Ray cluster at {address} cannot be reached: {error.strerror or error}."
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
