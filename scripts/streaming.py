@@ -109,6 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=0.2)
     parser.add_argument("--into", type=Path, required=True, help="a folder for the files")
+    parser.add_argument("--seeds", type=int, default=1, help="of each training, from 1 on")
     parser.add_argument("--only", default="read,stream,buffer,file")
     arguments = parser.parse_args()
     home = arguments.into
@@ -131,10 +132,12 @@ def main() -> None:
         "file": (TRAIN, [*shared, "data.kind=file", f"data.path={home / 'whole.parquet'}"]),
     }
     for name in arguments.only.split(","):
-        found = measured(*works[name])
-        if not isinstance(found, str):
-            found = ", ".join(f"{key} {value:.5g}" for key, value in found.items())
-        print(f"{name}: {found}", flush=True)
+        for seed in range(1, 1 + (1 if name == "read" else arguments.seeds)):
+            code, sets = works[name]
+            found = measured(code, [*sets, f"seed={seed}"])
+            if not isinstance(found, str):
+                found = ", ".join(f"{key} {value:.5g}" for key, value in found.items())
+            print(f"{name}, seed {seed}: {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def order_of(splits: Splits, seed: int, epoch: int, size: int = 8) -> list[tuple
 # --- the order ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", [1, 3, 120])
 @pytest.mark.parametrize("buffer", [1, 30, 1000])
 def test_an_epoch_visits_every_training_sequence_once(
     files: Path, buffer: int, shards: int
@@ -125,6 +125,7 @@ def test_an_epoch_visits_every_training_sequence_once(
     assert sizes == [place.stop - place.start for place in splits.stream.batches(8)]
     assert max(sizes) == 8 or shards > 1
     assert max(sizes) <= 8 + shards
+    assert sum(sizes) == n
 
 
 def test_any_step_can_be_gone_to_at_once(files: Path) -> None:

@@ -179,6 +179,15 @@ class Stream:
         )  # fmt: skip
         return rows.at(chosen)
 
+    def no_rows(self) -> Rows:
+        F, said = len(self.scaling.source.shift), len(self.scaling.target.shift)
+        none = np.zeros(0, dtype=np.int64)
+        return Rows(
+            np.zeros((0, self.S, F), dtype=np.float32),
+            np.zeros((0, self.T, said), dtype=np.float32),
+            none, none, np.zeros((0, 2), dtype=np.int32),
+        )  # fmt: skip
+
     def names(self, rows: Rows) -> list[str]:
         """What sequences are called, and the file of each."""
         ids = {int(k): _sequences(self.units[k].fragment, self.config).ids
@@ -299,10 +308,12 @@ class Epoch:
         return sum(counts), slice(before, before + sum(counts[k] for k in self.wanted))
 
     def rows(self, step: int) -> Rows:
-        """Those of the lanes wanted."""
-        return Rows.joined(
-            [self.lanes[k].take(*self.places(self.lanes[k], step)) for k in self.wanted]
-        )
+        """Those of the lanes wanted; a lane may have none for a batch."""
+        chosen = [
+            (lane, *self.places(lane, step)) for lane in map(self.lanes.__getitem__, self.wanted)
+        ]
+        parts = [lane.take(first, last) for lane, first, last in chosen if first < last]
+        return Rows.joined(parts) if parts else chosen[0][0].stream.no_rows()
 
 
 def lanes_of(n: int, lanes: int) -> list[tuple[int, int]]:
