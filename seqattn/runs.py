@@ -7,6 +7,7 @@
       metrics.csv        one row an epoch
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
       split.csv          which part each sequence of your own files went to
+      files.csv          the files that were read as they were needed, and their SHA-256
       summary.json       the losses beside floor and baselines
       predictions.npz    test sequences and their free-running forecasts
       film.npz           where it looked in some validation sequences, epoch by epoch, if recorded
@@ -27,7 +28,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,10 @@ class RunFolder:
         return self.path / "split.csv"
 
     @property
+    def sources(self) -> Path:
+        return self.path / "files.csv"
+
+    @property
     def summary(self) -> Path:
         return self.path / "summary.json"
 
@@ -169,6 +174,7 @@ class RunFolder:
             self.log,
             self.metrics,
             self.split,
+            self.sources,
             self.summary,
             self.best,
             self.last,
@@ -225,6 +231,22 @@ class RunFolder:
         rows.writerow(("sequence", "part", "first_step", "last_step"))
         rows.writerows(split)
         write_whole(self.split, text.getvalue().encode())
+
+    def write_sources(self, digests: Mapping[str, str]) -> None:
+        """The files that a training reads as it needs them, and their SHA-256."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(("file", "sha256"))
+        rows.writerows(digests.items())
+        write_whole(self.sources, text.getvalue().encode())
+
+    def read_sources(self) -> dict[str, str]:
+        """What `write_sources` wrote; nothing where it is not there or cannot be read."""
+        try:
+            rows = list(csv.reader(io.StringIO(read_whole(self.sources).decode(), newline="")))
+            return dict(rows[1:])
+        except (OSError, ValueError):
+            return {}
 
     def read_metrics(self) -> list[EpochRecord]:
         """The history so far.

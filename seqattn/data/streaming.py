@@ -188,6 +188,14 @@ class Stream:
             none, none, np.zeros((0, 2), dtype=np.int32),
         )  # fmt: skip
 
+    def files(self) -> dict[str, str]:
+        """SHA-256 of each file of the training part, by its path below `data.path`."""
+        home = Path(self.config.path)
+        return {
+            str(path.relative_to(home)) if path != home else path.name: digest
+            for path, digest in self.digests.items()
+        }
+
     def names(self, rows: Rows) -> list[str]:
         """What sequences are called, and the file of each."""
         ids = {int(k): _sequences(self.units[k].fragment, self.config).ids

@@ -470,6 +470,8 @@ def _train_group(
             job.note(note)
         if job.data.split:
             job.folder.write_split(job.data.split)
+        if job.data.stream is not None:
+            job.folder.write_sources(job.data.stream.files())
         if count != 1:
             write_json(job.folder.environment, {**about, "threads": count})
         job.note(

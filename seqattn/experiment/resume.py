@@ -14,6 +14,7 @@ from seqattn.config import (
 from seqattn.errors import (
     CheckpointError,
     ConfigError,
+    DataError,
 )
 from seqattn.experiment.jobs import Job
 from seqattn.runs import RunFolder
@@ -52,6 +53,8 @@ def newest_state(job: Job) -> TrainingState | None:
         except CheckpointError as error:
             reasons.append(str(error))
             continue
+        except DataError as error:
+            raise DataError(f"{error}{_which(job)}") from None
         for reason in reasons:
             job.passed_over.append(f"Passed over: {reason}")
         return found
@@ -63,6 +66,20 @@ def newest_state(job: Job) -> TrainingState | None:
             "\n".join([*reasons, "No checkpoint is left to go on from; --overwrite starts again."])
         )
     return None
+
+
+def _which(job: Job) -> str:
+    """Which of many files are no longer what they were."""
+    before, stream = job.folder.read_sources(), job.data.stream
+    if stream is None or not before:
+        return ""
+    now = stream.files()
+    found = [
+        f"{name} is {'missing' if name not in now else 'new' if name not in before else 'another'}"
+        for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
+    ]  # fmt: skip
+    more = f", and {len(found) - 5} more" if len(found) > 5 else ""
+    return f" In {stream.config.path}: {', '.join(found[:5])}{more}." if found else ""
 
 
 def brought_together(jobs: Sequence[Job]) -> None:
