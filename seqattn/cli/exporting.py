@@ -82,7 +82,7 @@ def _print(made: Exported) -> None:
     for name, size in made.files.items():
         lines.append(f"  {name:<26}{size:>12,} bytes")
     lines.append(f"Everything lies in {made.path}.")
-    if "example.npz" in made.files:
+    if "run.py" in made.files:
         lines[-1] += f" Try it: python {made.path / 'run.py'}"
     for line in lines:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

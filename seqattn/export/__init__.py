@@ -35,7 +35,7 @@ from seqattn.storage import write_arrays, write_whole
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from seqattn.data import Splits
+    from seqattn.data import Sequences, Splits
     from seqattn.export.check import Row
     from seqattn.export.onnx import Graphs
     from seqattn.training import Trained
@@ -130,6 +130,7 @@ def _write_onnx(
     int8: bool,
     say: Callable[[str], None],
 ) -> Exported:
+    from seqattn.export.check import example
     from seqattn.export.onnx import graphs_of
 
     data: Splits | None = None
@@ -143,9 +144,9 @@ def _write_onnx(
     for name, graph in graphs.by_name().items():
         write_whole(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
         card["graphs"][name] = {"file": f"{name}.onnx", **_described(graph)}
-    rows: list[Row] = []
-    if check:
-        rows = _checked(folder, graphs, trained, steps, data, card)
+    test = None if data is None or not len(data.test) else data.test
+    rows = _checked(graphs, trained, steps, test, card) if check else []
+    write_arrays(folder / EXAMPLE, example(trained, steps, test))
     losses = dict[str, float]()
     if int8:
         losses = _quantized(folder, graphs, trained, steps, data)
@@ -160,20 +161,14 @@ def _write_onnx(
 
 
 def _checked(
-    folder: Path,
-    graphs: Graphs,
-    trained: Trained,
-    steps: int,
-    data: Splits | None,
-    card: dict[str, Any],
+    graphs: Graphs, trained: Trained, steps: int, test: Sequences | None, card: dict[str, Any]
 ) -> list[Row]:
     import onnxruntime
 
     from seqattn.export.check import MOST
     from seqattn.export.check import check as held
 
-    test = None if data is None else data.test
-    rows, example = held(graphs, trained, steps, test, trained.model.longest)
+    rows = held(graphs, trained, steps, test, trained.model.longest)
     for row in rows:
         if not row.largest <= MOST:
             raise CheckpointError(
@@ -181,7 +176,6 @@ def _checked(
                 f" {row.largest:.1e} away, at most {MOST:.0e} is right. Nothing was written;"
                 " --no-check writes it all the same."
             )
-    write_arrays(folder / EXAMPLE, example)
     card["check"] = {
         "onnxruntime": onnxruntime.__version__,
         "largest_difference": max(row.largest for row in rows),

@@ -49,7 +49,7 @@ class Row:
 
 def check(
     graphs: Graphs, trained: Trained, steps: int, test: Sequences | None, longest: int | None
-) -> tuple[list[Row], Arrays]:
+) -> list[Row]:
     """Run graphs and model on the same sources.
 
     Args:
@@ -57,8 +57,7 @@ def check(
         longest: points of the longest source that the model can take; None: any number.
 
     Returns:
-        a row for each graph and set of sources, and an example: some sources, NaN behind their
-        end, with the model's forecast and weights.
+        a row for each graph and set of sources.
     """
     sets = dict[str, Sequences]()
     if test is not None and len(test):
@@ -71,11 +70,10 @@ def check(
     sets[f"{REAL} random, up to {S} points"] = _random(trained, REAL, S)
     free = session_of(graphs.free_running)
     parts = session_of(graphs.encoder), session_of(graphs.step)
-    scaling, rows, example = trained.layout.scaling, list[Row](), Arrays()
+    scaling, rows = trained.layout.scaling, list[Row]()
     for words, part in sets.items():
         right = free_run(trained.model, part, steps, scaling=scaling)
         expected = {FORECAST: right.values, **_maps(right)}
-        example = example or _example(part, expected)
         given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
         for name, found in (
             ("free_running", _run(free, given)),
@@ -87,7 +85,7 @@ def check(
                     found[FORECAST] / scaling.target.scale, right.values / scaling.target.scale
                 )
             rows.append(Row(name, words, apart))
-    return rows, example
+    return rows
 
 
 def step_by_step(
@@ -166,7 +164,10 @@ def _random(trained: Trained, n: int, longest: int) -> Sequences:
     )  # fmt: skip
 
 
-def _example(part: Sequences, expected: Arrays) -> Arrays:
+def example(trained: Trained, steps: int, test: Sequences | None) -> Arrays:
+    """Some sources, NaN behind their end, with the model's forecast and weights."""
     few = slice(0, 4)
-    source = np.where(part.source_keep[few, :, None], part.source[few], np.nan)
-    return {SOURCE: source, **{name: array[few] for name, array in expected.items()}}
+    part = _random(trained, 4, trained.layout.source_length) if test is None else test.only(few)
+    right = free_run(trained.model, part, steps, scaling=trained.layout.scaling)
+    source = np.where(part.source_keep[:, :, None], part.source, np.nan)
+    return {SOURCE: source, FORECAST: right.values, **_maps(right)}
