@@ -103,6 +103,18 @@ def order_of(splits: Splits, seed: int, epoch: int, size: int = 8) -> list[tuple
 # --- the order ------------------------------------------------------------------------------------
 
 
+def test_windows_of_one_series_stay_in_one_part(tmp_path: Path) -> None:
+    files = folder_of(tmp_path / "d", *(long(40, 40 * k) for k in range(3)))
+    window = {"source": 2, "target": 1}
+    splits = load(config(files, source_length=None, window=window))
+    assert splits.stream is not None
+    names = [splits.train.ids, splits.validation.ids, splits.test.ids]
+    series = [{name.rpartition("@")[0] for name in part} for part in names]
+    assert [4 * len(found) for found in series] == [len(part) for part in names]
+    assert min(map(len, series)) >= 5
+    assert not (series[0] & series[1] or series[0] & series[2] or series[1] & series[2])
+
+
 @pytest.mark.parametrize("shards", [1, 3, 120])
 @pytest.mark.parametrize("buffer", [1, 30, 1000])
 def test_an_epoch_visits_every_training_sequence_once(
@@ -404,6 +416,10 @@ def test_the_verbs_work_on_such_a_run(
     assert seqattn("train", "c.yaml", "--resume").code == 0
     done = seqattn("evaluate", "outputs/s")
     assert done.code == 0, done.err
+    done = seqattn("data", "check", files)
+    assert done.code == 0, done.err
+    assert f"{files}: 3 files" in done.out
+    assert f"  kind: stream\n  path: {files}\n" in done.out
     done = seqattn("predict", "outputs/s", "--input", files / "part-0.parquet", "--output", "o.csv")
     assert done.code == 0, done.err
     assert seqattn("doctor", "outputs/s").code == 0

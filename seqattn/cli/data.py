@@ -69,7 +69,12 @@ def formats() -> None:
     epilog="Example: seqattn data check my.csv --picture my.png",
 )
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your own sequences.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Your own sequences; or a folder of Parquet and Arrow files."
+        ),
+    ],
     sequence: Annotated[
         str | None, typer.Option("--sequence", help="Column that says which sequence.")
     ] = None,
@@ -97,6 +102,14 @@ def check(
 
         pictures.picture_ending(picture)
     leave_with_the_reader()
+    folder = file if file.is_dir() else None
+    if folder is not None:
+        from seqattn.data.files.tables import files_of
+
+        files = files_of(folder)
+        size = sum(one.stat().st_size for one in files)
+        print(printable(f"{folder}: {len(files):,} files, {size / 1e9:.3g} GB; the first:"))
+        file = files[0]
     check_file(file)
     form = guessed(file, sequence, order, delimiter, decimal)
     piece = read_all(file, form)
@@ -132,7 +145,11 @@ def check(
         said = f"{copies:,} are copies of another" if copies else "no two are the same"
         print(f"  of the sequences {said}")
     print("\nTo train on it, put this into a config:\n")
-    print(printable(section(file, form, piece)))
+    said = section(file, form, piece)
+    if folder is not None:
+        said = said.replace("kind: file", "kind: stream").replace(str(file), str(folder))
+        said = said.replace("\n  split: {by: time}", "")  # series by series, all their windows
+    print(printable(said))
     if picture is not None:
         from seqattn.figures import paths_figure
 

@@ -456,7 +456,7 @@ class _Pass:
                 f"{fragment.name}: has the features {', '.join(part.features)}, the files before"
                 f" {', '.join(self.names()[0])}."
             )
-        chosen = self._drawn(number, len(part))
+        chosen = self._drawn(number, part)
         train = np.flatnonzero(chosen == 0)
         self.units.append(Unit(fragment, chosen, len(train)))
         self.n += len(train)
@@ -473,14 +473,21 @@ class _Pass:
             self._fit(part, train)
             self._sample(number, part, train)
 
-    def _drawn(self, number: int, n: int) -> NDArray[np.int8]:
+    def _drawn(self, number: int, part: Sequences) -> NDArray[np.int8]:
+        """Which part each sequence belongs to; windows of one series to the same, since they share
+        points."""
+        n = len(part)
         if self.only is not None:
             return np.full(n, self.only, dtype=np.int8)
         config = self.config
         if config.validation_path is not None:
             return np.zeros(n, dtype=np.int8)
         split = config.split
-        numbers = stream(split.seed, "split", number).random_sample(n)
+        units = np.arange(n)
+        if config.window is not None and n:
+            series = [name.rpartition("@")[0] for name in part.ids]
+            units = np.cumsum([0, *(a != b for a, b in itertools.pairwise(series))])
+        numbers = stream(split.seed, "split", number).random_sample(n)[units]
         bounds = (split.validation, split.validation + split.test)
         return np.select([numbers < bounds[0], numbers < bounds[1]], [1, 2], 0).astype(np.int8)
 

@@ -137,6 +137,27 @@ class Fragment:
         yield from _pieces(_typed_batches(pa, batches, columns, self.name), columns, self.name)
 
 
+KINDS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
+"""What pyarrow's datasets call what a file's name ends in."""
+
+
+def files_of(path: Path) -> list[Path]:
+    """The Parquet and Arrow files of a folder and of those below it, by name; or one such file.
+
+    Raises:
+        DataError: there is none.
+    """
+    try:
+        files = [path] if path.is_file() else sorted(path.rglob("*"))
+        files = [file for file in files if file.suffix.lower() in KINDS and file.is_file()]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    if not files:
+        what = "has no" if path.exists() else "no such folder; it would hold"
+        raise DataError(f"{path}: {what} files that end in .parquet, .arrow or .feather.")
+    return files
+
+
 def fragments_of(path: Path, form: Form) -> Iterator[Fragment]:
     """What a folder of Parquet or Arrow files, or one such file, is read in; by pyarrow's datasets,
     files by name.
@@ -147,19 +168,8 @@ def fragments_of(path: Path, form: Form) -> Iterator[Fragment]:
     pa = arrow()
     import pyarrow.dataset as ds
 
-    kinds = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
-    try:
-        files = [path] if path.is_file() else sorted(
-            file for file in path.rglob("*") if file.suffix.lower() in kinds and file.is_file()
-        )  # fmt: skip
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
-    files = [file for file in files if file.suffix.lower() in kinds]
-    if not files:
-        what = "has no" if path.exists() else "no such folder; it would hold"
-        raise DataError(f"{path}: {what} files that end in .parquet, .arrow or .feather.")
-    for file in files:
-        kind = kinds[file.suffix.lower()]
+    for file in files_of(path):
+        kind = KINDS[file.suffix.lower()]
         try:
             (whole,) = ds.dataset(str(file), format=kind).get_fragments()
             header = list(whole.physical_schema.names)
