@@ -53,13 +53,13 @@ def train(
         configs: what to train, and the folder it goes to.
         address: host:port of a cluster, or auto for one that runs here; None starts one.
         device: "cuda" and "auto" give each task one of the cluster's GPUs, where it has any.
-        threads: of each task; 1 without.
+        threads: of each task; 1 without. (In process without, a few steps are measured.)
 
     Returns:
         folders of runs that diverged, and in what words.
 
     Raises:
-        UsageError: Ray is not installed.
+        UsageError: Ray is not installed, or no machine has as many cores, or a GPU.
         WorldError: the cluster cannot be reached.
         SeqattnError: what a user can mend in a config or its data.
         Stopped: told to.
@@ -73,6 +73,18 @@ def train(
         return diverged
     with _connected(address, watchers) as ray:
         gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
+        if device == "cuda" and not gpus:
+            raise UsageError("--device cuda: no machine of the cluster has a GPU.")
+        cores = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]),
+                    default=0)  # fmt: skip
+        if (threads or 1) > cores:
+            raise UsageError(
+                f"--threads {threads}: no machine of the cluster has more than {cores:.0f} cores,"
+                " so no task could ever begin."
+            )
+        begun = sum(folder.last.exists() for group in groups for _, folder in group)
+        if begun:
+            watchers.say(f"{begun} runs that had been begun here begin again on the cluster.")
         remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=RETRIES)(train_group)
         watchers.begin(total - sum(config.training.epochs for config in left), total)
         waiting = {}
@@ -135,6 +147,12 @@ def _files(home: Path) -> Files:
 def _result(ray: Any, task: Any) -> Ended:
     try:
         found: Ended | tuple[int, str] = ray.get(task)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        raise WorldError(
+            f"a task of the cluster failed, {type(cause).__name__}: {_first_line(cause)}. What had"
+            " come back is kept; the same command goes on."
+        ) from None
     except ray.exceptions.RayError as error:
         raise WorldError(
             f"a task of the cluster was lost {RETRIES + 1} times: {_first_line(error)}. What had"

@@ -18,7 +18,7 @@ from seqattn import experiment
 from seqattn.config import Config, OwnFile, Stream, resolve
 from seqattn.data import Splits, load, own
 from seqattn.data.scaling import fit_feature
-from seqattn.data.streaming import SAMPLE, Moments
+from seqattn.data.streaming import SAMPLE, Moments, chances
 from seqattn.errors import ConfigError, DataError
 from seqattn.experiment import Watchers
 from seqattn.resuming import first_difference, verify_resume
@@ -115,6 +115,61 @@ def test_windows_of_one_series_stay_in_one_part(tmp_path: Path) -> None:
     assert not (series[0] & series[1] or series[0] & series[2] or series[1] & series[2])
 
 
+def test_a_sequence_that_comes_twice_is_in_one_part(tmp_path: Path) -> None:
+    """The same table in two files, and two of its row groups: never trained on and tested."""
+    files = folder_of(tmp_path / "d", wide(120, 0), pa.concat_tables([wide(120, 0), wide(30, 0)]))
+    splits = load(config(files))
+    assert splits.stream is not None
+    trained_on = {name.split(" of ")[0] for batch in order_of(splits, 1, 0) for name in batch}
+    held = [set(part.ids) for part in (splits.validation, splits.test)]
+    assert min(map(len, held)) >= 8
+    assert not (trained_on & (held[0] | held[1]) or held[0] & held[1])
+
+
+def test_parts_below_the_folder_do_not_train(tmp_path: Path) -> None:
+    home = folder_of(tmp_path / "d", wide(60, 0))
+    parts = {f"{name}_path": str(folder_of(home / name, wide(20, first)))
+             for name, first in (("validation", 60), ("test", 80))}  # fmt: skip
+    splits = load(config(home, **parts))
+    assert splits.stream is not None
+    assert len(splits.stream) == 60
+    assert {*splits.train.ids} == {f"s{k}" for k in range(60)}
+    assert "2 of the 3 files of" in " ".join(splits.notes)
+    (home / "copy.parquet").write_bytes((home / "test" / "part-0.parquet").read_bytes())
+    with pytest.raises(
+        DataError, match="has the bytes of .*copy.parquet, which belongs to another"
+    ):
+        load(config(home, **parts))
+    parts["test_path"] = parts["validation_path"]
+    with pytest.raises(DataError, match="which belongs to another part"):
+        load(config(home, **parts))
+
+
+def test_a_few_keys_of_the_split_leave_the_others_small(files: Path) -> None:
+    split = config(files, split={"seed": 3}).split
+    assert (split.seed, split.validation, split.test) == (3, 0.01, 0.01)
+
+
+def test_files_without_rows_are_left_out(files: Path) -> None:
+    pq.write_table(wide(0, 0), files / "part-9.parquet")
+    feather.write_feather(wide(0, 0), str(files / "part-8.arrow"))
+    stream = load(config(files)).stream
+    assert stream is not None
+    assert len({unit.fragment.path for unit in stream.units}) == 3
+    with pytest.raises(DataError, match="has no files that end in .arrow, .feather"):
+        load(config(files / "part-0.parquet", format="arrow"))
+
+
+def test_chances_are_even_and_go_by_seed_and_name() -> None:
+    names = [f"s{k}" for k in range(20_000)]
+    one, same, other = (chances(seed, names) for seed in (1, 1, 2))
+    assert (one == same).all()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.03
+    counts = np.histogram(one, bins=20, range=(0, 1))[0]
+    assert counts.min() > 900
+    assert counts.max() < 1100
+
+
 @pytest.mark.parametrize("shards", [1, 3, 120])
 @pytest.mark.parametrize("buffer", [1, 30, 1000])
 def test_an_epoch_visits_every_training_sequence_once(
@@ -160,6 +215,13 @@ def test_no_more_than_two_stretches_are_kept(files: Path) -> None:
         epoch.rows(step)
         most = max(most, sum(map(len, lane.stretches.values())))
     assert most == 40
+    assert lane.unit is not None
+    lanes = load(config(files, buffer=20, shards=4)).stream
+    assert lanes is not None
+    together = lanes.epoch(1, 0, 8)
+    together.rows(0)
+    assert [lane.unit for lane in together.lanes] == [None] * 4, "no unit for each of many lanes"
+    assert all(sum(map(len, lane.stretches.values())) <= 10 for lane in together.lanes)
 
 
 def test_lanes_read_their_own_files(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,11 +347,6 @@ def test_stops_inside_epochs_change_nothing(files: Path, sets: list[str], tmp_pa
     assert found.compared > 10
 
 
-def stop_after(calls: int) -> Watchers:
-    counted = itertools.count(1)
-    return Watchers(stop=lambda: 15 if next(counted) >= calls else 0)
-
-
 @pytest.mark.parametrize("what", ["missing", "changed"])
 def test_a_file_that_goes_in_the_middle_of_an_epoch_is_named_and_the_run_goes_on(
     what: str, files: Path, tmp_path: Path
@@ -347,7 +404,7 @@ def test_a_file_that_was_only_touched_is_the_same(files: Path) -> None:
     [
         ({"scaling": "robust"}, "is robust, which needs all values at once"),
         ({"format": "csv"}, "kind: stream reads parquet and arrow"),
-        ({"split": {"by": "group"}, "group": "who"}, "draws sequence by sequence"),
+        ({"split": {"by": "group"}}, "split.by: "),
         ({"buffer": 0}, "buffer"),
         ({"shards": 257}, "shards"),
         ({"bufer": 3}, "Did you mean data.buffer"),
@@ -396,7 +453,7 @@ def test_parts_that_do_not_fit_into_memory_are_refused(
     monkeypatch.setattr("seqattn.data.streaming.physical_memory", lambda: 8000)
     with pytest.raises(DataError, match="stay in memory, and take more than a quarter"):
         load(config(files))
-    with pytest.raises(DataError, match=r"data.buffer: 9,000,000 sequences take .* GiB"):
+    with pytest.raises(DataError, match=r"data.buffer: 9,000,000 sequences.* take .* GiB"):
         load(config(files, buffer=9_000_000, split={"validation": 0.05, "test": 0.05}))
 
 

@@ -75,6 +75,9 @@ def _print(made: Exported) -> None:
             cells = [f"{row.differences[kind]:.1e}" for kind in kinds]
             table.add_row(Text(row.graph), Text(printable(row.sources)), *cells)
         console.print(table)
+        noise = max(row.noise for row in made.rows)
+        if max(row.largest for row in made.rows) > 1e-5:
+            note(f"More than 1e-5, but the model in float32 is {noise:.1e} from itself in float64.")
     lines = []
     if made.losses:
         said = ", ".join(f"{kind} {loss:.5g}" for kind, loss in made.losses.items())

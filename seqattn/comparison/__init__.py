@@ -75,6 +75,8 @@ def compare(
             wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
             provenance=provenance,
         )  # fmt: skip
+    if engine == "ray":
+        device = "cpu"  # nothing is left to train
     jobs = run_all(
         wanted, device=device, threads=threads, resume=True, plots=plots,
         config_path=config_path, watchers=watchers,

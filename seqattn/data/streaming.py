@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
-from seqattn.data.files.tables import Fragment, fragments_of
+from seqattn.data.files.tables import Fragment, files_of, fragments_of
 from seqattn.data.own import UNKNOWN, Series, cut, form_of, treat_missing
 from seqattn.data.scaling import Fitted, Scaler, Scaling, no_offsets, places_in, relative_offsets
 from seqattn.data.sequences import Integers, Sequences
@@ -148,11 +149,11 @@ class Stream:
         order = np.arange(len(self.units))
         if not whole:
             order = stream(seed, "units", place).permutation(len(self.units))
+        wanted = range(L) if mine is None else mine
         lanes = [
-            Lane(self, seed, epoch, number, order, *bounds, whole)
+            Lane(self, seed, epoch, number, order, *bounds, whole, len(wanted) == 1)
             for number, bounds in enumerate(lanes_of(n, L))
         ]
-        wanted = range(L) if mine is None else mine
         return Epoch(lanes, wanted, math.ceil(n / size), size if L == 1 else None)
 
     def read(self, k: int, seed: int, epoch: int, shuffled: bool) -> Rows:
@@ -207,15 +208,15 @@ class Stream:
         """Refuse a file that changed: one that was touched is held against its digest."""
         try:
             stamp = stamp_of(path)
+            if stamp != self.stamps[path]:
+                if digest_of(path) != self.digests[path]:
+                    raise _changed(path)
+                self.stamps[path] = stamp
         except OSError as error:
             raise DataError(
                 f"{path}: cannot be read any more ({error.strerror or error}). Put it back;"
                 " --resume goes on from there."
             ) from None
-        if stamp != self.stamps[path]:
-            if digest_of(path) != self.digests[path]:
-                raise _changed(path)
-            self.stamps[path] = stamp
 
 
 @dataclass(eq=False)
@@ -225,6 +226,7 @@ class Lane:
     Attributes:
         first, last: its rows among those of all units in the epoch's order.
         whole: all there is, in the order of sequences in memory.
+        alone: no other lane is read here, so the unit that a stretch ends in is kept for the next.
     """
 
     stream: Stream
@@ -235,6 +237,7 @@ class Lane:
     first: int
     last: int
     whole: bool
+    alone: bool
     stretches: dict[int, Rows] = field(default_factory=dict)
     unit: tuple[int, Rows] | None = None
 
@@ -274,6 +277,8 @@ class Lane:
             parts.append(rows.at(slice(begin - start, min(end, int(ends[at])) - start)))
             begin = min(end, int(ends[at]))
             at += 1
+        if self.alone is False:  # other lanes have units of their own
+            self.unit = None
         rows = Rows.joined(parts)
         if self.whole:
             return rows.at(stream(self.seed, "shuffle", self.epoch).permutation(len(rows)))
@@ -364,22 +369,41 @@ def load_stream(config: StreamConfig) -> Streamed:
             "a checkpoint does not say where its training data lie. Give a run folder, or your own"
             " sequences with --input."
         )
+    form = form_of(config)
+    apart = {
+        part: files_of(Path(path), config.format)
+        for part, path in ((1, config.validation_path), (2, config.test_path)) if path is not None
+    }  # fmt: skip
+    held = {file.resolve() for files in apart.values() for file in files}
+    every = files_of(Path(config.path), config.format)
     found = _Pass(config)
-    for number, fragment in enumerate(fragments_of(Path(config.path), form_of(config))):
+    training = [file for file in every if file.resolve() not in held]
+    for number, fragment in enumerate(fragments_of(training, form)):
         found.take(number, fragment)
-    said = [found.digest()]
+    if len(training) < len(every):
+        found.notes.append(
+            f"{len(every) - len(training)} of the {len(every)} files of {config.path} are those of"
+            " the other two parts, and do not train"
+        )
+    said, seen = [found.digest()], dict[str, Path]()
     kept = {1: found.kept[1], 2: found.kept[2]}
-    for part, path in ((1, config.validation_path), (2, config.test_path)):
-        if path is None:
-            continue
+    for part, files in apart.items():
         own = _Pass(config, part)
-        for number, fragment in enumerate(fragments_of(Path(path), form_of(config))):
+        for number, fragment in enumerate(fragments_of(files, form)):
             own.take(number, fragment)
         kept[part] = own.kept[part]
         said.append(own.digest())
-        if own.names() != found.names():
-            raise DataError(f"{path}: has other features than {config.path}.")
+        if found.n and own.names() != found.names():
+            whose = config.validation_path if part == 1 else config.test_path
+            raise DataError(f"{whose}: has other features than {config.path}.")
         found.S, found.T = max(found.S, own.S), max(found.T, own.T)
+        seen |= {digest: path for path, digest in found.digests.items()}
+        for path, digest in own.digests.items():
+            if digest in seen:
+                raise DataError(
+                    f"{path}: has the bytes of {seen[digest]}, which belongs to another part."
+                )
+        seen |= {digest: path for path, digest in own.digests.items()}
     for part, name in ((0, "training"), (1, "validation"), (2, "test")):
         if not (found.n if part == 0 else sum(map(len, kept[part]))):
             raise DataError(
@@ -391,22 +415,24 @@ def load_stream(config: StreamConfig) -> Streamed:
         config, tuple(found.units), scaling, S, T, found.short(0, S), found.short(1, T),
         found.digests, found.stamps,
     )  # fmt: skip
-    needed = min(config.buffer, len(result)) * 4 * (S + T) * max(map(len, found.names()))
-    if 2 * needed > physical_memory():
+    unit = max(len(unit.part) for unit in result.units)
+    numbers = (S + T) * max(map(len, found.names()))
+    needed = numbers * (2 * 4 * min(config.buffer, len(result)) + 2 * 8 * unit)
+    if needed > physical_memory():
         raise DataError(
-            f"data.buffer: {config.buffer:,} sequences take {needed / 2**30:.1f} GiB, twice while"
-            f" they are shuffled; the machine has {physical_memory() / 2**30:.1f} GiB."
+            f"data.buffer: {config.buffer:,} sequences, twice while they are shuffled, and the"
+            f" largest unit of the files ({unit:,} sequences) take {needed / 2**30:.1f} GiB; the"
+            f" machine has {physical_memory() / 2**30:.1f} GiB."
         )
     sample, validation, test = (
         together(parts, S, T) for parts in (found.sample(), kept[1], kept[2])
     )
-    files = len(found.digests)
     notes = [*found.notes, *constant]
     if found.dropped:
         notes.append(f"{found.dropped} sequences with empty cells were dropped (data.missing)")
     notes.append(
-        f"{len(result):,} training sequences are read from {files} files as they are needed, in"
-        f" {len(result.units)} units; {len(validation):,} validation and {len(test):,} test"
+        f"{len(result):,} training sequences are read from {len(found.digests)} files as they are"
+        f" needed, in {len(result.units)} units; {len(validation):,} validation and {len(test):,} test"
         f" sequences are in memory; baselines are fitted to {len(sample):,} training sequences"
     )
     return Streamed(result, sample, validation, test, tuple(notes), tuple(said))
@@ -445,18 +471,21 @@ class _Pass:
         dropped = list[str]()
         part = _sequences(fragment, self.config, self.notes, dropped)
         self.dropped += len(dropped)
-        if fragment.is_long and part.ids and part.ids[0] == self.last_name:
+        series = part.ids
+        if self.config.window is not None:
+            series = tuple(name.rpartition("@")[0] for name in part.ids)
+        if fragment.is_long and series and series[0] == self.last_name:
             raise DataError(
-                f"{path}: its first sequence {part.ids[0]!r} goes on from the file before. A"
+                f"{path}: its first sequence {series[0]!r} goes on from the file before. A"
                 " sequence lies in one file."
             )
-        self.last_name = part.ids[-1] if part.ids else ""
+        self.last_name = series[-1] if series else ""
         if self.units and self.names() not in (((), ()), (part.features, part.said)):
             raise DataError(
                 f"{fragment.name}: has the features {', '.join(part.features)}, the files before"
                 f" {', '.join(self.names()[0])}."
             )
-        chosen = self._drawn(number, part)
+        chosen = self._drawn(number, series, fragment.is_named)
         train = np.flatnonzero(chosen == 0)
         self.units.append(Unit(fragment, chosen, len(train)))
         self.n += len(train)
@@ -473,21 +502,24 @@ class _Pass:
             self._fit(part, train)
             self._sample(number, part, train)
 
-    def _drawn(self, number: int, part: Sequences) -> NDArray[np.int8]:
-        """Which part each sequence belongs to; windows of one series to the same, since they share
-        points."""
-        n = len(part)
+    def _drawn(self, number: int, series: tuple[str, ...], named: bool) -> NDArray[np.int8]:
+        """Which part each sequence belongs to: by its name, so that windows of one series, and a
+        sequence that comes twice, are not told apart; by its place in the unit where it has none.
+        """
+        n = len(series)
         if self.only is not None:
             return np.full(n, self.only, dtype=np.int8)
         config = self.config
         if config.validation_path is not None:
             return np.zeros(n, dtype=np.int8)
         split = config.split
-        units = np.arange(n)
-        if config.window is not None and n:
-            series = [name.rpartition("@")[0] for name in part.ids]
-            units = np.cumsum([0, *(a != b for a, b in itertools.pairwise(series))])
-        numbers = stream(split.seed, "split", number).random_sample(n)[units]
+        if named:
+            numbers = chances(split.seed, series)
+        else:
+            units = np.arange(n)
+            if config.window is not None and n:
+                units = np.cumsum([0, *(a != b for a, b in itertools.pairwise(series))])
+            numbers = stream(split.seed, "split", number).random_sample(n)[units]
         bounds = (split.validation, split.validation + split.test)
         return np.select([numbers < bounds[0], numbers < bounds[1]], [1, 2], 0).astype(np.int8)
 
@@ -605,6 +637,18 @@ class Moments:
             scale = 1.0
         constant = self.low == self.high
         return Fitted(self.low if constant else shift, scale, constant)
+
+
+def chances(seed: int, names: Sequence[str]) -> NDArray[np.float64]:
+    """A number in [0, 1) for each name, a function of seed and name alone: the last mix of
+    SplitMix64 (Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom Number Generators", figure
+    17) over the name's CRC."""
+    x = np.fromiter((zlib.crc32(name.encode()) for name in names), np.uint64, len(names))
+    x += np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return np.asarray((x >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
 # --- units ----------------------------------------------------------------------------------------

@@ -14,11 +14,13 @@ import torch
 
 from seqattn.config import (
     Config,
+    OwnFile,
     as_plain,
     resolve,
     to_yaml,
 )
 from seqattn.data import Sequences, Splits, load
+from seqattn.data.own import UNKNOWN
 from seqattn.errors import (
     BusyError,
     CheckpointError,
@@ -354,6 +356,14 @@ def data_of(trained: Trained) -> Splits:
     return data
 
 
+def without_paths(config: Config) -> Config:
+    """A config that says how files were read, and not where they lie."""
+    if not isinstance(config.data, OwnFile):
+        return config
+    none = {"path": UNKNOWN, "validation_path": None, "test_path": None}
+    return config.model_copy(update={"data": config.data.model_copy(update=none)})
+
+
 def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -> Job:
     """Find out where a run stands.
 
@@ -642,4 +652,5 @@ __all__ = [
     "run",
     "run_all",
     "seeds_of",
+    "without_paths",
 ]

@@ -6,6 +6,7 @@ sources in the user's units. Differences are in the model's units, where feature
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +37,18 @@ class Row:
         graph: what ran: free_running, or encoder and step.
         sources: what they were given, in words.
         differences: the largest of the forecast, in the model's units, and of each kind of weights.
+        noise: how far the model is from itself in float64, the largest of all: what is built step
+            on step may make much of the last digit.
     """
 
     graph: str
     sources: str
     differences: dict[str, float]
+    noise: float
+
+    @property
+    def is_right(self) -> bool:
+        return self.largest <= max(MOST, 2 * self.noise)
 
     @property
     def largest(self) -> float:
@@ -71,20 +79,20 @@ def check(
     free = session_of(graphs.free_running)
     parts = session_of(graphs.encoder), session_of(graphs.step)
     scaling, rows = trained.layout.scaling, list[Row]()
+    precise = copy.deepcopy(trained.model).double()
     for words, part in sets.items():
         right = free_run(trained.model, part, steps, scaling=scaling)
-        expected = {FORECAST: right.values, **_maps(right)}
+        expected = _in_units(right, trained)
+        closer = _in_units(free_run(precise, part, steps, scaling=scaling), trained)
+        noise = max(_apart(closer[what], array) for what, array in expected.items())
         given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
         for name, found in (
             ("free_running", _run(free, given)),
             ("encoder and step", step_by_step(*parts, given, steps, graphs.state)),
         ):
+            found[FORECAST] = found[FORECAST] / scaling.target.scale
             apart = {what: _apart(found[what], array) for what, array in expected.items()}
-            if FORECAST in apart:
-                apart[FORECAST] = _apart(
-                    found[FORECAST] / scaling.target.scale, right.values / scaling.target.scale
-                )
-            rows.append(Row(name, words, apart))
+            rows.append(Row(name, words, apart, noise))
     return rows
 
 
@@ -138,6 +146,11 @@ def _run(session: onnxruntime.InferenceSession, given: Mapping[str, NDArray[Any]
 
 def _maps(run: FreeRun) -> Arrays:
     return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
+
+
+def _in_units(run: FreeRun, trained: Trained) -> Arrays:
+    """Forecast, as wide as in the model's units, and weights."""
+    return {FORECAST: run.values / trained.layout.scaling.target.scale, **_maps(run)}
 
 
 def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:

@@ -15,7 +15,10 @@ HERE = Path(__file__).parent
 
 def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, np.ndarray]:
     """Forecast (N, T, F) and weights (N, layers, heads, T, S), by their names in card.json."""
-    lengths = np.isfinite(source).all(axis=2).sum(axis=1).astype("int64")
+    real = np.isfinite(source).all(axis=2)
+    lengths = real.sum(axis=1).astype("int64")
+    if not lengths.all() or (real != (np.arange(real.shape[1]) < lengths[:, None])).any():
+        sys.exit("A source has no point, or a gap; NaN may only stand behind its end.")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(HERE / graph), options)
@@ -26,6 +29,8 @@ def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, 
 
 if __name__ == "__main__" and len(sys.argv) == 3:
     np.savez(sys.argv[2], allow_pickle=False, **forecast(np.load(sys.argv[1])))
+elif __name__ == "__main__" and len(sys.argv) > 1:
+    sys.exit(__doc__)
 elif __name__ == "__main__":
     example = np.load(HERE / "example.npz")
     for name, found in forecast(example["source"]).items():

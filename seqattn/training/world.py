@@ -23,7 +23,10 @@ from torch.distributed.rendezvous import rendezvous
 from seqattn.errors import SeqattnError, WorldError
 
 PATIENCE = timedelta(seconds=120)
-"""How long a process waits for the others; one that ended is noticed at once."""
+"""How long a process waits for the others to be there."""
+SLOWEST = timedelta(minutes=30)
+"""How long it waits for them later: each may read its files first. One that ended is noticed at
+once."""
 NOTHING, FAILED = b"", bytes(64)
 
 
@@ -61,7 +64,7 @@ class World:
             store, _, _ = next(rendezvous("env://", rank, size, timeout=PATIENCE))
             dist.init_process_group(
                 "nccl" if device.type == "cuda" else "gloo", rank=rank, world_size=size,
-                timeout=PATIENCE, store=PrefixStore(f"seqattn/{attempt}", store),
+                timeout=SLOWEST, store=PrefixStore(f"seqattn/{attempt}", store),
             )  # fmt: skip
         except (RuntimeError, ValueError) as error:
             raise WorldError(f"process {rank} of {size} cannot reach the others: {error}") from None

@@ -114,14 +114,23 @@ def test_graphs_say_what_the_model_says(name: str) -> None:
 def test_the_check_sees_a_wrong_weight() -> None:
     trained = trained_as({"attention": {"score": "uniform"}})
     graphs = graphs_of(trained, 5)
-    assert max(row.largest for row in check(graphs, trained, 5, None, None)) <= MOST
-    for graph in (graphs.free_running, graphs.step):
-        found = [t for t in every_tensor(graph.graph) if t.name.endswith("output.bias")]
-        assert len(found) == 1
-        wrong = numpy_helper.to_array(found[0]) + np.float32(1e-4)
-        found[0].CopyFrom(numpy_helper.from_array(wrong, found[0].name))
-        rows = check(graphs, trained, 5, None, None)
-        assert max(row.largest for row in rows) > MOST
+    assert all(row.is_right for row in check(graphs, trained, 5, None, None))
+    for which, graph in (("free_running", graphs.free_running), ("encoder and step", graphs.step)):
+        (bias,) = [t for t in every_tensor(graph.graph) if t.name.endswith("output.bias")]
+        right = numpy_helper.to_array(bias)
+        bias.CopyFrom(numpy_helper.from_array(right + np.float32(1e-4), bias.name))
+        for row in check(graphs, trained, 5, None, None):
+            assert row.is_right == (row.graph != which)
+        bias.CopyFrom(numpy_helper.from_array(right, bias.name))
+
+
+def test_what_builds_up_is_held_against_the_models_own_noise() -> None:
+    """Many steps of fast weights: more than 1e-5, and no more than float32 itself."""
+    trained = trained_as({"kind": "fast_weights", "hidden_dim": 64})
+    graphs = graphs_of(trained, 40)
+    rows = check(graphs, trained, 40, None, None)
+    assert max(row.largest for row in rows) > MOST
+    assert all(row.is_right for row in rows)
 
 
 def every_tensor(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
@@ -261,6 +270,17 @@ def test_weights_for_other_frameworks(run: Path, seqattn: Callable[..., Ended]) 
     assert resolve(Path("plain/config.yaml")).config == trained.config
 
 
+def test_no_export_says_where_data_lay(tmp_path: Path, seqattn: Callable[..., Ended]) -> None:
+    rows = "".join(f"{k},{t},{k + t / 10}\n" for k in range(30) for t in range(4))
+    (tmp_path / "secret.csv").write_text("sequence,step,x\n" + rows)
+    sets = [f"data.path={tmp_path / 'secret.csv'}", "data.kind=file", "data.source_length=2",
+            "training.epochs=1", "model.hidden_dim=3"]  # fmt: skip
+    run_all([(resolve(None, sets).config, RunFolder(tmp_path / "r"))], threads=1, plots=False)
+    assert seqattn("export", "r", "--output", "x", "--format", "safetensors").code == 0
+    for path in Path("x").iterdir():
+        assert b"secret" not in path.read_bytes(), path
+
+
 def test_more_steps_than_were_trained(run: Path, seqattn: Callable[..., Ended]) -> None:
     done = seqattn("export", run, "--output", "long", "--steps", 8, "--int8")
     assert done.code == 0, done.err
@@ -282,6 +302,19 @@ def test_an_export_is_replaced_only_when_told_to(
     assert seqattn("export", run, "--output", "x", "--format", "safetensors").code == 0
     done = seqattn("export", run, "--output", "x", "--format", "safetensors", "--overwrite", "-q")
     assert (done.code, done.out) == (0, "")
+    Path("x/results.npz").write_text("mine")
+    refused = seqattn("export", run, "--output", "x", "--overwrite")
+    assert refused.code == 2
+    assert "holds results.npz, too, which is not of an export" in refused.err
+    assert Path("x/results.npz").read_text() == "mine"
+    Path("x/results.npz").unlink()
+    Path("link").symlink_to("x")
+    assert seqattn("export", run, "--output", "link", "--format", "safetensors").code == 2
+    done = seqattn("export", run, "--output", "link", "--format", "safetensors", "--overwrite")
+    assert done.code == 0, done.err
+    assert Path("link").is_symlink()
+    assert Path("x/card.json").exists()
+    Path("link").unlink()
     Path("mine").mkdir()
     Path("mine/thesis.tex").write_text("years of work")
     refused = seqattn("export", run, "--output", "mine", "--overwrite")

@@ -173,6 +173,7 @@ def test_a_mistake_in_a_task_is_told_as_it_would_be_here(tmp_path: Path) -> None
 
         class exceptions:  # noqa: N801
             RayError = RuntimeError
+            RayTaskError = KeyError
 
     with pytest.raises(SeqattnError, match=r"gone\.csv") as raised:
         cluster._result(Ray, None)

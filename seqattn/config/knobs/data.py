@@ -325,6 +325,19 @@ class OwnFile(Section):
         return self
 
 
+class SmallSplit(Split):
+    """Which sequences train, which choose the best epoch, and which test; the latter two stay in
+    memory."""
+
+    by: Literal["sequence"] = "sequence"
+    """What is kept together: each sequence, with all its windows, by a number drawn from its name.
+    For any other split give data.validation_path and test_path."""
+    validation: Share = 0.01
+    """Share of the validation part."""
+    test: Share = 0.01
+    """Share of the test part; what is left trains."""
+
+
 class Stream(OwnFile):
     """Your own sequences from many Parquet or Arrow files, more than memory holds: training reads
     them as it needs them. docs/own-data.md says how."""
@@ -336,16 +349,17 @@ class Stream(OwnFile):
     """A folder of .parquet, .arrow or .feather files, all below it, or one such file; with the two
     paths below, the training part."""
     validation_path: FileName | None = None
-    """Another for the validation part, which stays in memory; null: split.validation of `path`."""
+    """Another for the validation part, which stays in memory; its files do not train, if they lie
+    below `path`. null: split.validation of `path`."""
     test_path: FileName | None = None
-    """Another for the test part, which stays in memory; null: split.test of `path`."""
+    """Another for the test part, likewise; null: split.test of `path`."""
     buffer: Count = 65_536
     """Sequences that are shuffled together, in memory; the more, the nearer to a shuffle of all."""
     shards: Annotated[int, Field(ge=1, le=256)] = 1
     """Shares of equal length that each batch takes as many sequences of. Processes that train
     together read their own, if their number divides this; else each reads everything."""
-    split: Split = Split(validation=0.01, test=0.01)
-    """Shares of the sequences that become the validation and the test part, drawn one by one."""
+    split: SmallSplit = SmallSplit()
+    """How the files of `path` become three parts."""
 
     @model_validator(mode="after")
     def _in_one_pass(self) -> Self:
@@ -358,11 +372,6 @@ class Stream(OwnFile):
             raise contradiction(
                 "scaling", "is robust, which needs all values at once. Choose standard, minmax or"
                 " none"
-            )  # fmt: skip
-        if self.split.by != "sequence":
-            raise contradiction(
-                "split.by", f"is {self.split.by}; kind: stream draws sequence by sequence. Give"
-                " data.validation_path and test_path for any other split"
             )  # fmt: skip
         return self
 

@@ -105,18 +105,22 @@ def read_typed_table(file: Path | BinaryIO, name: str, form: Form, *, parquet: b
 @dataclass(frozen=True, eq=False)
 class Fragment:
     """Some rows of one file of many: a row group of a Parquet file with a sequence a row, else all.
+    It keeps nothing of the file: the metadata of a row group alone can take 65 KB.
 
     Attributes:
         path: the file.
+        group: which row group; None: the whole file.
         name: for messages.
         is_long: whether a row is a point.
+        is_named: whether its sequences have names of their own.
     """
 
     path: Path
+    group: int | None
     name: str
     form: Form
     is_long: bool
-    found: Any
+    is_named: bool
 
     def pieces(self) -> Iterator[Piece]:
         """
@@ -125,10 +129,13 @@ class Fragment:
         """
         pa = arrow()
         try:
-            header = list(self.found.physical_schema.names)
+            found = _fragment(self.path)
+            if self.group is not None:
+                found = found.subset(row_group_ids=[self.group])
+            header = list(found.physical_schema.names)
             columns = _Columns.find(header, self.form, self.name, "")
             batches = iter(
-                self.found.to_batches(
+                found.to_batches(
                     columns=columns.needed, batch_size=ROWS, batch_readahead=1, use_threads=False
                 )
             )
@@ -137,52 +144,68 @@ class Fragment:
         yield from _pieces(_typed_batches(pa, batches, columns, self.name), columns, self.name)
 
 
+def _fragment(path: Path) -> Any:
+    import pyarrow.dataset as ds
+
+    (found,) = ds.dataset(str(path), format=KINDS[path.suffix.lower()]).get_fragments()
+    return found
+
+
 KINDS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
 """What pyarrow's datasets call what a file's name ends in."""
 
 
-def files_of(path: Path) -> list[Path]:
+def files_of(path: Path, form: str = "auto") -> list[Path]:
     """The Parquet and Arrow files of a folder and of those below it, by name; or one such file.
+
+    Args:
+        form: only parquet, or only arrow; auto: both.
 
     Raises:
         DataError: there is none.
     """
     try:
         files = [path] if path.is_file() else sorted(path.rglob("*"))
-        files = [file for file in files if file.suffix.lower() in KINDS and file.is_file()]
+        wanted = [end for end, kind in KINDS.items()
+                  if form == "auto" or (form == "parquet") == (kind == "parquet")]  # fmt: skip
+        files = [file for file in files if file.suffix.lower() in wanted and file.is_file()]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
     if not files:
         what = "has no" if path.exists() else "no such folder; it would hold"
-        raise DataError(f"{path}: {what} files that end in .parquet, .arrow or .feather.")
+        raise DataError(f"{path}: {what} files that end in {', '.join(wanted)}.")
     return files
 
 
-def fragments_of(path: Path, form: Form) -> Iterator[Fragment]:
-    """What a folder of Parquet or Arrow files, or one such file, is read in; by pyarrow's datasets,
-    files by name.
+def fragments_of(files: Sequence[Path], form: Form) -> Iterator[Fragment]:
+    """What Parquet and Arrow files are read in, by pyarrow's datasets; those without a row are
+    left out.
 
     Raises:
-        DataError: there is none, or one of them is broken.
+        DataError: one of them is broken.
     """
     pa = arrow()
-    import pyarrow.dataset as ds
-
-    for file in files_of(path):
-        kind = KINDS[file.suffix.lower()]
+    for file in files:
+        parquet = KINDS[file.suffix.lower()] == "parquet"
         try:
-            (whole,) = ds.dataset(str(file), format=kind).get_fragments()
+            whole = _fragment(file)
             header = list(whole.physical_schema.names)
-            groups = whole.num_row_groups if kind == "parquet" else 1
+            rows = [group.num_rows for group in whole.row_groups] if parquet else []
+            empty = whole.count_rows() == 0
         except (pa.ArrowException, OSError, ValueError) as error:
-            name = "Parquet" if kind == "parquet" else "Arrow"
+            name = "Parquet" if parquet else "Arrow"
             raise DataError(f"{file}: is no whole {name} file ({first_line(error)}).") from None
-        is_long = _Columns.find(header, form, str(file), "").is_long
-        if is_long or groups == 1:
-            yield Fragment(file, str(file), form, is_long, whole)
+        columns = _Columns.find(header, form, str(file), "")
+        named = columns.is_long or columns.sequence is not None
+        if empty:
             continue
-        for k, group in enumerate(whole.split_by_row_group()):
-            yield Fragment(file, f"{file}, row group {k + 1} of {groups}", form, is_long, group)
+        if columns.is_long or len(rows) < 2:
+            yield Fragment(file, None, str(file), form, columns.is_long, named)
+            continue
+        for k, n in enumerate(rows):
+            if n:
+                name = f"{file}, row group {k + 1} of {len(rows)}"
+                yield Fragment(file, k, name, form, False, named)
 
 
 # --- columns --------------------------------------------------------------------------------------
