@@ -347,7 +347,7 @@ def test_stops_inside_epochs_change_nothing(files: Path, sets: list[str], tmp_pa
     assert found.compared > 10
 
 
-@pytest.mark.parametrize("what", ["missing", "changed"])
+@pytest.mark.parametrize("what", ["missing", "changed", "a folder"])
 def test_a_file_that_goes_in_the_middle_of_an_epoch_is_named_and_the_run_goes_on(
     what: str, files: Path, tmp_path: Path
 ) -> None:
@@ -359,8 +359,10 @@ def test_a_file_that_goes_in_the_middle_of_an_epoch_is_named_and_the_run_goes_on
 
     def stop() -> int:
         if next(counted) == 15:  # in the second epoch
-            if what == "missing":
+            if what != "changed":
                 victim.unlink()
+                if what == "a folder":
+                    victim.mkdir()
             else:
                 folder_of(files / "x", wide(40, 999))
                 victim.write_bytes((files / "x" / "part-0.parquet").read_bytes())
@@ -372,11 +374,13 @@ def test_a_file_that_goes_in_the_middle_of_an_epoch_is_named_and_the_run_goes_on
     )
     with pytest.raises(DataError, match=f"part-1.parquet: {told}.*resume goes on from there"):
         experiment.run(described, tmp_path / "cut", plots=False, watchers=Watchers(stop=stop))
-    now = "missing" if what == "missing" else "another"
+    now = "another" if what == "changed" else "missing"
     with pytest.raises(
         DataError, match=f"what data.path names has changed.*part-1.parquet is {now}"
     ):
         experiment.run(described, tmp_path / "cut", plots=False, resume=True)
+    if what == "a folder":
+        victim.rmdir()
     victim.write_bytes(kept)
     experiment.run(described, tmp_path / "cut", plots=False, resume=True)
     compared, difference = first_difference(

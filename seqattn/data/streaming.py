@@ -432,8 +432,9 @@ def load_stream(config: StreamConfig) -> Streamed:
         notes.append(f"{found.dropped} sequences with empty cells were dropped (data.missing)")
     notes.append(
         f"{len(result):,} training sequences are read from {len(found.digests)} files as they are"
-        f" needed, in {len(result.units)} units; {len(validation):,} validation and {len(test):,} test"
-        f" sequences are in memory; baselines are fitted to {len(sample):,} training sequences"
+        f" needed, in {len(result.units)} units; {len(validation):,} validation and"
+        f" {len(test):,} test sequences are in memory; baselines are fitted to {len(sample):,}"
+        " training sequences"
     )
     return Streamed(result, sample, validation, test, tuple(notes), tuple(said))
 

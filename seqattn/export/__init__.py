@@ -178,8 +178,8 @@ def _checked(
         if not row.is_right:
             raise CheckpointError(
                 f"The graphs say something else than the model: {row.graph} on {row.sources} is"
-                f" {row.largest:.1e} away; right is {MOST:.0e} at most, or twice what the model in"
-                f" float32 is from itself in float64 ({row.noise:.1e}). Nothing was written;"
+                f" {row.largest:.1e} away; right is {MOST:.0e} at most, or ten times what the model"
+                f" in float32 is from itself in float64 ({row.noise:.1e}). Nothing was written;"
                 " --no-check writes it all the same."
             )
     card["check"] = {

@@ -126,7 +126,7 @@ def test_the_check_sees_a_wrong_weight() -> None:
 
 def test_what_builds_up_is_held_against_the_models_own_noise() -> None:
     """Many steps of fast weights: more than 1e-5, and no more than float32 itself."""
-    trained = trained_as({"kind": "fast_weights", "hidden_dim": 64})
+    trained = trained_as({"kind": "fast_weights", "hidden_dim": 11})
     graphs = graphs_of(trained, 40)
     rows = check(graphs, trained, 40, None, None)
     assert max(row.largest for row in rows) > MOST
