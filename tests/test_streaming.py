@@ -369,9 +369,7 @@ def test_a_file_that_goes_in_the_middle_of_an_epoch_is_named_and_the_run_goes_on
                 (files / "x" / "part-0.parquet").unlink()
         return 0
 
-    told = (
-        "cannot be read any more" if what == "missing" else "has changed since the training began"
-    )
+    told = "has changed since" if what == "changed" else "cannot be read any more"
     with pytest.raises(DataError, match=f"part-1.parquet: {told}.*resume goes on from there"):
         experiment.run(described, tmp_path / "cut", plots=False, watchers=Watchers(stop=stop))
     now = "another" if what == "changed" else "missing"
