@@ -181,9 +181,14 @@ def test_torchrun_starts_again_where_a_lost_process_left(nursery: Nursery, tmp_p
     )  # fmt: skip
     folder = RunFolder(tmp_path / "outputs" / "again")
     ends = time.monotonic() + 60
-    while time.monotonic() < ends and not (
-        folder.last.exists() and folder.environment.stat().st_mtime_ns != old
-    ):
+
+    def has_begun() -> bool:
+        try:
+            return folder.last.exists() and folder.environment.stat().st_mtime_ns != old
+        except FileNotFoundError:  # the old run is being cleared just now
+            return False
+
+    while time.monotonic() < ends and not has_begun():
         time.sleep(0.01)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[1]), signal.SIGKILL)
