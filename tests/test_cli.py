@@ -274,13 +274,26 @@ def test_a_loss_that_is_not_finite_ends_with_7(seqattn: Command, tmp_path: Path)
             assert np.isfinite(file.get_tensor(key)).all(), key
 
 
+LONG = [*SETS, "--set", "training.epochs=300", "--set", "training.checkpoint_seconds=60",
+        "--plots", "none"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The best weights of a training of 300 epochs."""
+    home = tmp_path_factory.mktemp("whole")
+    small_config(home)
+    whole = fresh_process(["train", "my.yaml", *LONG, "-q"], home)
+    assert whole.returncode == 0, whole.stderr
+    return (home / "outputs/mine/checkpoints/best.safetensors").read_bytes()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_a_resume_ends_the_same(
-    tmp_path: Path, number: signal.Signals, code: int
+    tmp_path: Path, number: signal.Signals, code: int, never_stopped: bytes
 ) -> None:
     small_config(tmp_path)
-    words = ["train", "my.yaml", *SETS, "--set", "training.epochs=300", "--set",
-             "training.checkpoint_seconds=60"]  # fmt: skip
+    words = ["train", "my.yaml", *LONG]
     process = subprocess.Popen(
         [sys.executable, "-m", "seqattn", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
@@ -295,10 +308,8 @@ def test_a_signal_saves_and_a_resume_ends_the_same(
     assert "Traceback" not in said
     resumed = fresh_process([*words, "--resume", "-q"], tmp_path)
     assert resumed.returncode == 0, resumed.stderr
-    whole = fresh_process([*words, "--output-dir", "whole", "-q"], tmp_path)
-    assert whole.returncode == 0
-    file = "mine/checkpoints/best.safetensors"
-    assert (tmp_path / "outputs" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    best = tmp_path / "outputs/mine/checkpoints/best.safetensors"
+    assert best.read_bytes() == never_stopped
     with (tmp_path / "outputs/mine/metrics.csv").open() as stream:
         assert [row["epoch"] for row in csv.DictReader(stream)] == [str(k) for k in range(1, 301)]
 
