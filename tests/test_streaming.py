@@ -452,7 +452,7 @@ def test_files_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
 def test_parts_that_do_not_fit_into_memory_are_refused(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqattn.data.streaming.physical_memory", lambda: 8000)
+    monkeypatch.setattr("seqattn.data.streaming.one_pass.physical_memory", lambda: 8000)
     with pytest.raises(DataError, match="stay in memory, and take more than a quarter"):
         load(config(files))
     with pytest.raises(DataError, match=r"data.buffer: 9,000,000 sequences.* take .* GiB"):
