@@ -72,16 +72,7 @@ def train(
     if not left:
         return diverged
     with _connected(address, watchers) as ray:
-        gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
-        if device == "cuda" and not gpus:
-            raise UsageError("--device cuda: no machine of the cluster has a GPU.")
-        cores = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]),
-                    default=0)  # fmt: skip
-        if (threads or 1) > cores:
-            raise UsageError(
-                f"--threads {threads}: no machine of the cluster has more than {cores:.0f} cores,"
-                " so no task could ever begin."
-            )
+        gpus = _gpus_of_a_task(ray, device, threads or 1)
         begun = sum(folder.last.exists() for group in groups for _, folder in group)
         if begun:
             watchers.say(f"{begun} runs that had been begun here begin again on the cluster.")
@@ -109,6 +100,26 @@ def train(
                     if error is not None:
                         diverged[folder.path] = error
     return diverged
+
+
+def _gpus_of_a_task(ray: Any, device: str, threads: int) -> int:
+    """How many GPUs each task gets.
+
+    Raises:
+        UsageError: no machine has as many cores, or a GPU: a task would wait for ever.
+    """
+    gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
+    if device == "cuda" and not gpus:
+        raise UsageError("--device cuda: no machine of the cluster has a GPU.")
+    cores = max(
+        (node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0
+    )
+    if threads > cores:
+        raise UsageError(
+            f"--threads {threads}: no machine of the cluster has more than {cores:.0f} cores, so no"
+            " task could ever begin."
+        )
+    return gpus
 
 
 def train_group(

@@ -179,3 +179,51 @@ def test_a_mistake_in_a_task_is_told_as_it_would_be_here(tmp_path: Path) -> None
         cluster._result(Ray, None)
     assert raised.value.exit_code == 3
     assert not RunFolder(tmp_path).is_run
+
+
+def test_what_no_machine_could_run_is_refused() -> None:
+    """Two machines of 2 and 4 cores, and a dead one of 64, without a GPU and with one."""
+    from seqattn.errors import UsageError
+
+    class Ray:
+        gpus = 0.0
+
+        @staticmethod
+        def nodes() -> list[dict[str, Any]]:
+            return [{"Alive": alive, "Resources": {"CPU": cores}}
+                    for alive, cores in ((True, 2.0), (True, 4.0), (False, 64.0))]  # fmt: skip
+
+        @classmethod
+        def cluster_resources(cls) -> dict[str, float]:
+            return {"CPU": 6.0, **({"GPU": cls.gpus} if cls.gpus else {})}
+
+    assert [cluster._gpus_of_a_task(Ray, device, 4) for device in ("cpu", "auto")] == [0, 0]
+    with pytest.raises(UsageError, match="--threads 5: no machine .* has more than 4 cores"):
+        cluster._gpus_of_a_task(Ray, "cpu", 5)
+    with pytest.raises(UsageError, match="--device cuda: no machine of the cluster has a GPU"):
+        cluster._gpus_of_a_task(Ray, "cuda", 1)
+    Ray.gpus = 2.0
+    assert [cluster._gpus_of_a_task(Ray, device, 1) for device in ("cpu", "auto", "cuda")] == [
+        0,
+        1,
+        1,
+    ]
+
+
+def test_a_task_that_fails_says_why() -> None:
+    from seqattn.errors import WorldError
+
+    class FailedError(RuntimeError):
+        cause = OSError(28, "No space left on device")
+
+    class Ray:
+        @staticmethod
+        def get(task: Any) -> Any:
+            raise FailedError("ray::train_group() (pid=1, ip=...)")
+
+        class exceptions:  # noqa: N801
+            RayError = RuntimeError
+            RayTaskError = FailedError
+
+    with pytest.raises(WorldError, match="failed, OSError: .*No space left on device"):
+        cluster._result(Ray, None)
