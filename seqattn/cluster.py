@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ def train(
     threads: int | None = None,
     watchers: Watchers | None = None,
     provenance: Mapping[str, Any] | None = None,
+    before_writing: Callable[[], None] = lambda: None,
 ) -> dict[Path, str]:
     """Train what is not trained yet, so that every folder is as if it had been trained here.
 
@@ -53,6 +54,7 @@ def train(
         configs: what to train, and the folder it goes to.
         address: host:port of a cluster, or auto for one that runs here; None starts one.
         device: "cuda" and "auto" give each task one of the cluster's GPUs, where it has any.
+        before_writing: called once the cluster was found usable.
         threads: of each task; 1 without. (In process without, a few steps are measured.)
 
     Returns:
@@ -73,6 +75,7 @@ def train(
         return diverged
     with _connected(address, watchers) as ray:
         gpus = _gpus_of_a_task(ray, device, threads or 1)
+        before_writing()
         begun = sum(folder.last.exists() for group in groups for _, folder in group)
         if begun:
             watchers.say(f"{begun} runs that had been begun here begin again on the cluster.")

@@ -68,19 +68,21 @@ def compare(
         for seed in comparison.seeds
     ]
     diverged: dict[Path, str] = {}
-    if engine == "ray":
-        (path / MARK).parent.mkdir(parents=True, exist_ok=True)
+
+    def say_what_it_is() -> None:
+        path.mkdir(parents=True, exist_ok=True)
         write_json(path / MARK, _mark(comparison))
+
+    if engine == "ray":
         diverged = cluster.train(
             wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
-            provenance=provenance,
+            provenance=provenance, before_writing=say_what_it_is,
         )  # fmt: skip
-    if engine == "ray":
         device = "cpu"  # nothing is left to train
     jobs = run_all(
         wanted, device=device, threads=threads, resume=True, plots=plots,
         config_path=config_path, watchers=watchers,
-        before_writing=lambda: write_json(path / MARK, _mark(comparison)), provenance=provenance,
+        before_writing=say_what_it_is, provenance=provenance,
         given_up=diverged,
     )  # fmt: skip
     count = len(comparison.seeds)

@@ -167,28 +167,20 @@ def _run_all(
     plots: bool,
     config_path: Path | None,
 ) -> list[Job]:
-    sizes = dict[str, Config]()  # many seeds are of one size
     for config, folder in configs:
         refuse_taken(folder, resume=resume, overwrite=overwrite)
         board.refuse_without_tensorboard(config)
-        sizes[repr((config.data, config.model, config.training.batch_size))] = config
-    for config in sizes.values():
-        refuse_too_large(config)
+    _refuse_too_large(configs)
     with ExitStack() as held:
         holding = set[Path]()
         for _, folder in configs:
             if folder.is_run:  # else there is nothing yet to hold
                 held.enter_context(only_writer(folder.path))
                 holding.add(folder.path)
-        parts: dict[str, Splits] = {}
-        jobs = []
-        for config, folder in configs:
-            key = repr(config.data)
-            if key not in parts:
-                parts[key] = load(config.data)
-            jobs.append(_prepare(config, folder, parts[key], resume=resume))
-            if folder.path in given_up:
-                jobs[-1].error = NotFiniteError(given_up[folder.path])
+        jobs = _prepared(configs, resume=resume)
+        for job in jobs:
+            if job.folder.path in given_up:
+                job.error = NotFiniteError(given_up[job.folder.path])
         todo = [job for job in jobs if job.is_to_do]
         if world is not None:
             _agree(world, jobs)
@@ -231,16 +223,27 @@ def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Co
     Raises:
         SeqattnError: what a user can mend.
     """
+    _refuse_too_large(configs)
+    jobs = _prepared(configs, resume=True)
+    return [[(job.config, job.folder) for job in group] for group in _groups(jobs)]
+
+
+def _refuse_too_large(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Each size once, of which many seeds are."""
     for config in {repr((c.data, c.model, c.training.batch_size)): c for c, _ in configs}.values():
         refuse_too_large(config)
+
+
+def _prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
+    """Where each run stands; data that several have are made or read once."""
     parts: dict[str, Splits] = {}
     jobs = []
     for config, folder in configs:
         key = repr(config.data)
         if key not in parts:
             parts[key] = load(config.data)
-        jobs.append(_prepare(config, folder, parts[key], resume=folder.is_run))
-    return [[(job.config, job.folder) for job in group] for group in _groups(jobs)]
+        jobs.append(_prepare(config, folder, parts[key], resume=resume))
+    return jobs
 
 
 def _agree(world: World, jobs: Sequence[Job]) -> None:

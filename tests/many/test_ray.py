@@ -155,7 +155,7 @@ def test_a_cluster_that_cannot_be_reached_is_named(
     done = seqattn(*WORDS, *SHORT, "--engine", "ray")
     assert done.code == 2
     assert 'pip install "seqattn[ray]"' in done.err
-    assert not [*Path("outputs").glob("*/*/seed-*")]
+    assert not Path("outputs").exists()
 
 
 def test_a_mistake_in_a_task_is_told_as_it_would_be_here(tmp_path: Path) -> None:
