@@ -255,7 +255,7 @@ class Lane:
             parts.append(rows.at(slice(begin - start, min(end, int(ends[at])) - start)))
             begin = min(end, int(ends[at]))
             at += 1
-        if self.alone is False:  # other lanes have units of their own
+        if not self.alone:  # other lanes have units of their own
             self.unit = None
         rows = Rows.joined(parts)
         if self.whole:
