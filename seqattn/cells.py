@@ -5,8 +5,10 @@ every weight (R, out, in). Letters: N sequences, L steps, H width of what a cell
 its state: H, but 2H for the LSTM, whose state is its output and its memory side by side.
 
 Everything that depends on inputs alone is one matmul over all steps (`project_steps`), so a step
-is what is left. Weights have torch's layout and are initialised like torch's: U(-b, b),
-b = 1/sqrt(H).
+is what is left. In between, a cell may keep features before sequences, (R, gates H, N), where that
+is faster (see `seqattn.layers`): what was projected is for its own `step` and `run` alone.
+
+Weights have torch's layout and are initialised like torch's: U(-b, b), b = 1/sqrt(H).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any, ClassVar, Literal, assert_never
 import torch
 from torch import Tensor, nn
 
-from seqattn.layers import Affine, affine
+from seqattn.layers import Affine, affine, affine_of_columns, goes_inner
 
 Kernel = Callable[..., Tensor]
 Reading = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
@@ -55,14 +57,17 @@ class Cell(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def plain_kernel() -> Kernel:
-        """The function of one step: (projected, state or None, weight_hh, bias_hh) -> state."""
+        """The function of one step: (projected, state or None, weight_hh, bias_hh) -> state.
+
+        Its tensors are (..., N, features), or (R, features, N) where the weight `goes_inner`.
+        """
 
     def output(self, state: Tensor) -> Tensor:
         """What a cell says, (..., H), from its state (..., W)."""
         return state
 
     def project(self, inputs: Tensor) -> Tensor:
-        """W x + b of all gates: (..., inputs) -> (..., gates H).
+        """W x + b of all gates: (..., N, inputs) -> what a step takes.
 
         Where a context joins the input later, the columns of the points come first: give the
         points here and add `project_context`.
@@ -71,14 +76,19 @@ class Cell(nn.Module, ABC):
         weight: Tensor = self.weight_ih
         if columns != weight.shape[-1]:  # a slice costs time, here and backward
             weight = weight[..., :columns]
-        return affine(inputs, weight, self.bias_ih)
+        return self._mapped(inputs, weight, self.bias_ih)
 
     def project_context(self, context: Tensor) -> Tensor:
-        """The share of the input's last columns, no bias: (..., C) -> (..., gates H)."""
-        return affine(context, self.weight_ih[..., -context.shape[-1] :], None)
+        """The share of the input's last columns, no bias: (..., N, C) -> to add to `project`'s."""
+        return self._mapped(context, self.weight_ih[..., -context.shape[-1] :], None)
+
+    def _mapped(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if goes_inner(self.weight_hh):
+            return affine_of_columns(inputs.mT, weight, bias)
+        return affine(inputs, weight, bias)
 
     def project_steps(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """`project` for L known inputs (..., N, L, inputs) at once -> L times (..., N, gates H).
+        """`project` for L known inputs (..., N, L, inputs) at once -> what L steps take.
 
         The steps are moved to the front first, while they are narrow: each step's gates then lie
         in one piece, and what comes backward is put together without being rearranged.
@@ -86,30 +96,39 @@ class Cell(nn.Module, ABC):
         *_, N, L, _ = inputs.shape
         if L == 1:
             return (self.project(inputs.squeeze(-2)),)
-        return torch.unsafe_split(self.project(inputs.transpose(-3, -2).flatten(-3, -2)), N, dim=-2)
+        projected = self.project(inputs.transpose(-3, -2).flatten(-3, -2))
+        return torch.unsafe_split(projected, N, dim=-1 if goes_inner(self.weight_hh) else -2)
 
     def step(self, projected: Tensor, state: Tensor | None) -> Tensor:
-        """One step: projected input (..., N, gates H) and state (..., N, W) -> new state."""
+        """One step: projected input and state (..., N, W) -> new state (..., N, W)."""
+        if goes_inner(self.weight_hh):
+            columns = None if state is None else state.mT
+            return self.kernel(projected, columns, self.weight_hh, self.bias_hh).mT
         return self.kernel(projected, state, self.weight_hh, self.bias_hh)
 
     def run(self, steps: Sequence[Tensor], state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """All steps of known inputs.
 
         Args:
-            steps: L times (..., N, gates H), from `project_steps`.
+            steps: L projected inputs.
             state: (..., N, W), or None for zeros.
 
         Returns:
             states (..., N, L, W), and the last of them (..., N, W).
         """
         weight, bias = self.weight_hh, self.bias_hh
+        inner = goes_inner(weight)
+        if inner and state is not None:
+            state = state.mT
         states = list[Tensor]()
         for projected in steps:
             state = self.kernel(projected, state, weight, bias)
             states.append(state)
+        last = states[-1].mT if inner else states[-1]
         if len(states) == 1:
-            return states[0].unsqueeze(-2), states[0]
-        return torch.stack(states, dim=-2), states[-1]
+            return last.unsqueeze(-2), last
+        together = torch.stack(states, dim=-2)
+        return together.transpose(1, 3) if inner else together, last
 
     def read(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """Read whole sequences from a state of zeros.
@@ -213,16 +232,16 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     """The equations of `GRU`.
 
     Args:
-        projected: W x + b of all gates, (..., N, 3H).
-        state: h, (..., N, H); None is a state of zeros, whose matmul is left out.
+        projected: W x + b of all gates, (..., N, 3H), or (R, 3H, N) where the weight `goes_inner`.
+        state: h, (..., N, H), or (R, H, N); None is a state of zeros, whose matmul is left out.
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
-    H = weight.shape[-1]
+    H, features = weight.shape[-1], axis_of_features(weight)
     recurrent = _of_state(projected, state, weight, bias)
     # "unsafe" only for who writes into the pieces; without that guard they are cheaper.
-    gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=-1)
-    gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=-1)
-    reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=-1)
+    gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
+    gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
+    reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=features)
     new = (new_x + reset * new_h).tanh()  # addcmul would be slower backward
     if state is None:
         return new - update * new
@@ -230,21 +249,21 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
 
 
 def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """The equations of `LSTM`; state and result are [h; c], (..., N, 2H).
+    """The equations of `LSTM`; state and result are [h; c], (..., N, 2H), or (R, 2H, N).
 
     Args:
-        projected: W x + b of all gates, (..., N, 4H).
+        projected: W x + b of all gates, (..., N, 4H), or (R, 4H, N); see `gru_step`.
         state: None is a state of zeros.
         weight, bias: U (..., 4H, H) and d (..., 4H).
     """
-    H = weight.shape[-1]
-    before, memory = (None, None) if state is None else state.split(H, dim=-1)
+    H, features = weight.shape[-1], axis_of_features(weight)
+    before, memory = (None, None) if state is None else state.split(H, dim=features)
     gates = projected + _of_state(projected, before, weight, bias)
-    into, forget, new, out = torch.unsafe_chunk(gates, 4, dim=-1)
+    into, forget, new, out = torch.unsafe_chunk(gates, 4, dim=features)
     kept = into.sigmoid() * new.tanh()
     if memory is not None:
         kept = kept + forget.sigmoid() * memory
-    return torch.cat([out.sigmoid() * kept.tanh(), kept], dim=-1)
+    return torch.cat([out.sigmoid() * kept.tanh(), kept], dim=features)
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
@@ -252,10 +271,16 @@ def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     return (projected + _of_state(projected, state, weight, bias)).tanh()
 
 
+def axis_of_features(weight: Tensor) -> int:
+    """Where a kernel with this recurrent weight finds the features."""
+    return -2 if goes_inner(weight) else -1
+
+
 def _of_state(like: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+    inner = goes_inner(weight)
     if state is None:  # in the inputs' precision, which autocast may have chosen
-        return bias.unsqueeze(-2).to(like.dtype)
-    return affine(state, weight, bias)
+        return bias.unsqueeze(-1 if inner else -2).to(like.dtype)
+    return (affine_of_columns if inner else affine)(state, weight, bias)
 
 
 def last_real(rows: Tensor, lengths: Tensor) -> Tensor:

@@ -3,11 +3,18 @@
 Shapes may carry leading axes: (N, F), (N, S, F) or, for R runs side by side, (R, N, S, F)
 with every weight (R, out, in). The same code serves one run and many. Sizes and letters:
 N sequences, F features, H width of the state, R runs.
+
+Where runs are many and states are narrow, the sequences lie innermost in memory: (R, N, ..., H)
+keeps its shape and has the strides of (R, H, ..., N). An operation on some of the features of all
+sequences would else walk through memory in steps of two or four numbers, and that takes longer than
+the arithmetic. Cells begin it (`goes_inner`); what works on their states goes on with it, and is
+right in any order of memory.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -15,17 +22,27 @@ from torch import Tensor, nn
 
 from seqattn.streams import streams
 
+# From measuring; neither changes a result by more than rounding.
+NARROW = 8  # width of a state up to which many runs have the sequences innermost
+FEW_TERMS = 256  # of a product of matrices, up to which its sums are written out there
+
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b over the last axis.
 
     Args:
-        x: (..., in), or (R, ..., in) where weight has runs.
+        x: (..., in), or (R, N, ..., in) where weight has runs.
         weight: (out, in) or (R, out, in).
         bias: (out,) or (R, out), or None.
     """
     if weight.dim() == 2:
         return F.linear(x, weight, bias)
+    if is_inner(x):
+        columns = x.transpose(1, -1)
+        if columns.dim() == 3:
+            return affine_of_columns(columns, weight, bias).mT
+        mapped = affine_of_columns(columns.flatten(2), weight, bias)
+        return mapped.view(*mapped.shape[:2], *columns.shape[2:]).transpose(1, -1)
     rows = x.flatten(1, -2)  # (R, everything between, in)
     if bias is None:
         mapped = rows @ weight.mT
@@ -34,9 +51,42 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return mapped.reshape(*x.shape[:-1], weight.shape[-2])
 
 
+def affine_of_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """W x + b: x (R, in, n), weight (R, out, in), bias (R, out) or None -> (R, out, n)."""
+    if bias is None:
+        return torch.bmm(weight, x)
+    return torch.baddbmm(bias.unsqueeze(-1), weight, x)
+
+
+def goes_inner(weight: Tensor) -> bool:
+    """Whether the states of a cell with this recurrent weight have the sequences innermost."""
+    return weight.dim() == 3 and weight.shape[-1] <= NARROW
+
+
+def is_inner(x: Tensor) -> bool:
+    """Whether the sequences of x, (R, N, ..., features), lie innermost in memory."""
+    return x.stride(1) == 1 and x.stride(-1) > 1
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """torch.cat over the features, (..., features); sequences stay innermost where they are."""
+    if parts[0].dim() < 3 or not is_inner(parts[0]):
+        return torch.cat(list(parts), dim=-1)
+    return torch.cat([part.transpose(1, -1) for part in parts], dim=1).transpose(1, -1)
+
+
 def product(left: Tensor, right: Tensor) -> Tensor:
     """left @ right for batches of matrices; for a single batch axis `bmm` is much cheaper."""
-    return torch.bmm(left, right) if left.dim() == 3 else left @ right
+    if left.dim() == 3:
+        return torch.bmm(left, right)
+    if left.dim() == 4 and is_inner(left):
+        *_, L, K = left.shape
+        if L * K * right.shape[-1] <= FEW_TERMS:  # sums of products of all sequences at once
+            rows, columns = left.permute(0, 3, 2, 1), right.permute(0, 2, 3, 1)
+            if L == 1:
+                return (rows * columns).sum(1, keepdim=True).permute(0, 3, 1, 2)
+            return (rows.unsqueeze(3) * columns.unsqueeze(2)).sum(1).permute(0, 3, 1, 2)
+    return left @ right
 
 
 class Affine(nn.Module):

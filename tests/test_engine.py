@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from seqattn import experiment
+from seqattn import layers as layers_module
 from seqattn.config import Config, Recurrent, every_key
 from seqattn.data import load
 from seqattn.errors import UsageError
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models.derived import DerivedLoss, covers, wants_runs_inner
-from seqattn.training import Run, mean_squared_error, to_tensors, train
+from seqattn.training import Batch, Run, mean_squared_error, to_tensors, train
 from seqattn.training import loop as loop_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
@@ -144,6 +145,45 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
         found = stack.of_run(stack.gather_gradient(), k)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-10, rtol=1e-9)
+
+
+NARROW_ONES: dict[str, dict[str, Any]] = {
+    **MODELS,
+    "lstm": {"cell": "lstm"},
+    "rnn, two ways, two layers": {"cell": "rnn", "bidirectional": True, "layers": 2},
+    "heads, input feeding": {"input_feeding": True, "attention": {"heads": 5}},
+    "sparsemax, location_shift": {
+        "attention": {"normalizer": "sparsemax", "location": {"kind": "location_shift"}}
+    },
+}
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("name", NARROW_ONES)
+def test_sequences_innermost_are_the_same(
+    name: str, ragged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many narrow runs have another order in memory than wide ones: in both the same numbers."""
+    config = config_of(NARROW_ONES[name], {}, ragged, 1)
+    source, target, lengths, keep = batch_of((RUNS,), ragged)
+    batch = Batch(source[..., :2], target[..., :2], lengths, keep)
+    losses, slopes, inner = list[Tensor](), list[Tensor](), list[bool]()
+    for narrow in (0, H):
+        monkeypatch.setattr(layers_module, "NARROW", narrow)
+        models = [build_model(config.model, 2, seed).double() for seed in range(RUNS)]
+        stack, objective = stacked(models, by_hand=False)
+        assert isinstance(stack.model, RecurrentModel)
+        inner.append(
+            layers_module.is_inner(stack.model.encode(source[..., :2], lengths).state.cells[0])
+        )
+        loss = objective.loss(batch, coins_of("element", (RUNS,)))
+        loss.sum().backward()
+        losses.append(torch.stack([loss, *objective.free_and_forced(batch)]).detach())
+        slopes.append(stack.gather_gradient().clone())
+    assert inner == [False, not ragged and name != "rnn, two ways, two layers"]
+    torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
+    torch.testing.assert_close(*slopes, atol=1e-12, rtol=0)
+    assert slopes[0].abs().amax() > 1e-3
 
 
 def test_validation_is_the_plain_models() -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Attention
-from seqattn.layers import Learned
+from seqattn.layers import Learned, is_inner
 
 SHORT, MANY = 8, 2048
 
@@ -147,6 +147,8 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     *_, S = scores.shape
     # torch takes 40 ns a row, however short the row is. A graph must not depend on the shape.
     if not torch.compiler.is_compiling() and S <= SHORT and scores.numel() >= MANY:
+        if scores.dim() == 4 and is_inner(scores):
+            return scores.transpose(1, -1).softmax(dim=1).transpose(1, -1)
         return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
     return scores.softmax(dim=-1)
 

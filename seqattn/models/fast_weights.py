@@ -200,15 +200,14 @@ class FastWeightsModel(SequenceModel):
         *_, T, _ = target.shape
         as_matrix = self._as_matrix(S, T, with_attention)
         memory, state, point = self.encode(source, source_lengths, as_matrix=as_matrix)
-        truth = shifted(point, target)
-        known = self.decoder_input(truth)
+        known = self.decoder_input(shifted(point, target))
         everyone, anyone = who_is_told(teacher_forcing, T)
         said, values, looks = point, list[Tensor](), list[Tensor]()
         for t in range(T):
             if t == 0 or everyone[t]:
                 projected = known.select(-2, t)
             else:
-                fed = told_or_own(teacher_forcing, truth, said, t) if anyone[t] else said
+                fed = told_or_own(teacher_forcing, target, said, t) if anyone[t] else said
                 projected = self.decoder_input(fed)
             said, state, strengths, memory = self.step(projected, state, memory)
             values.append(said)

@@ -5,24 +5,37 @@ Shapes may carry leading axes of runs; letters as in `seqattn.models.contract`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from seqattn.models.contract import Points
 
 
-def shifted(point: Tensor, target: Tensor) -> Tensor:
-    """What is fed when the truth is told: the last source point (..., N, F), then the target
-    (..., N, T, F) without its last point; (..., N, T, F)."""
-    *_, T, _ = target.shape
-    return torch.cat([point.unsqueeze(-2), target.narrow(-2, 0, T - 1)], dim=-2)
+def shifted(point: Tensor, target: Tensor, told: Sequence[int] | None = None) -> Tensor:
+    """What is fed where the truth is told: the last source point (..., N, F), then, as each step
+    is told the point before it, the target (..., N, T, F) without its last.
+
+    Args:
+        told: steps but the first, in their order; None: all.
+
+    Returns:
+        (..., N, 1 + steps told, F).
+    """
+    first, steps = point.unsqueeze(-2), target.shape[-2] - 1
+    if told is None or len(told) == steps:
+        return torch.cat([first, target.narrow(-2, 0, steps)], dim=-2) if steps else first
+    if not told:
+        return first
+    return torch.cat([first, target[..., [t - 1 for t in told], :]], dim=-2)
 
 
-def told_or_own(teacher_forcing: Tensor, truth: Tensor, own: Tensor, step: int) -> Tensor:
-    """What is fed at a step: (..., N, F) of the truth (..., N, T, F) where the coin says so, of
-    the decoder's own word (..., N, F) elsewhere."""
-    coins = teacher_forcing.expand(truth.shape[:-1])[..., step, None].to(truth.device)
-    return torch.where(coins, truth[..., step, :], own)
+def told_or_own(teacher_forcing: Tensor, target: Tensor, own: Tensor, step: int) -> Tensor:
+    """What is fed at a step but the first: (..., N, F) of the target (..., N, T, F), the point
+    before, where the coin says so, of the decoder's own word (..., N, F) elsewhere."""
+    coins = teacher_forcing if teacher_forcing.shape[-1] == 1 else teacher_forcing[..., step, None]
+    return torch.where(coins.to(target.device), target.select(-2, step - 1), own)
 
 
 def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:

@@ -31,7 +31,7 @@ from seqattn.attention import (
 )
 from seqattn.cells import Cell, TwoWay, cell_type, last_real
 from seqattn.config import Recurrent
-from seqattn.layers import Affine
+from seqattn.layers import Affine, joined
 from seqattn.models.contract import AttentionMap, Choices, Draws, Forecast, Points, SequenceModel
 from seqattn.models.feeding import (
     check_source,
@@ -108,14 +108,13 @@ class RecurrentModel(SequenceModel):
         self.context_is_input = attended and config.context == "input"
         self.context_is_output = attended and config.context == "output"
         self.feeds_input = config.input_feeding
-        joined = self.context_is_input or self.feeds_input  # to the decoder's input
-        self.step_by_step = joined
+        self.step_by_step = self.context_is_input or self.feeds_input
         self.is_deep = config.layers > 1  # asked at every step, so no list of modules is
         self.encoder = _reader(cell, points.given, H, config.bidirectional)
         self.encoder_above = nn.ModuleList(
             [_reader(cell, H, H, config.bidirectional) for _ in range(config.layers - 1)]
         )
-        self.decoder = cell(points.said + (H if joined else 0), H)
+        self.decoder = cell(points.said + (H if self.step_by_step else 0), H)
         self.decoder_above = nn.ModuleList([cell(H, H) for _ in range(config.layers - 1)])
         self.attention: Attention | None = (
             build_attention(config.attention, H) if config.attention is not None else None
@@ -166,13 +165,11 @@ class RecurrentModel(SequenceModel):
         *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, draws)
         chance = NO_CHANCE if draws is None else self._chance(draws, lead[-1], T)
-        # What the decoder is fed when it is told the truth.
-        truth = shifted(start.point, target)
         everyone, anyone = who_is_told(teacher_forcing, T)
         own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
-        told = [t for t in range(T) if t == 0 or everyone[t]]  # all others, projected at once
-        known = truth if not own else truth[..., told, :]
-        steps = dict(zip(told, self.decoder.project_steps(known), strict=True))
+        told = [t for t in range(1, T) if everyone[t]]  # all others, projected at once
+        known = shifted(start.point, target, told)
+        steps = dict(zip([0, *told], self.decoder.project_steps(known), strict=True))
 
         state, values, looks = start.state, list[Tensor](), list[Look]()
         for first, last in zip([0, *own], [*own, T], strict=True):
@@ -180,7 +177,7 @@ class RecurrentModel(SequenceModel):
             if first > 0:
                 fed = values[-1].select(-2, -1)
                 if anyone[first]:
-                    fed = told_or_own(teacher_forcing, truth, fed, first)
+                    fed = told_or_own(teacher_forcing, target, fed, first)
                 steps[first] = self.decoder.project(fed)
             stretch = [steps[t] for t in range(first, last)]
             said, look, state = self._decode(stretch, state, start.memory, chance.part(first, last))
@@ -230,7 +227,7 @@ class RecurrentModel(SequenceModel):
     def _decode(
         self, projected: list[Tensor], state: State, memory: Memory | None, chance: Chance
     ) -> tuple[Tensor, Look | None, State]:
-        """A stretch of L known inputs (..., N, gates H): values (..., N, L, F), where it looked
+        """A stretch of L projected inputs: values (..., N, L, F), where it looked
         (T is L there), and the state after it."""
         if self.step_by_step:
             return self._decode_step_by_step(projected, state, memory, chance)
@@ -249,7 +246,7 @@ class RecurrentModel(SequenceModel):
         if not self.context_is_output:
             return self.output(_dropped(said, chance)), None, State(cells)
         look = self._look(said, memory, state.last, chance.choices)
-        both = torch.cat([look.context, said], dim=-1)
+        both = joined([look.context, said])
         return self.output(_dropped(both, chance)), look, State(cells, None, look.last)
 
     def _decode_step_by_step(
@@ -262,8 +259,8 @@ class RecurrentModel(SequenceModel):
             if self.context_is_input:
                 asks = self.top(state.cells).unsqueeze(-2)
                 look = self._look(asks, memory, state.last, here.choices)
-                joined = self.decoder.project_context(look.context.squeeze(-2))
-                cells = self.advance(step + joined, state.cells, here)
+                share = self.decoder.project_context(look.context.squeeze(-2))
+                cells = self.advance(step + share, state.cells, here)
                 state = State(cells, None, look.last)
                 said.append(self.top(cells))
             else:
@@ -273,7 +270,7 @@ class RecurrentModel(SequenceModel):
                 now = self.top(cells).unsqueeze(-2)
                 look = self._look(now, memory, state.last, here.choices)
                 assert self.combine is not None
-                vector = self.combine(torch.cat([look.context, now], dim=-1)).tanh().squeeze(-2)
+                vector = self.combine(joined([look.context, now])).tanh().squeeze(-2)
                 state = State(cells, vector, look.last)
                 said.append(vector)
             looks.append(look)

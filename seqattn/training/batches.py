@@ -65,8 +65,16 @@ class Batch:
         """The sequences at (N,) places, or at those of each run, (R, N)."""
         if places.dim() == 1:
             return self._each(lambda tensor: tensor[places])
-        runs = torch.arange(len(places), device=places.device).unsqueeze(1)
-        return self._each(lambda tensor: tensor[runs, places])
+        own = places + len(self) * torch.arange(len(places), device=places.device).unsqueeze(1)
+
+        def taken(tensor: Tensor) -> Tensor:
+            if tensor.stride(0) == 0:  # all runs have the same
+                found = tensor[0].index_select(0, places.flatten())
+            else:
+                found = tensor.flatten(0, 1).index_select(0, own.flatten())
+            return found.view(*places.shape, *found.shape[1:])
+
+        return self._each(taken)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return Batch(

@@ -392,8 +392,8 @@ class Group:
         """Whether each run's weights, and what the optimizer keeps of its gradients, are."""
         kept = [self.stack.weights, *self.optimizer.buffers.values()]
         found: list[bool] = (
-            torch.stack([torch.isfinite(rows).all(dim=1) for rows in kept]).all(dim=0).tolist()
-        )
+            torch.stack([(rows * 0).sum(dim=1) for rows in kept]).isfinite().all(dim=0).tolist()
+        )  # 0 times anything finite is 0, times all else NaN
         return found
 
     def take_stock(self, mark: Mark, seen: Sequence[Tensor]) -> bool:
@@ -401,17 +401,19 @@ class Group:
         by now, is not finite: False, and nothing is added."""
         if not seen:
             return True
-        values = torch.stack(list(seen)).view(len(seen), self.R).tolist()
-        for row in values:
-            if not all(map(math.isfinite, itertools.compress(row, self.going))):
-                return False
+        values = torch.stack(list(seen)).view(len(seen), self.R).double().cpu().numpy()
+        if not np.isfinite(values[:, self.going]).all():
+            return False
         if not all(itertools.compress(self.finite(), self.going)):
             return False
-        for i, losses in enumerate(values):
-            points = self.feed.points(mark.step + i)
-            for run, loss, n in zip(self.runs, losses, points, strict=True):
-                run.loss_sum += loss * n
-                run.points += n
+        sums, counts = np.array([run.loss_sum for run in self.runs]), np.zeros(self.R, dtype=int)
+        for i, losses in enumerate(values):  # in their order, so that a pause changes no rounding
+            points = np.array(self.feed.points(mark.step + i))
+            sums += losses * points
+            counts += points
+        for run, total, n in zip(self.runs, sums.tolist(), counts.tolist(), strict=True):
+            run.loss_sum = total
+            run.points += n
         return True
 
     # --- positions --------------------------------------------------------------------------------

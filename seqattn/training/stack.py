@@ -89,9 +89,9 @@ class Stack:
     def gather_gradient(self) -> Tensor:
         """The gradient after a backward pass, (R, P)."""
         if self.R > 1 and not self.in_one_piece:
-            for parameter, slope in self.slopes:
-                if parameter.grad is None:
-                    slope.zero_()
-                else:
-                    slope.copy_(parameter.grad)
+            rows = [
+                slope.zero_().flatten(1) if parameter.grad is None else parameter.grad.flatten(1)
+                for parameter, slope in self.slopes
+            ]
+            torch.cat(rows, dim=1, out=self.gradient)
         return self.gradient
