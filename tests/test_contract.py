@@ -290,16 +290,15 @@ def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
     models = [model_of(config, seed) for seed in seeds]
     stack = Stack(copy.deepcopy(models))
     draws = StepDraws(seeds, 2, 3, stack.weights)
-    losses = Autograd(stack.model).loss(Batch(source, target, lengths, keep), coins, draws)
-    losses.sum().backward()
-    together = stack.gather_gradient().clone()
+    batch = Batch(source, target, lengths, keep)
+    losses = Autograd(stack.model, stack).differentiate(batch, coins, draws)
+    together = stack.gradient.clone()
     assert together.isfinite().all()
     for k, seed in enumerate(seeds):
         alone = Stack([models[k]])
         batch = Batch(source[k], target[k], lengths[k], keep[k])
         draws = StepDraws([seed], 2, 3, alone.weights)
-        loss = Autograd(alone.model).loss(batch, coins[k], draws)
-        loss.backward()
+        loss = Autograd(alone.model, alone).differentiate(batch, coins[k], draws)
         torch.testing.assert_close(losses[k], loss, **EXACT)
-        torch.testing.assert_close(together[[k]], alone.gather_gradient(), **EXACT)
+        torch.testing.assert_close(together[[k]], alone.gradient, **EXACT)
         assert together[k].abs().max() > 1e-6

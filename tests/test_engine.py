@@ -114,8 +114,14 @@ def test_derived_gradients_are_autograds(
             source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=told
         )
         torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-12)
-        wanted = torch.autograd.grad((expected * upstream).sum(), parameters, allow_unused=True)
         slopes = torch.autograd.grad((found * upstream).sum(), parameters)
+        kinds = {"source_lengths": lengths, "target_keep": keep, "teacher_forcing": told}
+        of_ones = torch.autograd.grad(derived(source, target, **kinds).sum(), parameters)
+        derived.gradient.fill_(math.nan)
+        assert torch.equal(derived.differentiate(source, target, **kinds), found.detach())
+        for slope, other in zip(derived.slope.values(), of_ones, strict=True):
+            assert torch.equal(slope.view_as(other), other)
+        wanted = torch.autograd.grad((expected * upstream).sum(), parameters, allow_unused=True)
         for name, slope, other in zip(dict(model.named_parameters()), slopes, wanted, strict=True):
             scale = 1e-10 * max(1.0, float(expected.detach().max()))
             torch.testing.assert_close(
@@ -135,14 +141,12 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     assert isinstance(objective, Derived)
     source, target, lengths, keep = batch_of((9,), ragged)
     told = coins_of(coin, (9,))
-    objective.passes(
-        source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=told
-    ).sum().backward()
+    objective.differentiate(Batch(source, target, lengths, keep), told)
     for k, model in enumerate(models):
         of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, told)]
         said = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
         mean_squared_error(said.values, of_run[1], of_run[3]).backward()
-        found = stack.of_run(stack.gather_gradient(), k)
+        found = stack.of_run(stack.gradient, k)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-10, rtol=1e-9)
 
@@ -176,10 +180,9 @@ def test_sequences_innermost_are_the_same(
         inner.append(
             layers_module.is_inner(stack.model.encode(source[..., :2], lengths).state.cells[0])
         )
-        loss = objective.loss(batch, coins_of("element", (RUNS,)))
-        loss.sum().backward()
+        loss = objective.differentiate(batch, coins_of("element", (RUNS,)))
         losses.append(torch.stack([loss, *objective.free_and_forced(batch)]).detach())
-        slopes.append(stack.gather_gradient().clone())
+        slopes.append(stack.gradient.clone())
     assert inner == [False, not ragged and name != "rnn, two ways, two layers"]
     torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
     torch.testing.assert_close(*slopes, atol=1e-12, rtol=0)

@@ -39,11 +39,10 @@ from seqattn.training.batches import in_orders, orders, slices
 from seqattn.training.checkpoints import VERSION
 from seqattn.training.draws import StepDraws
 from seqattn.training.loop import validate
-from seqattn.training.objective import Autograd
+from seqattn.training.objective import Autograd, Derived
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import Patience
 from seqattn.training.sealed import read_sealed, write_sealed
-from seqattn.training.stack import Stack
 from tests.conftest import F, N, T
 
 SECTION: dict[str, Any] = {
@@ -403,20 +402,20 @@ def test_no_step_on_a_gradient_that_is_not_finite(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its loss is finite."""
-    gather, place = Stack.gather_gradient, [0, 0]
+    differentiate, place = Derived.differentiate, [0, 0]
 
     class Draws(StepDraws):
         def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor, part: Any) -> None:
             super().__init__(seeds, epoch, step, like, part)
             place[:] = epoch, step
 
-    def gathered(stack: Stack) -> Tensor:
-        gradient = gather(stack)
+    def infinite(derived: Derived, batch: Batch, told: Tensor, draws: Any) -> Tensor:
+        losses = differentiate(derived, batch, told, draws)
         if place == [1, 2]:
-            gradient[0, 3] = math.inf
-        return gradient
+            derived.passes.gradient[0, 3] = math.inf
+        return losses
 
-    monkeypatch.setattr(Stack, "gather_gradient", gathered)
+    monkeypatch.setattr(Derived, "differentiate", infinite)
     monkeypatch.setattr(loop, "StepDraws", Draws)
     section = config(**more)
     model, data, validation, _ = started(section)

@@ -81,17 +81,19 @@ def wants_runs_inner(model: RecurrentModel, runs: int) -> bool:
 
 
 class DerivedLoss:
-    """The mean squared error of a covered model under teacher forcing, ready for `backward`.
+    """The mean squared error of a covered model under teacher forcing.
+
+    Called, it is a loss like any other, ready for `backward`. `differentiate` goes both ways at
+    once: for a dozen tiny parameters autograd's own bookkeeping would take a third of the time.
 
     Args:
         model: its parameters, with a leading axis (R, ...) where runs are trained side by side.
             From here on they must stay where they are in memory.
-        leaf: what autograd differentiates by: None for the parameters themselves, or one (R, P)
-            tensor of which they are the pieces, in their order. For a dozen tiny parameters
-            autograd's own bookkeeping would take a third of the time; one leaf spares it.
+        gradient: where `differentiate` is to leave the gradient, (R, P), in the parameters' order
+            and with zeros in it; None: in memory of its own.
     """
 
-    def __init__(self, model: RecurrentModel, leaf: Tensor | None = None) -> None:
+    def __init__(self, model: RecurrentModel, gradient: Tensor | None = None) -> None:
         assert model.attention is not None
         self.score, self.value = model.attention.score, model.attention.value
         parameters = dict(model.named_parameters())
@@ -104,14 +106,15 @@ class DerivedLoss:
         self.R, self.F, self.H = self.like.shape[0], model.points.said, model.encoder.hidden
         self.runs_inner = self.like.stride(0) == 1 and self.R > 1
         sizes = [w[0].numel() for w in self.weight.values()]
-        self.gradient = self.new(self.R, sum(sizes)).zero_()
+        if gradient is None:
+            gradient = self.new(self.R, sum(sizes)).zero_()
+        self.gradient = gradient
         pieces = self.gradient.split(sizes, dim=1)
         self.slope = {
             name: piece.unflatten(1, w.shape[1:])
             for (name, w), piece in zip(self.weight.items(), pieces, strict=True)
         }
-        self.leaves = list(parameters.values()) if leaf is None else [leaf]
-        self.in_one_piece = leaf is not None
+        self.parameters = list(parameters.values())
         self.passes: dict[tuple[int, int, int, bool, bool], _Passes] = {}
 
     def new(self, *shape: int, runs: int = 0) -> Tensor:
@@ -147,7 +150,25 @@ class DerivedLoss:
         passes = self._passes(source, target, source_lengths, target_keep)
         passes.read(source, target, source_lengths, target_keep)
         passes.stretches = passes.plan(teacher_forcing)
-        loss: Tensor = _Loss.apply(passes, *self.leaves)  # type: ignore[no-untyped-call]
+        loss: Tensor = _Loss.apply(passes, *self.parameters)  # type: ignore[no-untyped-call]
+        return loss
+
+    def differentiate(
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        source_lengths: Tensor | None,
+        target_keep: Tensor | None,
+        teacher_forcing: Tensor,
+    ) -> Tensor:
+        """The same loss, with nothing of autograd in it; each run's gradient is in `gradient`."""
+        passes = self._passes(source, target, source_lengths, target_keep)
+        passes.read(source, target, source_lengths, target_keep)
+        passes.stretches = passes.plan(teacher_forcing)
+        passes.forward()
+        loss = passes.loss_out.clone()
+        passes.backward(passes.ones)
         return loss
 
     def free_and_forced(
@@ -184,7 +205,7 @@ class DerivedLoss:
 
 class _Loss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, passes: _Passes, *leaves: Tensor) -> Tensor:
+    def forward(ctx: Any, passes: _Passes, *parameters: Tensor) -> Tensor:
         ctx.passes, ctx.used = passes, passes.used
         passes.forward()
         return passes.loss_out.clone()
@@ -198,8 +219,6 @@ class _Loss(torch.autograd.Function):
             raise RuntimeError("there is no second derivative here: use the plain model")
         passes.backward(dloss)
         model = passes.model
-        if model.in_one_piece:
-            return None, model.gradient
         return None, *(d.clone() if model.has_runs else d[0].clone() for d in model.slope.values())
 
 
@@ -263,7 +282,7 @@ class _Passes:
         self.y, self.diff, self.squares, self.dx = *(new(R, N, T, F) for _ in "123"), new(R, N, F)
         self.output_bias, self.one = new(R, F, 1), torch.ones_like(model.like[0, 0, 0])
         self.minus_one = -self.one
-        self.share, self.dloss, self.loss = new(R), new(R), new(R)
+        self.share, self.dloss, self.loss, self.ones = new(R), new(R), new(R), new(R).fill_(1)
         self.share.fill_(1 / (N * T * F))
         self.twice_share = 2 * self.share
         self.loss_out = self.loss if model.has_runs else self.loss[0]
@@ -644,6 +663,7 @@ class _Passes:
             do(dlook[:, : H + 1].mul_, scale)
             self.product(dA, B, dM.mT)
             self.product(da, B, dv.mT)
+            do(d["attention.score.key.bias"].zero_)  # whoever has the gradient may write into it
             self.product(dB, A, dM)
             self.product(dB, a, dv, dB)
         elif isinstance(self.model.score, GeneralScore):

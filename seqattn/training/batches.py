@@ -64,7 +64,7 @@ class Batch:
     def at(self, places: Tensor) -> Batch:
         """The sequences at (N,) places, or at those of each run, (R, N)."""
         if places.dim() == 1:
-            return self._each(lambda tensor: tensor[places])
+            return self._each(lambda tensor: tensor.index_select(0, places))
         own = places + len(self) * torch.arange(len(places), device=places.device).unsqueeze(1)
 
         def taken(tensor: Tensor) -> Tensor:

@@ -339,17 +339,12 @@ class Group:
             coins = coins if coins.dim() == 1 else coins[..., rows, :]
             (share,) = batch.points if len(batch) else (0,)
         draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights, part)
+        gradient = self.stack.gradient
         if share:
-            loss = self.objective.loss(batch, coins, draws)
-            self.stack.clear_gradient()
-            # The runs do not touch, so a sum gives each its own gradient. To hand backward a
-            # gradient of ones would do the same, but makes torch import sympy, a quarter of a
-            # second.
-            (loss if self.R == 1 else loss.sum()).backward()
-            gradient, seen = self.stack.gather_gradient(), loss.detach()
+            seen = self.objective.differentiate(batch, coins, draws)
         else:  # fewer sequences than processes
-            self.stack.clear_gradient()
-            gradient, seen = self.stack.gradient, self.stack.weights.new_zeros(())
+            gradient.zero_()
+            seen = self.stack.weights.new_zeros(())
         if self.world is not None:
             self.world.add_up(gradient.mul_(share))
             seen, points = self.world.add_up(torch.stack([seen * share, seen.new_tensor(share)]))
@@ -390,10 +385,10 @@ class Group:
 
     def finite(self) -> list[bool]:
         """Whether each run's weights, and what the optimizer keeps of its gradients, are."""
-        kept = [self.stack.weights, *self.optimizer.buffers.values()]
-        found: list[bool] = (
-            torch.stack([(rows * 0).sum(dim=1) for rows in kept]).isfinite().all(dim=0).tolist()
-        )  # 0 times anything finite is 0, times all else NaN
+        zeros = self.stack.weights * 0  # but NaN where something is not finite
+        for rows in self.optimizer.buffers.values():
+            zeros.add_(rows, alpha=0)
+        found: list[bool] = zeros.sum(dim=1).isfinite().tolist()
         return found
 
     def take_stock(self, mark: Mark, seen: Sequence[Tensor]) -> bool:
@@ -406,12 +401,11 @@ class Group:
             return False
         if not all(itertools.compress(self.finite(), self.going)):
             return False
-        sums, counts = np.array([run.loss_sum for run in self.runs]), np.zeros(self.R, dtype=int)
-        for i, losses in enumerate(values):  # in their order, so that a pause changes no rounding
-            points = np.array(self.feed.points(mark.step + i))
-            sums += losses * points
-            counts += points
-        for run, total, n in zip(self.runs, sums.tolist(), counts.tolist(), strict=True):
+        points = np.array([self.feed.points(mark.step + i) for i in range(len(seen))])
+        added = np.vstack([[run.loss_sum for run in self.runs], values * points])
+        # One after the other, so that a pause in between changes no rounding.
+        sums, counts = np.add.accumulate(added)[-1].tolist(), points.sum(axis=0).tolist()
+        for run, total, n in zip(self.runs, sums, counts, strict=True):
             run.loss_sum = total
             run.points += n
         return True

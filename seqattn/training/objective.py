@@ -29,7 +29,7 @@ COMPILE_SECONDS = 40.0
 
 
 class Objective(Protocol):
-    """A loss to differentiate, and the two that validation asks for.
+    """A loss with its gradient, and the two losses that validation asks for.
 
     Attributes:
         name: who works it out, for the log.
@@ -37,8 +37,9 @@ class Objective(Protocol):
 
     name: str
 
-    def loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
-        """Mean squared error of each run, (R,), or () for one run without an axis."""
+    def differentiate(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+        """Mean squared error of each run, (R,), or () for one run without an axis; its gradient
+        is then the stack's `gradient`."""
 
     def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same free running, and with every step teacher-forced; not for backward."""
@@ -49,12 +50,15 @@ class Autograd:
 
     name: str = "autograd"
 
-    def __init__(self, model: SequenceModel, *, bfloat16: bool = False) -> None:
+    def __init__(
+        self, model: SequenceModel, stack: Stack | None = None, *, bfloat16: bool = False
+    ) -> None:
         """
         Args:
+            stack: of the model, for `differentiate`; None: only losses will be asked for.
             bfloat16: multiply in it while training; see torch.autocast for what stays in float32.
         """
-        self.model = model
+        self.model, self.stack = model, stack
         self.bfloat16 = bfloat16
         if bfloat16:
             self.name = "autograd in bfloat16"
@@ -96,7 +100,18 @@ class Autograd:
     def _cells(self) -> list[Cell]:
         return [module for module in self.model.modules() if isinstance(module, Cell)]
 
+    def differentiate(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+        assert self.stack is not None
+        loss = self.loss(batch, told, draws)
+        self.stack.clear_gradient()
+        # The runs do not touch, so a sum gives each its own gradient. To hand backward a gradient
+        # of ones would do the same, but makes torch import sympy, a quarter of a second.
+        (loss if self.stack.R == 1 else loss.sum()).backward()
+        self.stack.gather_gradient()
+        return loss.detach()
+
     def loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+        """The loss alone, with a way back."""
         if not self.bfloat16:
             return self._loss(batch, told, draws)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
@@ -136,8 +151,8 @@ class Derived:
     def __init__(self, passes: Any) -> None:
         self.passes = passes
 
-    def loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
-        loss: Tensor = self.passes(
+    def differentiate(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+        loss: Tensor = self.passes.differentiate(
             batch.source, batch.target, source_lengths=batch.source_lengths,
             target_keep=batch.target_keep, teacher_forcing=told,
         )  # fmt: skip
@@ -169,10 +184,10 @@ def stacked(
     derived = derived_passes() if by_hand and not bfloat16 and pairs <= MOST_PAIRS else None
     if derived is not None and derived.covers(models[0]):
         inner = derived.wants_runs_inner(models[0], len(models))
-        stack = Stack(models, runs_inner=inner, in_one_piece=True)
-        return stack, Derived(derived.DerivedLoss(stack.model, stack.leaf))
+        stack = Stack(models, runs_inner=inner)
+        return stack, Derived(derived.DerivedLoss(stack.model, stack.gradient))
     stack = Stack(models)
-    return stack, Autograd(stack.model, bfloat16=bfloat16)
+    return stack, Autograd(stack.model, stack, bfloat16=bfloat16)
 
 
 def derived_passes() -> ModuleType | None:

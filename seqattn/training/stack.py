@@ -21,8 +21,7 @@ class Stack:
     Attributes:
         model: one model whose parameters have a leading axis of runs, or none where R is 1.
         weights: (R, P), every parameter of every run; the model's parameters are views of it.
-        gradient: (R, P), what backward passes add to.
-        leaf: `weights` as one parameter for autograd, with `gradient` as its gradient.
+        gradient: (R, P), what backward passes leave.
     """
 
     def __init__(
@@ -30,13 +29,11 @@ class Stack:
         models: Sequence[SequenceModel],
         *,
         runs_inner: bool = False,
-        in_one_piece: bool = False,
     ) -> None:
         """
         Args:
             models: of one config; the first is changed to be the stack's model.
             runs_inner: keep the runs innermost in memory.
-            in_one_piece: what is differentiated by is `leaf`, not the parameters one by one.
         """
         self.R = len(models)
         self.model = models[0] if self.R == 1 else copy.deepcopy(models[0])
@@ -49,9 +46,6 @@ class Stack:
         self.runs_inner = runs_inner and self.R > 1
         self.weights = rows.T.contiguous().T if self.runs_inner else rows
         self.gradient = torch.zeros_like(self.weights)
-        self.leaf = nn.Parameter(self.weights)
-        self.leaf.grad = self.gradient
-        self.in_one_piece = in_one_piece
         self.slopes: list[tuple[nn.Parameter, Tensor]] = []
         gradients = self.pieces(self.gradient)
         for name, weight in self.pieces(self.weights).items():
@@ -80,15 +74,15 @@ class Stack:
         rows[run] = torch.cat([named[name].detach().flatten().to(rows) for name in self.shapes])
 
     def clear_gradient(self) -> None:
-        if self.R == 1 or self.in_one_piece:
+        if self.R == 1:
             self.gradient.zero_()
         else:  # autograd keeps gradients of its own where runs lie apart in memory
             for parameter, _ in self.slopes:
                 parameter.grad = None
 
     def gather_gradient(self) -> Tensor:
-        """The gradient after a backward pass, (R, P)."""
-        if self.R > 1 and not self.in_one_piece:
+        """The gradient after a backward pass of autograd, (R, P)."""
+        if self.R > 1:
             rows = [
                 slope.zero_().flatten(1) if parameter.grad is None else parameter.grad.flatten(1)
                 for parameter, slope in self.slopes
