@@ -83,7 +83,7 @@ class Cell(nn.Module, ABC):
         return self._mapped(context, self.weight_ih[..., -context.shape[-1] :], None)
 
     def _mapped(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if goes_inner(self.weight_hh):
+        if weight.dim() == 3 and goes_inner(self.weight_hh):
             return affine_of_columns(inputs.mT, weight, bias)
         return affine(inputs, weight, bias)
 

@@ -168,8 +168,8 @@ class RecurrentModel(SequenceModel):
         everyone, anyone = who_is_told(teacher_forcing, T)
         own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
         told = [t for t in range(1, T) if everyone[t]]  # all others, projected at once
-        known = shifted(start.point, target, told)
-        steps = dict(zip([0, *told], self.decoder.project_steps(known), strict=True))
+        known, decoder = shifted(start.point, target, told), self.decoder
+        steps = dict(zip([0, *told], decoder.project_steps(known), strict=True))
 
         state, values, looks = start.state, list[Tensor](), list[Look]()
         for first, last in zip([0, *own], [*own, T], strict=True):
@@ -178,7 +178,7 @@ class RecurrentModel(SequenceModel):
                 fed = values[-1].select(-2, -1)
                 if anyone[first]:
                     fed = told_or_own(teacher_forcing, target, fed, first)
-                steps[first] = self.decoder.project(fed)
+                steps[first] = decoder.project(fed)
             stretch = [steps[t] for t in range(first, last)]
             said, look, state = self._decode(stretch, state, start.memory, chance.part(first, last))
             values.append(said)
@@ -303,8 +303,9 @@ class RecurrentModel(SequenceModel):
     def _look(
         self, queries: Tensor, memory: Memory | None, last: Tensor | None, numbers: Tensor | None
     ) -> Look:
-        assert self.attention is not None and memory is not None
-        return self.attention.look(queries, memory, last, numbers)
+        attention = self.attention
+        assert attention is not None and memory is not None
+        return attention.look(queries, memory, last, numbers)
 
     # --- chance -----------------------------------------------------------------------------------
 
