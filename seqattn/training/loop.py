@@ -448,8 +448,11 @@ class Group:
             key: {name: of_run[key] for name, of_run in kept.items()} | count
             for key in (stack.shapes if kept and optimizer.started else ())
         }
+        weights = stack.of_run(stack.weights, k)
+        is_best = (run.best_epoch, 0) == (self.epoch, self.step)  # then one copy serves as both
+        best = weights if is_best else stack.of_run(self.best, k)
         return TrainingState(
-            weights=stack.of_run(stack.weights, k),
+            weights=weights,
             buffers=buffers,
             epoch=self.epoch,
             step=self.step,
@@ -458,7 +461,7 @@ class Group:
             seconds=self.seconds,
             history=run.history,
             best_epoch=run.best_epoch,
-            best_weights=stack.of_run(self.best, k) if run.best_epoch else {},
+            best_weights=best if run.best_epoch else {},
         )
 
     def save_what_is_whole(self, mark: Mark, seen: Sequence[Tensor], began: float) -> None:
