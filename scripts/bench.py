@@ -19,7 +19,8 @@ machine, so the sides take turns, and what counts is the ratio.
     predict  free-running forecasts of 100,000 squares, microseconds a sequence and step
     film     A with a frame every 20 epochs and squares.yaml every 10, against none
     report   the page of a run of squares.yaml
-    saving   B with a checkpoint each epoch, against B with none
+    saving   B with a checkpoint each epoch, against B with none; and with nothing but a write and
+             an fsync of as many bytes in its place
     busy     A beside a process that keeps a core busy, against A alone, threads found by trying
 """
 
@@ -29,6 +30,7 @@ import argparse
 import importlib.util
 import json
 import math
+import os
 import shutil
 import statistics
 import subprocess
@@ -345,14 +347,28 @@ def saving(table: Table, work: Work, folder: Path) -> None:
         with mock.patch("time.monotonic", new=clock):  # what saves go by
             train([Run(model, work.data, work.validation, settings, 1, on_epoch=ended, save=save)])
 
-    def with_saves() -> None:
-        with Beside() as beside:
-            trained(1, lambda state: beside.begin(lambda: write(state)))
+    def beside(write: Callable[[TrainingState], None]) -> Callable[[], None]:
+        def run() -> None:
+            with Beside() as pool:
+                trained(1, lambda state: pool.begin(lambda: write(state)))
 
-    table.pair("saving: B with a checkpoint each epoch, of none",
-               lambda: trained(86_400, lambda state: None), with_saves, "<= 1.05",
-               times=False)  # fmt: skip
+        return run
+
+    def bare(_: TrainingState) -> None:
+        descriptor = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(descriptor, raw)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def without() -> None:
+        trained(86_400, lambda state: None)
+
+    name = "saving: B with a checkpoint each epoch, of none"
+    table.pair(name, without, beside(write), "<= 1.05", times=False)
     print(f"    ({written / (table.repeats + 1):g} checkpoints for {work.epochs} epochs)")
+    raw = last.read_bytes()
+    name = "saving: B with bare writes of as many bytes"
+    table.pair(name, without, beside(bare), "", times=False)
 
 
 def film(table: Table, work: Work, name: str, frames: int) -> None:
