@@ -22,9 +22,11 @@ from torch import Tensor, nn
 
 from seqattn.streams import streams
 
-# From measuring; neither changes a result by more than rounding.
+# From measuring; none of them changes a result by more than rounding.
 NARROW = 8  # width of a state up to which many runs have the sequences innermost
 FEW_TERMS = 256  # of a product of matrices, up to which its sums are written out there
+SLOW_BELOW = 400  # terms of a product, below which torch multiplies number by number
+WIDE, MANY = 64, 8192  # a side of a matrix, and terms of all, from which on that is slower still
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -76,17 +78,21 @@ def joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right for batches of matrices; for a single batch axis `bmm` is much cheaper."""
-    if left.dim() == 3:
-        return torch.bmm(left, right)
-    if left.dim() == 4 and is_inner(left):
-        *_, L, K = left.shape
-        if L * K * right.shape[-1] <= FEW_TERMS:  # sums of products of all sequences at once
-            rows, columns = left.permute(0, 3, 2, 1), right.permute(0, 2, 3, 1)
-            if L == 1:
-                return (rows * columns).sum(1, keepdim=True).permute(0, 3, 1, 2)
-            return (rows.unsqueeze(3) * columns.unsqueeze(2)).sum(1).permute(0, 3, 1, 2)
-    return left @ right
+    """left @ right for batches of matrices: (..., L, K) and (..., K, M) -> (..., L, M)."""
+    *_, L, K = left.shape
+    *_, M = right.shape
+    if left.dim() == 4 and L * K * M <= FEW_TERMS and is_inner(left):
+        # Sums of products, of all sequences at once.
+        rows, columns = left.permute(0, 3, 2, 1), right.permute(0, 2, 3, 1)
+        if L == 1:
+            return (rows * columns).sum(1, keepdim=True).permute(0, 3, 1, 2)
+        return (rows.unsqueeze(3) * columns.unsqueeze(2)).sum(1).permute(0, 3, 1, 2)
+    slow = L * K * M < SLOW_BELOW and max(K, M) >= WIDE and left.numel() * M >= MANY
+    if slow and not torch.compiler.is_compiling():
+        if K >= M:
+            return (left.unsqueeze(-2) * right.mT.unsqueeze(-3)).sum(-1)
+        return (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(-2)
+    return torch.bmm(left, right) if left.dim() == 3 else left @ right  # bmm is much cheaper
 
 
 class Affine(nn.Module):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqattn import layers
 from seqattn.config import Config, Recurrent
 from seqattn.models import Forecast, RecurrentModel, SequenceModel, build_model
 from tests.conftest import F, H, K, N, S, T
@@ -294,3 +295,24 @@ def test_teacher_forcing_has_no_default() -> None:
     source, target = sequences()
     with pytest.raises(TypeError, match="teacher_forcing"):
         model_of((None, "output"))(source, target, source_lengths=None)
+
+
+@pytest.mark.parametrize("lead", [(64,), (2, 32)])
+@pytest.mark.parametrize(("L", "K", "M"), [(1, 64, 2), (2, 2, 64), (2, 64, 2), (1, 3, 128)])
+def test_a_product_is_a_product(
+    lead: tuple[int, ...], L: int, K: int, M: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many small matrices with a wide side, whose sums are written out, too."""
+    numbers = torch.Generator().manual_seed(1)
+    factors = [
+        torch.randn(*lead, *shape, generator=numbers, dtype=torch.float64, requires_grad=True)
+        for shape in ((L, K), (K, M))
+    ]
+    found = layers.product(*factors)
+    assert "Sum" in type(found.grad_fn).__name__
+    slopes = torch.autograd.grad(found.cos().sum(), factors)
+    monkeypatch.setattr(layers, "WIDE", 1000)
+    expected = layers.product(*factors)
+    assert "Sum" not in type(expected.grad_fn).__name__
+    wanted = torch.autograd.grad(expected.cos().sum(), factors)
+    torch.testing.assert_close((found, *slopes), (expected, *wanted), atol=1e-12, rtol=0)
