@@ -88,7 +88,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
             return (rows * columns).sum(1, keepdim=True).permute(0, 3, 1, 2)
         return (rows.unsqueeze(3) * columns.unsqueeze(2)).sum(1).permute(0, 3, 1, 2)
     slow = L * K * M < SLOW_BELOW and max(K, M) >= WIDE and left.numel() * M >= MANY
-    if slow and not torch.compiler.is_compiling():
+    if slow and left.is_cpu and not torch.compiler.is_compiling():
         if K >= M:
             return (left.unsqueeze(-2) * right.mT.unsqueeze(-3)).sum(-1)
         return (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(-2)
