@@ -84,7 +84,7 @@ class Stack:
         """The gradient after a backward pass of autograd, (R, P)."""
         if self.R > 1:
             rows = [
-                slope.zero_().flatten(1) if parameter.grad is None else parameter.grad.flatten(1)
+                (torch.zeros_like(slope) if parameter.grad is None else parameter.grad).flatten(1)
                 for parameter, slope in self.slopes
             ]
             torch.cat(rows, dim=1, out=self.gradient)
