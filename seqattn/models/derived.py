@@ -147,8 +147,7 @@ class DerivedLoss:
             target_keep: (..., N, T), True at real target points; None: all.
             source, target, source_lengths, teacher_forcing: see `SequenceModel.forward`.
         """
-        passes = self._passes(source, target, source_lengths, target_keep)
-        passes.read(source, target, source_lengths, target_keep)
+        passes = self._reading(source, target, source_lengths, target_keep)
         passes.stretches = passes.plan(teacher_forcing)
         loss: Tensor = _Loss.apply(passes, *self.parameters)  # type: ignore[no-untyped-call]
         return loss
@@ -163,8 +162,7 @@ class DerivedLoss:
         teacher_forcing: Tensor,
     ) -> Tensor:
         """The same loss, with nothing of autograd in it; each run's gradient is in `gradient`."""
-        passes = self._passes(source, target, source_lengths, target_keep)
-        passes.read(source, target, source_lengths, target_keep)
+        passes = self._reading(source, target, source_lengths, target_keep)
         passes.stretches = passes.plan(teacher_forcing)
         passes.forward()
         loss = passes.loss_out.clone()
@@ -180,8 +178,7 @@ class DerivedLoss:
         target_keep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """The loss free running and with every step told the truth, without a way back."""
-        passes = self._passes(source, target, source_lengths, target_keep)
-        passes.read(source, target, source_lengths, target_keep)
+        passes = self._reading(source, target, source_lengths, target_keep)
         T = target.shape[-2]
         passes.stretches = ((0, T, "told"),)
         passes.forward()
@@ -191,15 +188,17 @@ class DerivedLoss:
         passes.forward(again=True)
         return passes.loss_out.clone(), forced
 
-    def _passes(
+    def _reading(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> _Passes:
+        """The passes over batches of this shape, with this one taken in."""
         *_, N, S, _ = source.shape
         *_, T, _ = target.shape
         shape = N, S, T, lengths is not None, keep is not None
         passes = self.passes.get(shape)
         if passes is None:
             passes = self.passes[shape] = _Passes(self, *shape)
+        passes.read(source, target, lengths, keep)
         return passes
 
 
