@@ -596,3 +596,28 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     weights = {k: v.clone() for k, v in run.model.state_dict().items()}
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
     torch.set_num_threads(before)
+
+
+def test_each_run_takes_from_its_own_sequences() -> None:
+    parts = [torch.arange(10.0).view(5, 1, 2) + 100 * k for k in range(RUNS)]
+    places = torch.tensor([[4, 0], [1, 1], [2, 3]])
+    own = Batch(torch.stack(parts), torch.stack(parts)).at(places)
+    same = Batch(*[parts[0].expand(RUNS, 5, 1, 2)] * 2).at(places)
+    for k in range(RUNS):
+        assert torch.equal(own.source[k], parts[k][places[k]])
+        assert torch.equal(same.target[k], parts[0][places[k]])
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_a_group_finds_what_is_not_finite_and_saves_the_best_of_each(number: float) -> None:
+    runs = [run_of(config_of({}, {}, False, seed), torch.float32) for seed in range(RUNS)]
+    group = loop_module.Group(runs, by_hand=True)
+    assert group.finite() == [True] * RUNS
+    for rows in (group.stack.weights, *group.optimizer.buffers.values()):
+        kept = rows[1, 2].clone()
+        rows[1, 2] = number
+        assert group.finite() == [True, False, True]
+        rows[1, 2] = kept
+    group.best.fill_(7.0)
+    group.epoch, runs[1].best_epoch = 2, 1
+    assert all((best == 7).all() for best in group.state_of(1).best_weights.values())
