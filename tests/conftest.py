@@ -26,6 +26,14 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture
+def in_float64() -> Iterator[None]:
+    """Everything made meanwhile is: what float32 rounds off differs from processor to processor."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(scope="session")
 def golden() -> dict[str, dict[str, Any]]:
     """Cases of the notebook by id."""

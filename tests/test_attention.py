@@ -420,8 +420,9 @@ def test_reinforcement_leaves_padding_out() -> None:
 # --- heads, cosine, places ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("in_float64")
 def test_heads_against_torchs_multihead_attention() -> None:
-    """Copied weights, the padding mask included: weights per head and context to 1e-6."""
+    """Copied weights, the padding mask included: weights per head and context to 1e-12."""
     heads, width = 3, 15
     theirs = torch.nn.MultiheadAttention(width, heads, batch_first=True)
     score = ScaledDotScore(width, width, heads)
@@ -445,9 +446,9 @@ def test_heads_against_torchs_multihead_attention() -> None:
         queries, states, states, key_padding_mask=~keep, average_attn_weights=False
     )
     look = attention.look(queries, attention.remember(states, keep))
-    torch.testing.assert_close(look.weights, weights, atol=1e-6, rtol=0)
+    torch.testing.assert_close(look.weights, weights, atol=1e-12, rtol=0)
     found = theirs.out_proj(look.context)  # the recurrent decoder's output layer is its own
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("heads", [1, 3])

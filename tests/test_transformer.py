@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ from seqattn.models.transformer import (
 from tests.conftest import F, N, S, T
 
 HEADS, WIDTH, HIDDEN = 3, 15, 19
-CLOSE: dict[str, Any] = {"atol": 1e-6, "rtol": 0}
+CLOSE: dict[str, Any] = {"atol": 1e-12, "rtol": 0}
 LENGTHS = torch.tensor([1, 11, 2, 3, 5, 7, 10])
 KEEP = torch.arange(S) < LENGTHS[:, None]
 NO_DROP = Drop(None, 0)
@@ -59,6 +58,7 @@ def copy_feed(ours: Any, theirs: Any) -> None:
             one.bias.copy_(other.bias)
 
 
+@pytest.mark.usefixtures("in_float64")
 @pytest.mark.parametrize("with_weights", [True, False])
 @pytest.mark.parametrize("masked", [True, False])
 def test_attention_is_torchs_multihead_attention(masked: bool, with_weights: bool) -> None:
@@ -78,6 +78,7 @@ def test_attention_is_torchs_multihead_attention(masked: bool, with_weights: boo
         torch.testing.assert_close(seen, weights, **CLOSE)
 
 
+@pytest.mark.usefixtures("in_float64")
 @pytest.mark.parametrize("with_weights", [True, False])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_encoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
@@ -97,6 +98,7 @@ def test_encoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
     torch.testing.assert_close(ours.read(x, None, NO_DROP, with_weights)[0], theirs(x), **CLOSE)
 
 
+@pytest.mark.usefixtures("in_float64")
 @pytest.mark.parametrize("with_weights", [True, False])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_decoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
@@ -179,10 +181,11 @@ def test_dropout_keeps_the_mean_and_ends_with_training() -> None:
     assert Drop(None, 0.3)(x) is x
 
 
+@pytest.mark.usefixtures("in_float64")
 def test_layer_norm_is_torchs() -> None:
     ours, theirs = LayerNorm(F), nn.LayerNorm(F)
     initialise(ours, 1)
     x = torch.randn(N, S, F)
-    np.testing.assert_allclose(ours(x).detach(), theirs(x).detach(), atol=1e-6)
+    torch.testing.assert_close(ours(x), theirs(x), **CLOSE)
     copy_norm(ours, theirs)
-    np.testing.assert_allclose(ours(x).detach(), theirs(x).detach(), atol=1e-6)
+    torch.testing.assert_close(ours(x), theirs(x), **CLOSE)
