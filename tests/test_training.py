@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -375,6 +376,27 @@ def test_early_stopping_stops_and_says_so() -> None:
     again = one(model, data, validation, section.training, seed=1, state=run.state)
     assert again.state is not None
     assert (again.state.epoch, again.early) == (4, True)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_after_a_training_parts_and_parameters_can_be_replaced(fails: bool) -> None:
+    """While it goes on they are plain attributes of their modules; after it, however it ends, none
+    is left that would hide another in its place."""
+    section = config(epochs=1)
+    model, data, validation, _ = started(section)
+    plain = {name: set(vars(module)) for name, module in model.named_modules()}
+
+    def save(state: TrainingState) -> None:
+        assert all(vars(module).keys() >= module._modules.keys() for module in model.modules())
+        if fails:
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full") if fails else contextlib.nullcontext():
+        one(model, data, validation, section.training, seed=1, save=save)
+    assert {name: set(vars(module)) for name, module in model.named_modules()} == plain
+    before = model.forecast(data.source, 2).values
+    model._apply(lambda tensor: torch.nn.Parameter(tensor.detach() + 1))
+    assert not torch.equal(model.forecast(data.source, 2).values, before)
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])

@@ -33,6 +33,7 @@ from seqattn.training.schedules import (
     teacher_forcing_probability,
     toss,
 )
+from seqattn.training.stack import at_hand
 from seqattn.training.world import World
 
 VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
@@ -126,7 +127,8 @@ def train(
 
     while going:
         group = Group(going, by_hand=by_hand, world=world)
-        going = group.train(stop, tell)
+        with at_hand(group.stack.model):
+            going = group.train(stop, tell)
 
 
 class Group:
