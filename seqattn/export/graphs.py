@@ -263,7 +263,8 @@ def scanned(cell: Cell, inputs: Tensor) -> tuple[Tensor, Tensor]:
 
     def read(before: list[Tensor], now: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         state = kernel(now[0], before[0], weight, bias)
-        return [state], state.clone()
+        # The loop compares strides, and those of a width of 1 are anything.
+        return [state.clone(memory_format=torch.contiguous_format)], state.clone()
 
     start = [inputs.new_zeros(N, cell.parts * cell.hidden)]
     (last,), states = _scan(read, start, [projected])
