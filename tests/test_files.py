@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load, tasks
 from seqattn.data.files import Form, Piece, format_of, read_all, read_pieces
-from seqattn.data.files import tables as tables_room
+from seqattn.data.files import text as text_room
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
 from seqattn.data.own import as_sources
 from seqattn.errors import DataError, UsageError
@@ -110,7 +110,7 @@ def test_a_stretch_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"s{k},{t},{k},{t}" for k in range(200) for t in range(k % 7 + 1)]
     text = "sequence,step,x,y\n" + "\n".join(rows) + "\n"
     whole = read(text)
-    monkeypatch.setattr(tables_room, "BLOCK", 64)
+    monkeypatch.setattr(text_room, "BLOCK", 64)
     file = Path(os.environ["PYTEST_FILES"]) / "f.csv"
     pieces = list(read_pieces(file, XY))
     assert len(pieces) > 20

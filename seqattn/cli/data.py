@@ -104,7 +104,7 @@ def check(
     leave_with_the_reader()
     folder = file if file.is_dir() else None
     if folder is not None:
-        from seqattn.data.files.tables import files_of
+        from seqattn.data.files.typed import files_of
 
         files = files_of(folder)
         size = sum(one.stat().st_size for one in files)

@@ -18,7 +18,9 @@ from seqattn.data.files.piece import (
     joined,
     offsets_of,
 )
-from seqattn.data.files.tables import read_text_table, read_typed_table, step_text
+from seqattn.data.files.rows import step_text
+from seqattn.data.files.text import read_text_table
+from seqattn.data.files.typed import read_typed_table
 from seqattn.errors import DataError
 
 FORMATS = ("csv", "tsv", "jsonl", "npz", "npy", "parquet", "arrow")

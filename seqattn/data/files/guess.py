@@ -38,7 +38,7 @@ def guessed(
 
 
 def _header(path: Path, kind: str, delimiter: str | None) -> list[str]:
-    from seqattn.data.files.tables import arrow
+    from seqattn.data.files.cells import arrow
 
     if kind in ("csv", "tsv"):
         with path.open("rb") as file:

@@ -11,8 +11,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.cells import arrow
 from seqattn.data.files.piece import Piece
-from seqattn.data.files.tables import arrow, step_text
+from seqattn.data.files.rows import step_text
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.errors import DataError, UsageError
 

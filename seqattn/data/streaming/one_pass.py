@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
-from seqattn.data.files.tables import Fragment, files_of, fragments_of
+from seqattn.data.files.typed import Fragment, files_of, fragments_of
 from seqattn.data.own import UNKNOWN, form_of
 from seqattn.data.scaling import Fitted, Scaler, Scaling, no_offsets, places_in, relative_offsets
 from seqattn.data.sequences import Sequences

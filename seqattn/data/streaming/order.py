@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
-from seqattn.data.files.tables import Fragment
+from seqattn.data.files.typed import Fragment
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Integers
 from seqattn.data.streaming.units import changed, digest_of, sequences_of, stamp_of, wider

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
-from seqattn.data.files.tables import Fragment
+from seqattn.data.files.typed import Fragment
 from seqattn.data.own import Series, cut, treat_missing
 from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError

@@ -1,0 +1,144 @@
+"""Which columns of a table are read, and as what: by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seqattn.data.files.piece import Form
+from seqattn.errors import DataError
+
+SHOWN = 40  # signs of a name or of a cell in a message
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table are read, and as what.
+
+    Attributes:
+        is_long: a point a row; else a sequence a row.
+        sequence, order, group: names, or None.
+        features: of a point.
+        cells: names of the columns with numbers. Long: one a feature; wide: step by step.
+        notes: what a reader should be told.
+    """
+
+    is_long: bool
+    sequence: str | None
+    order: str | None
+    group: str | None
+    features: tuple[str, ...]
+    cells: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> list[str]:
+        named = [name for name in (self.sequence, self.order, self.group) if name is not None]
+        return [*named, *self.cells]
+
+    @classmethod
+    def find(cls, header: Sequence[str], form: Form, name: str, hint: str) -> Columns:
+        """
+        Raises:
+            DataError: columns are missing or doubled.
+        """
+        found = f"found {_listed(header)}"
+        doubled = sorted({cell for cell in header if header.count(cell) > 1})
+        if doubled:
+            raise DataError(f"{name}:1: the column {doubled[0]!r} stands there twice.")
+        if hint:
+            raise DataError(f"{name}:1: {hint}; {found}.")
+        layout = form.layout
+        if layout == "auto":
+            long = {form.sequence, form.order} & set(header)
+            wide = wide_columns([cell for cell in header if cell != form.sequence])
+            layout = "wide" if wide and form.order not in header else "long"
+            if not long and not wide and form.sequence is not None:
+                expected = ",".join(
+                    [w for w in (form.sequence, form.order) if w]
+                    + list(form.features or ("x", "y"))
+                )
+                raise DataError(
+                    f"{name}:1: no column {form.sequence!r}; {found}. Expected the header"
+                    f" {expected}"
+                )
+        if layout == "wide":
+            return cls._wide(header, form, name, found)
+        return cls._long(header, form, name, found)
+
+    @classmethod
+    def _long(cls, header: Sequence[str], form: Form, name: str, found: str) -> Columns:
+        taken = [word for word in (form.sequence, form.order, form.group) if word is not None]
+        for word in taken:
+            if word not in header:
+                expected = ",".join(dict.fromkeys([*taken, *(form.features or ("x", "y"))]))
+                raise DataError(
+                    f"{name}:1: no column {word!r}; {found}. Expected the header {expected}"
+                )
+        others = [cell for cell in header if cell not in taken]
+        features, notes = _chosen(others, form, name, found)
+        return cls(True, form.sequence, form.order, form.group, features, features, notes)
+
+    @classmethod
+    def _wide(cls, header: Sequence[str], form: Form, name: str, found: str) -> Columns:
+        sequence = form.sequence if form.sequence in header else None
+        if form.group is not None and form.group not in header:
+            raise DataError(f"{name}:1: no column {form.group!r}; {found}.")
+        others = [cell for cell in header if cell not in (sequence, form.group)]
+        steps = wide_columns(others)
+        if not steps:
+            raise DataError(
+                f"{name}:1: no columns such as x_1, y_1, x_2, y_2, a feature and a step each;"
+                f" {found}."
+            )
+        features, notes = _chosen(list(dict.fromkeys(f for f, _ in steps)), form, name, found)
+        numbers = sorted({step for feature, step in steps if feature in features})
+        cells = list[str]()
+        for step in range(numbers[0], numbers[-1] + 1):
+            for feature in features:
+                if (feature, step) not in steps:
+                    raise DataError(
+                        f"{name}:1: there is no column {feature!r} of step {step}, but there are"
+                        f" steps {numbers[0]} to {numbers[-1]}; {found}."
+                    )
+                cells.append(steps[feature, step])
+        unread = [cell for cell in others if cell not in steps.values()]
+        if unread:
+            notes = (*notes, f"left out: {_listed(unread)}")
+        return cls(False, sequence, None, form.group, features, tuple(cells), notes)
+
+
+def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
+    """(feature, step) -> column, of columns such as x_1, x[2], y.3, lat4, or just 1, 2, 3."""
+    found: dict[tuple[str, int], str] = {}
+    for cell in header:
+        match = re.fullmatch(r"(.*?)[\s_.\-\[(]?(\d{1,9})[\])]?", cell)
+        if match:
+            found.setdefault((match.group(1) or "value", int(match.group(2))), cell)
+    return found
+
+
+def _chosen(
+    others: list[str], form: Form, name: str, found: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Features to be read, and notes."""
+    wanted = form.features
+    if wanted is None:
+        if not others:
+            raise DataError(f"{name}:1: has no column with features; {found}.")
+        return tuple(others), ()
+    missing = [feature for feature in wanted if feature not in others]
+    if not missing:
+        left_out = [cell for cell in others if cell not in wanted]
+        return wanted, ((f"left out: {_listed(left_out)}",) if left_out else ())
+    if form.may_rename and len(others) == len(wanted) == len(missing):
+        note = f"{', '.join(others)} are read as {', '.join(wanted)}, in this order"
+        return tuple(others), (note,)
+    raise DataError(f"{name}:1: no column {missing[0]!r}; {found}. Needed are {_listed(wanted)}.")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names[:12]]
+    more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
+    return ", ".join([*shown, *more]) or "nothing"
