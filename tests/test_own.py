@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import Splits, load, own, sequences
+from seqattn.data import Splits, load, sequences
 from seqattn.data.baselines import least_squares
+from seqattn.data.own.cutting import gathered
 from seqattn.data.scaling import Method, fit_feature
 from seqattn.errors import DataError
 from seqattn.training import batches, to_tensors
@@ -153,11 +154,11 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
 
 def test_parts_of_even_sequences_are_views(tmp_path: Path) -> None:
     values = np.arange(24.0).reshape(12, 2)
-    even = own.gathered(values, np.array([1, 5, 9]), np.array([3, 3, 3]))
+    even = gathered(values, np.array([1, 5, 9]), np.array([3, 3, 3]))
     assert np.shares_memory(even, values)
     assert even[2, 2].tolist() == [22, 23]
     for starts, lengths in (([0, 5, 9], [3, 3, 3]), ([0, 4, 8], [3, 2, 3]), ([0, 1], [3, 3])):
-        copied = own.gathered(values, np.array(starts), np.array(lengths))
+        copied = gathered(values, np.array(starts), np.array(lengths))
         assert not np.shares_memory(copied, values)
         for row, first, length in zip(copied, starts, lengths, strict=True):
             assert np.array_equal(row[:length], values[first : first + length])

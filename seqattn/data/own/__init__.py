@@ -1,0 +1,198 @@
+"""The user's own sequences as three parts: cut, split, scaled, and what became of empty cells.
+
+The order matters, so that nothing leaks: sequences are split first; empty cells are filled within a
+part; windows are cut within a part; scaling is fitted on the training part alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from seqattn.config import OwnFile
+from seqattn.data.files import Form, Piece, Ragged, check_file, read_all
+from seqattn.data.own.cutting import alike, as_sources, cut, cut_at
+from seqattn.data.own.missing import treat_missing
+from seqattn.data.own.series import Series, first_and_last, series_of
+from seqattn.data.own.splitting import PARTS, three_parts
+from seqattn.data.scaling import (
+    Scaler,
+    Scaling,
+    fit_feature,
+    no_offsets,
+    places_in,
+    relative_offsets,
+)
+from seqattn.data.sequences import Floats, Integers, Sequences, stretches
+from seqattn.errors import DataError
+
+__all__ = [
+    "UNKNOWN", "Own", "Series", "as_sources", "cut", "cut_at", "digests", "fit", "form_of",
+    "load_own", "renamed", "treat_missing",
+]  # fmt: skip
+
+UNKNOWN = "unknown"
+"""The path in a checkpoint's config: a checkpoint names no file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """What became of the user's files.
+
+    Attributes:
+        parts: training, validation, test.
+        scaling: fitted on the training part.
+        notes: what a user should be told, a sentence each.
+        split: (name of the sequence, part, first step, last step) of each.
+        digests: SHA-256 of each file.
+    """
+
+    parts: tuple[Sequences, Sequences, Sequences]
+    scaling: Scaling
+    notes: tuple[str, ...]
+    split: tuple[tuple[str, str, str, str], ...]
+    digests: tuple[str, ...]
+
+
+def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
+    """How a config wants its files read.
+
+    Args:
+        given_only: only the columns that are given, as for a forecast.
+    """
+    wanted: list[str] | None = config.features
+    if config.source_features is not None and config.target_features is not None:
+        both = [*config.source_features, *config.target_features]
+        wanted = list(dict.fromkeys(config.source_features if given_only else both))
+    return Form(
+        format=config.format, layout=config.layout, delimiter=config.delimiter,
+        decimal=config.decimal, sequence=config.sequence, order=config.order, group=config.group,
+        features=None if wanted is None else tuple(wanted),
+    )  # fmt: skip
+
+
+def load_own(config: OwnFile) -> Own:
+    """Read, split, fill, cut and scale.
+
+    Raises:
+        DataError: what a user can mend, with its place in the file.
+        UsageError: a table, and no pyarrow to read it.
+    """
+    if config.path == UNKNOWN:
+        raise DataError(
+            "a checkpoint does not say where its training data lie. Give a run folder, or your own"
+            " sequences with --input."
+        )
+    paths = [Path(p) for p in (config.path, config.validation_path, config.test_path) if p]
+    for path in paths:
+        check_file(path)
+    form = form_of(config)
+    pieces = [read_all(path, form) for path in paths]
+    notes = [f"{path}: {note}" for path, piece in zip(paths, pieces, strict=True)
+             for note in piece.notes]  # fmt: skip
+    if len(pieces) == 1:
+        series = three_parts(config, pieces.pop(), paths[0])
+    else:
+        series = [
+            series_of(piece, range(len(piece)), str(path))
+            for piece, path in zip(pieces, paths, strict=True)
+        ]
+        pieces.clear()
+    split = tuple(
+        (name, part, *first_and_last(one, k))
+        for part, one in zip(PARTS, series, strict=True)
+        for k, name in enumerate(one.ids)
+    )
+    for one in series:
+        treat_missing(one, config)
+    parts = []
+    filled, dropped = 0, list[str]()
+    for part in PARTS:
+        one = series.pop(0)  # what is cut is not kept a second time
+        made = cut(one, config)
+        if not len(made):
+            raise DataError(f"{one.name}: the {part} part has no sequences left.")
+        parts.append(made)
+        filled, dropped = filled + one.filled, dropped + one.dropped
+    train, validation, test = (alike(part, parts) for part in parts)
+    scaling, said = fit(config, train)
+    if filled:
+        notes.append(f"{filled} empty cells were interpolated (data.missing)")
+    if dropped:
+        notes.append(
+            f"{len(dropped)} sequences with empty cells were dropped (data.missing):"
+            f" {', '.join(dropped[:5])}{', ...' if len(dropped) > 5 else ''}"
+        )
+    notes += said
+    notes.append(
+        f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
+        f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
+    )
+    return Own((train, validation, test), scaling, tuple(notes), split, digests(config))
+
+
+def digests(config: OwnFile) -> tuple[str, ...]:
+    """SHA-256 of each of a config's files.
+
+    Raises:
+        DataError: one is not there.
+    """
+    found = []
+    for text in (config.path, config.validation_path, config.test_path):
+        if text:
+            check_file(Path(text))
+            with Path(text).open("rb") as file:
+                found.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return tuple(found)
+
+
+def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
+    """The scaling of a training part, and what should be said of it."""
+    carried = places_in(train.features, train.said)
+    relative = config.relative
+    if config.scaling == "none":
+        of_sides = Scaler.identity(len(train.features)), Scaler.identity(len(train.said))
+        return Scaling(*of_sides, carried, relative), []
+    of_source, of_target = relative_offsets(train, carried) if relative else no_offsets(train)
+
+    def columns(name: str) -> Iterator[Floats]:
+        """What is known of a feature, on both sides: it gets one scale for both."""
+        for names, points, keep, offsets in (
+            (train.features, train.source, train.source_keep, of_source),
+            (train.said, train.target, train.target_keep, of_target),
+        ):
+            if name in names:
+                i = names.index(name)
+                for first, rows in stretches(points):
+                    here = slice(first, first + len(rows))
+                    yield (rows[:, :, i] - offsets[here, :, i])[keep[here]]
+
+    fitted = {
+        name: fit_feature(config.scaling, lambda name=name: columns(name))  # type: ignore[misc]
+        for name in dict.fromkeys([*train.features, *train.said])
+    }
+    notes = [
+        f"{name} is always {one.shift:g} in the training part: not scaled"
+        for name, one in fitted.items() if one.constant
+    ]  # fmt: skip
+    scalers = [
+        Scaler(*(np.array([getattr(fitted[name], what) for name in names])
+                 for what in ("shift", "scale")))
+        for names in (train.features, train.said)
+    ]  # fmt: skip
+    return Scaling(scalers[0], scalers[1], carried, relative), notes
+
+
+def renamed(piece: Piece, features: tuple[str, ...]) -> Piece:
+    """The same with the model's names for its columns."""
+    points = piece.points
+    return replace(piece, points=Ragged(points.values, points.offsets, features))
+
+
+def _range(lengths: Integers) -> str:
+    low, high = int(lengths.min()), int(lengths.max())
+    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,261 @@
+"""Sequences cut into source and target: at a length, in windows, or by whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.config import OwnFile
+from seqattn.data.files import Piece, Ragged, step_text
+from seqattn.data.own.series import Series
+from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.errors import DataError
+
+
+def cut(series: Series, config: OwnFile) -> Sequences:
+    """Sequences as source and target.
+
+    Raises:
+        DataError: sequences that are too short, or nothing says where to cut.
+    """
+    points = series.points
+    names = points.features
+    if config.source_features is not None and config.target_features is not None:
+        given, said = tuple(config.source_features), tuple(config.target_features)
+    else:
+        given = said = names
+    of_source = [names.index(name) for name in given]
+    of_target = [names.index(name) for name in said] if series.target is None else []
+    if series.target is not None:
+        if config.source_length or config.target_length or config.window:
+            raise DataError(
+                f"{series.name}: keeps source and target apart already; leave out"
+                " data.source_length, target_length and window."
+            )
+        said = series.target.features
+        return _made(
+            series.ids, points.values, points.offsets[:-1], points.lengths, series.target.values,
+            series.target.offsets[:-1], series.target.lengths, given, said, series,
+        )  # fmt: skip
+    whole = len(given) == len(names) == len(said)
+    sources = points.values if whole else points.values[:, of_source]
+    targets = points.values if whole else points.values[:, of_target]
+    starts, lengths = points.offsets[:-1], points.lengths
+    if config.window is not None:
+        return _windows(series, config, sources, targets, given, said)
+    if config.source_length is not None or config.target_length is not None:
+        short = config.source_length or config.target_length or 0
+        wrong = np.flatnonzero(lengths <= short)
+        if wrong.size:
+            k = int(wrong[0])
+            key = "source_length" if config.source_length else "target_length"
+            raise DataError(
+                f"{series.name}: sequence {series.ids[k]!r} has {lengths[k]} points, which leaves"
+                f" nothing beside data.{key} = {short}."
+            )
+        cuts = np.full(len(lengths), short) if config.source_length else lengths - short
+        return _made(
+            series.ids, sources, starts, cuts, targets, starts + cuts, lengths - cuts, given, said,
+            series,
+        )  # fmt: skip
+    if config.source_features is None:
+        raise DataError(
+            f"{series.name}: nothing says what is source and what is target. Set"
+            " data.source_length, target_length or window, or source_features and"
+            " target_features."
+        )
+    ended = ended_sides(points, config)
+    cut_short = [
+        np.add.reduceat(~ended[:, columns[0]], starts).astype(np.int64)
+        for columns in (of_source, of_target)
+    ]
+    return _made(
+        series.ids, sources, starts, cut_short[0], targets, starts, cut_short[1], given, said,
+        series,
+    )  # fmt: skip
+
+
+def cut_at(series: Series, source_length: int) -> Sequences:
+    """Sequences cut into a source of up to `source_length` points and a target of the rest, for a
+    model of made sequences.
+
+    Raises:
+        DataError: a sequence of one point, which cannot be both.
+    """
+    points = series.points
+    starts, lengths = points.offsets[:-1], points.lengths
+    if series.target is not None:
+        target = series.target
+        return _made(
+            series.ids, points.values, starts, lengths, target.values, target.offsets[:-1],
+            target.lengths, points.features, target.features, series,
+        )  # fmt: skip
+    short = np.flatnonzero(lengths < 2)
+    if short.size:
+        raise DataError(
+            f"sequence {series.ids[int(short[0])]!r} has one point; to be scored it needs a source"
+            " and a target, so two at least."
+        )
+    cuts = np.minimum(lengths - 1, source_length)
+    return _made(
+        series.ids, points.values, starts, cuts, points.values, starts + cuts, lengths - cuts,
+        points.features, points.features, series,
+    )  # fmt: skip
+
+
+def as_sources(piece: Piece, config: OwnFile | None) -> Sequences:
+    """Whole sequences of a piece as sources, with no target known; of a run with windows, the last
+    points that fit one."""
+    points = piece.points
+    lengths, starts = points.lengths, points.offsets[:-1]
+    if config is not None and config.window is not None:
+        kept = np.minimum(lengths, config.window.source)
+        starts, lengths = starts + lengths - kept, kept
+    N, F = len(piece), len(points.features)
+    return Sequences(
+        source=gathered(points.values, starts, lengths),
+        source_lengths=lengths,
+        target=np.zeros((N, 0, F)),
+        target_lengths=np.zeros(N, dtype=np.int64),
+        features=points.features,
+        ids=piece.ids,
+    )
+
+
+def gathered(values: NDArray[np.floating], starts: Integers, lengths: Integers) -> Floats:
+    """(N, longest, F) of stretches of rows; 0 beyond each length."""
+    L = int(lengths.max(initial=0))
+    apart = int(starts[1] - starts[0]) if len(starts) > 1 else L
+    if len(starts) and apart >= L and (lengths == L).all() and (np.diff(starts) == apart).all():
+        # Evenly spaced: a view. It ends with the rows of the last, so it reaches no further.
+        first, F = int(starts[0]), values.shape[1]
+        by_row, by_feature = values.strides
+        return np.lib.stride_tricks.as_strided(
+            values[first:], (len(starts), L, F), (apart * by_row, by_row, by_feature),
+            writeable=False,
+        )  # fmt: skip
+    steps = np.arange(L)
+    rows = np.minimum(starts[:, None] + steps, max(len(values) - 1, 0))
+    found: Floats = np.asarray(values[rows])
+    real = real_points(lengths, L)
+    return found if real.all() else np.where(real[:, :, None], found, 0)
+
+
+def alike(part: Sequences, parts: Sequence[Sequences]) -> Sequences:
+    """A part as it is; parts of files of their own must have the same features.
+
+    Raises:
+        DataError: they have not.
+    """
+    first = parts[0]
+    if (part.features, part.said) != (first.features, first.said):
+        raise DataError(
+            f"one part has the features {', '.join(part.features)} (given) and"
+            f" {', '.join(part.said)} (to be said), the training part {', '.join(first.features)}"
+            f" and {', '.join(first.said)}."
+        )
+    return part
+
+
+def columns_apart(config: OwnFile) -> bool:
+    """Whether whole columns are source and others target, row by row."""
+    lengths = (config.source_length, config.target_length, config.window)
+    return config.source_features is not None and not any(lengths)
+
+
+def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
+    """(rows, F): True where a side of a sequence has ended: all its cells are empty to the end."""
+    ended = np.zeros(ragged.values.shape, dtype=bool)
+    for names in (config.source_features, config.target_features):
+        places = [ragged.features.index(name) for name in names or ()]
+        empty = np.isnan(ragged.values[:, places]).all(axis=1)
+        for k in np.flatnonzero(np.logical_or.reduceat(empty, ragged.offsets[:-1])):
+            first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])
+            real = last
+            while real > first and empty[real - 1]:
+                real -= 1
+            ended[real:last, places] = True
+    return ended
+
+
+def _windows(
+    series: Series, config: OwnFile, sources: NDArray[np.floating], targets: NDArray[np.floating],
+    given: tuple[str, ...], said: tuple[str, ...],
+) -> Sequences:  # fmt: skip
+    window = config.window
+    assert window is not None
+    needed = window.source + window.target
+    starts, ids = list[NDArray[np.int64]](), list[str]()
+    for k, length in enumerate(series.points.lengths):
+        if length < needed:
+            raise DataError(
+                f"{series.name}: sequence {series.ids[k]!r} has {length} points, but a window needs"
+                f" {needed} (data.window)."
+            )
+        places = np.arange(0, length - needed + 1, window.stride) + series.points.offsets[k]
+        starts.append(places)
+        ids += [f"{series.ids[k]}@{_step_at(series, int(p + window.source), k)}" for p in places]
+    first = np.concatenate(starts)
+    if config.missing == "drop_sequence":
+        empty = np.isnan(sources).any(axis=1) | np.isnan(targets).any(axis=1)
+        count = np.concatenate([[0], np.cumsum(empty)])
+        keep = count[first + needed] == count[first]
+        series.dropped += [name for name, kept in zip(ids, keep, strict=True) if not kept]
+        first = first[keep]
+        ids = [name for name, kept in zip(ids, keep, strict=True) if kept]
+    n = len(first)
+    return _made(
+        ids, sources, first, np.full(n, window.source), targets, first + window.source,
+        np.full(n, window.target), given, said, series,
+    )  # fmt: skip
+
+
+def _step_at(series: Series, row: int, k: int) -> str:
+    """The step of a row: what a window is called by, where its target begins."""
+    if series.order is None:
+        return str(row - int(series.points.offsets[k]) + 1)
+    return step_text(series.order[row])
+
+
+def _made(
+    ids: Sequence[str],
+    sources: NDArray[np.floating],
+    source_starts: Integers,
+    source_lengths: Integers,
+    targets: NDArray[np.floating],
+    target_starts: Integers,
+    target_lengths: Integers,
+    given: tuple[str, ...],
+    said: tuple[str, ...],
+    series: Series,
+) -> Sequences:
+    for what, lengths in (("source", source_lengths), ("target", target_lengths)):
+        empty = np.flatnonzero(lengths < 1)
+        if empty.size:
+            raise DataError(
+                f"{series.name}: sequence {ids[int(empty[0])]!r} has no points in its {what}."
+            )
+    return Sequences(
+        source=gathered(sources, source_starts, source_lengths),
+        source_lengths=source_lengths,
+        target=gathered(targets, target_starts, target_lengths),
+        target_lengths=target_lengths,
+        features=given,
+        ids=tuple(ids),
+        said=said,
+        last_steps=None
+        if series.order is None
+        else _last_two(series, source_starts, source_lengths),
+    )
+
+
+def _last_two(series: Series, starts: Integers, lengths: Integers) -> NDArray[np.generic]:
+    """(N, 2) steps of the last two rows of each stretch."""
+    assert series.order is not None
+    last = starts + lengths - 1
+    found: NDArray[np.generic] = series.order[
+        np.stack([np.maximum(last - 1, starts), last], axis=1)
+    ]
+    return found

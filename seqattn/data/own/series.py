@@ -1,0 +1,87 @@
+"""Sequences of one part, and where in the file each number stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files import Piece, Ragged, offsets_of, step_text
+
+
+@dataclass(eq=False)
+class Series:
+    """Sequences of one part, before they are cut into source and target.
+
+    Attributes:
+        ids, groups: names.
+        points: what was read.
+        where: (row, feature) -> the place in the file.
+        target: what the file keeps apart as target.
+        order: (rows,) steps, or None.
+    """
+
+    name: str
+    ids: list[str]
+    points: Ragged
+    where: Callable[[int, int], str]
+    target: Ragged | None = None
+    where_target: Callable[[int, int], str] | None = None
+    order: NDArray[np.generic] | None = None
+    filled: int = 0
+    dropped: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def series_of(piece: Piece, places: Sequence[int], name: str) -> Series:
+    """Some sequences of a piece."""
+    points, whole = piece.points, len(places) == len(piece)
+    target, where_target = piece.target, piece.where_target
+    if target is not None and where_target is not None and not whole:
+        target, where_target = target.at(places), _found_at(where_target, target, places)
+    return Series(
+        name, [piece.ids[k] for k in places],
+        points if whole else points.at(places),
+        piece.where if whole else _found_at(piece.where, points, places),
+        target, where_target,
+        piece.order if piece.order is None or whole else piece.order[rows_of(points, places)],
+    )  # fmt: skip
+
+
+def rows_of(ragged: Ragged, places: Sequence[int]) -> NDArray[np.int64]:
+    """The rows of some sequences."""
+    offsets = ragged.offsets
+    found = [np.arange(offsets[k], offsets[k + 1]) for k in places]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+
+def moved(where: Callable[[int, int], str], rows: NDArray[np.int64]) -> Callable[[int, int], str]:
+    """`where`, asked for rows of `values[rows]`."""
+    return lambda row, feature: where(int(rows[row]), feature)
+
+
+def _found_at(
+    where: Callable[[int, int], str], ragged: Ragged, places: Sequence[int]
+) -> Callable[[int, int], str]:
+    """`where`, asked for rows of `ragged.at(places)`; with an index a sequence, not one a row."""
+    starts = ragged.offsets[np.asarray(places, dtype=np.int64)]
+    offsets = offsets_of(ragged.lengths[np.asarray(places, dtype=np.int64)])
+
+    def of_row(row: int, feature: int) -> str:
+        k = int(np.searchsorted(offsets, row, side="right")) - 1
+        return where(int(starts[k]) + row - int(offsets[k]), feature)
+
+    return of_row
+
+
+def first_and_last(series: Series, k: int) -> tuple[str, str]:
+    """The steps at which a sequence begins and ends, as they stand in the file."""
+    if series.order is None:
+        offsets = series.points.offsets  # not all lengths, for each of them
+        return "1", str(int(offsets[k + 1] - offsets[k]))
+    steps = series.order[series.points.offsets[k] : series.points.offsets[k + 1]]
+    return (step_text(steps[0]), step_text(steps[-1])) if len(steps) else ("", "")
