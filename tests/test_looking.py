@@ -22,7 +22,7 @@ import seqattn as package
 from seqattn import experiment
 from seqattn.cli.panel import Panel, sparkline
 from seqattn.config import resolve
-from seqattn.errors import CheckpointError, DataError, UsageError
+from seqattn.errors import CheckpointError, DataError, Stopped, UsageError
 from seqattn.report import report
 from seqattn.report.content import MOST_EXAMPLES, errors, of_run
 from seqattn.runs import EpochRecord, RunFolder
@@ -75,7 +75,7 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
         steps += 1
         return 15 if steps >= 13 else 0
 
-    with pytest.raises(experiment.Stopped):
+    with pytest.raises(Stopped):
         experiment.run(config, tmp_path, watchers=experiment.Watchers(stop=stop))
     assert read_arrays(tmp_path / "small" / "film.npz")["epochs"].tolist() == [0, 2]
     folder, _ = experiment.run(config, tmp_path, resume=True)
@@ -292,7 +292,7 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
         steps += 1
         return 15 if steps >= 13 else 0
 
-    with pytest.raises(experiment.Stopped):
+    with pytest.raises(Stopped):
         experiment.run(config, tmp_path, watchers=experiment.Watchers(stop=stop))
     folder, summary = experiment.run(config, tmp_path, resume=True)
     events = EventAccumulator(str(folder.board))

@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqattn.config import (
-    Config,
-    OwnFile,
-    as_plain,
-    resolve,
-    to_yaml,
-)
-from seqattn.data import Sequences, Splits, load
-from seqattn.data.own import UNKNOWN
-from seqattn.errors import (
-    BusyError,
-    CheckpointError,
-    ConfigError,
-    NotFiniteError,
-    SeqattnError,
-    Stopped,
-    StorageError,
-    UsageError,
-)
+from seqattn.config import Config, to_yaml
+from seqattn.data import Splits, load
+from seqattn.errors import BusyError, NotFiniteError, UsageError
 from seqattn.evaluation import References
-from seqattn.experiment import board, following, results
-from seqattn.experiment.film import read_film, write_film
+from seqattn.experiment import board, following
 from seqattn.experiment.following import follow
-from seqattn.experiment.jobs import Job, Watchers
-from seqattn.experiment.resume import brought_together, newest_state
+from seqattn.experiment.grouping import grouped
+from seqattn.experiment.jobs import Job, Watchers, leave_if_told
+from seqattn.experiment.reading import data_of, open_run, without_paths
+from seqattn.experiment.resume import newest_state
 from seqattn.experiment.sizes import (
     bytes_of_a_run,
     bytes_of_checkpoints,
@@ -44,9 +27,9 @@ from seqattn.experiment.sizes import (
     refuse_too_large,
 )
 from seqattn.experiment.surroundings import choose_device, environment
-from seqattn.runs import EpochRecord, RunFolder, find_run, refuse_taken
+from seqattn.experiment.training import train_group
+from seqattn.runs import RunFolder, refuse_taken
 from seqattn.storage import (
-    Beside,
     only_writer,
     read_whole,
     refuse_full_disk,
@@ -54,21 +37,7 @@ from seqattn.storage import (
     write_whole,
     written_together,
 )
-from seqattn.training import (
-    Batch,
-    Frame,
-    Run,
-    Trained,
-    TrainingState,
-    World,
-    load_model,
-    refuse_other_files,
-    save_best,
-    save_state,
-    to_tensors,
-    train,
-)
-from seqattn.training.threads import choose_threads
+from seqattn.training import World
 
 
 def run(
@@ -202,14 +171,14 @@ def _run_all(
                 if job.folder.path not in holding:
                     _take_hold(job.folder, held)
             _begin(todo, about, threads, overwrite=overwrite)
-            groups = list(_groups(jobs))
+            groups = list(grouped(jobs))
             if len(todo) == 1:
                 watchers.facts(_facts(todo[0]))
             done = sum(job.state.epoch for job in todo if job.state is not None)
             watchers.begin(done, sum(job.config.training.epochs for job in todo))
             for group in groups:
-                _train_group(group, chosen, threads, resume, watchers, about, world)
-                _leave_if_told(watchers, group, "after training; --resume goes on from there")
+                train_group(group, chosen, threads, resume, watchers, about, world)
+                leave_if_told(watchers, group, "after training; --resume goes on from there")
         if plots:
             for job in jobs:
                 if job.summary is not None:
@@ -225,7 +194,7 @@ def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Co
     """
     _refuse_too_large(configs)
     jobs = _prepared(configs, resume=True)
-    return [[(job.config, job.folder) for job in group] for group in _groups(jobs)]
+    return [[(job.config, job.folder) for job in group] for group in grouped(jobs)]
 
 
 def _refuse_too_large(configs: Sequence[tuple[Config, RunFolder]]) -> None:
@@ -326,47 +295,6 @@ def all_errors(failed: Sequence[Job]) -> NotFiniteError:
     )
 
 
-def open_run(path: Path) -> tuple[RunFolder, Trained]:
-    """Read a RUN argument: a run folder, or a checkpoint in one.
-
-    Raises:
-        CheckpointError: there is none, it is broken, or it is not of the folder's config.
-    """
-    folder, checkpoint = find_run(path)
-    expected = None
-    if folder.is_run:
-        try:
-            expected = resolve(folder.config).config
-        except ConfigError as error:
-            raise CheckpointError(
-                f"{folder.path}: its config cannot be read back. {error}"
-            ) from None
-    trained = load_model(checkpoint, expected=expected)
-    if expected is not None:  # the folder knows where the data lie, a checkpoint does not
-        config = trained.config.model_copy(update={"data": expected.data})
-        trained = dataclasses.replace(trained, config=config)
-    return folder, trained
-
-
-def data_of(trained: Trained) -> Splits:
-    """The sequences that a model was trained on, made or read again.
-
-    Raises:
-        DataError: files that are not there, or are no longer what they were.
-    """
-    data = load(trained.config.data)
-    refuse_other_files(data.digests, trained.layout.digests, "since the training")
-    return data
-
-
-def without_paths(config: Config) -> Config:
-    """A config that says how files were read, and not where they lie."""
-    if not isinstance(config.data, OwnFile):
-        return config
-    none = {"path": UNKNOWN, "validation_path": None, "test_path": None}
-    return config.model_copy(update={"data": config.data.model_copy(update=none)})
-
-
 def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -> Job:
     """Find out where a run stands.
 
@@ -393,251 +321,16 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     return job
 
 
-def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs that can share every step, no more at once than memory allows.
-
-    They are cut from all jobs, done or not, so that who goes with whom does not depend on what was
-    finished before a stop: beside other runs the last bits of a number may be others.
-    """
-    alike: dict[str, list[Job]] = {}
-    for job in jobs:
-        alike.setdefault(_shape_of_step(job), []).append(job)
-    for shape in alike.values():
-        most = max(1, group_bytes() // bytes_of_a_run(shape[0]))
-        if shape[0].data.stream is not None:  # each reads for itself
-            most = 1
-        for first in range(0, len(shape), most):
-            group = [job for job in shape[first : first + most] if job.is_to_do]
-            ended: dict[tuple[int, int], list[Job]] = {}  # of whom only the results are missing
-            for job in group:
-                if job.is_trained:
-                    ended.setdefault(job.position, []).append(job)
-            yield from ended.values()
-            group = [job for job in group if not job.is_trained]
-            if group:
-                brought_together(group)
-                yield group
-
-
-def _shape_of_step(job: Job) -> str:
-    """Equal where two jobs can be trained side by side."""
-    training, train, validation = job.config.training, job.data.train, job.data.validation
-    ragged = [bool(keep.all()) for part in (train, validation)
-              for keep in (part.source_keep, part.target_keep)]  # fmt: skip
-    return repr(
-        (
-            as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
-            training.weight_decay, training.compile, training.precision,
-            training.record_attention,
-            training.teacher_forcing.coin, training.checkpoint_seconds,
-            train.source.shape, train.target.shape, validation.source.shape,
-            validation.target.shape, ragged,
-        )
-    )  # fmt: skip
-
-
-def _train_group(
-    jobs: list[Job],
-    device: torch.device,
-    threads: int | None,
-    resume: bool,
-    watchers: Watchers,
-    about: dict[str, Any],
-    world: World | None = None,
-) -> None:
-    """Train jobs side by side and conclude each."""
-    alone = len(jobs) == 1
-    tensors: dict[int, Batch] = {}
-
-    def part(sequences: Sequences, data: Splits) -> Batch:
-        if id(sequences) not in tensors:
-            tensors[id(sequences)] = to_tensors(sequences, device, scaling=data.scaling)
-        return tensors[id(sequences)]
-
-    # Many runs save together, so that the disk is waited for once; one saves while it goes on.
-    beside = Beside() if alone else None
-    runs = [_run_of(job, part, device, watchers, beside) for job in jobs]
-    before = next((job.threads for job in jobs if job.threads), None)
-    count, why = (threads, "asked for") if threads else (before, "as before")
-    if count is None and world is not None:
-        count, why = 1, "one of several processes"
-    if count is None:
-        count, why = choose_threads(runs) if device.type == "cpu" else (1, "the device works")
-    torch.set_num_threads(count)
-    parameters = sum(p.numel() for p in runs[0].model.parameters())
-
-    def say(line: str) -> None:
-        for job in jobs:
-            job.note(line)
-            job.write_notes()
-        watchers.say(line)
-
-    def engine(name: str) -> None:
-        for job in jobs:
-            job.note(f"gradients: {name}")
-
-    for note in jobs[0].data.notes:
-        watchers.say(note)
-    for job in jobs:
-        for note in job.data.notes:
-            job.note(note)
-        if job.data.split:
-            job.folder.write_split(job.data.split)
-        if job.data.stream is not None:
-            job.folder.write_sources(job.data.stream.files())
-        if count != 1:
-            write_json(job.folder.environment, {**about, "threads": count})
-        job.note(
-            f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
-            f" {job.data.training_sequences} training sequences, device {device}, threads {count}"
-            f" ({why}), torch {torch.__version__}"
-        )
-        if not alone:
-            job.note(
-                f"side by side with {len(jobs) - 1} more, about"
-                f" {bytes_of_a_run(job) / 2**20:.1f} MiB each"
-            )
-        job.write_notes()
-    for job in jobs:
-        for line in job.passed_over:
-            job.note(line)
-            watchers.say(line)
-    first = jobs[0].state
-    if first is not None:
-        step = f", step {first.step}" if first.step else ""
-        say(f"Going on after epoch {first.epoch}{step}.")
-    elif resume and alone:
-        say("There is no checkpoint to resume from yet: starting from the beginning.")
-
-    def stop() -> bool:
-        if beside is not None:
-            beside.ask()
-        return watchers.stop() != 0
-
-    try:
-        with beside or contextlib.nullcontext():
-            train(runs, stop=stop, say=engine, world=world)
-    except BaseException as error:
-        name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
-        for job in jobs:
-            with contextlib.suppress(OSError):  # the disk may be what is wrong
-                job.note(f"ended: {name}")
-                job.write_notes()
-        if isinstance(error, OSError):
-            place = error.filename or jobs[0].folder.path
-            raise StorageError(
-                f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"
-                " once this is mended, --resume goes on from them."
-            ) from None
-        raise
-    finished = []
-    for job, run in zip(jobs, runs, strict=True):
-        job.state, job.error = run.state, run.error
-        if run.early:
-            watchers.say(
-                f"Stopped early after epoch {job.state.epoch if job.state else 0}: no improvement"
-                " any more."
-            )
-        if run.error is not None:
-            job.note(f"ended: {run.error}")
-        elif run.finished:
-            finished.append((job, run))
-        else:
-            job.note("stopped")
-        job.write_notes()
-    if finished:
-        with written_together():
-            results.conclude(finished)
-        for job, _ in finished:
-            if job.config.logging.tensorboard and job.summary is not None:
-                board.conclude(job.folder, job.config, job.summary)
-    if world is not None and world.stopped:
-        watchers = dataclasses.replace(watchers, stop=lambda: signal.SIGTERM)
-    _leave_if_told(
-        watchers,
-        [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
-        f"in epoch {jobs[0].state.epoch + 1 if jobs[0].state else 1}; --resume, with the same"
-        " config and --set, goes on from there",
-    )
-
-
-def _run_of(
-    job: Job,
-    part: Callable[[Sequences, Splits], Batch],
-    device: torch.device,
-    watchers: Watchers,
-    beside: Beside | None,
-) -> Run:
-    """A job as the training loop sees it.
-
-    Args:
-        beside: where its saves are written while it goes on; None: it waits for each.
-    """
-    assert job.model is not None
-    folder, layout = job.folder, job.layout
-    written_best = written_film = 0
-    scalars = board.Board(folder) if job.config.logging.tensorboard else None
-    film = list[Frame]()
-    if job.state is not None:
-        film += read_film(folder, job.state.epoch)
-
-    def save(state: TrainingState) -> None:
-        job.write_notes()
-        if beside is None:
-            write(state, film)
-        else:  # the loop goes on to add to its history and film
-            kept, frames = dataclasses.replace(state, history=list(state.history)), list(film)
-            beside.begin(lambda: write(kept, frames))
-
-    def write(state: TrainingState, film: Sequence[Frame]) -> None:
-        nonlocal written_best, written_film
-        with written_together():
-            if state.best_epoch != written_best:
-                save_best(folder.best, state, job.config, layout)
-                written_best = state.best_epoch
-            if len(film) != written_film:
-                write_film(folder, film, job.data.validation)
-                written_film = len(film)
-            save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
-            folder.write_metrics(state.history)
-        if scalars is not None:
-            scalars.write(state.history)
-
-    def tell(record: EpochRecord) -> None:
-        if (
-            beside is not None
-        ):  # then somebody may be following the log; metrics.csv has the same numbers
-            folder.say(
-                f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
-                f" {record.validation_loss:.6g} free running,"
-                f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
-            )
-        watchers.epoch(record)
-
-    return Run(
-        job.model.to(device), job.data.stream or part(job.data.train, job.data),
-        part(job.data.validation, job.data),
-        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save, film,
-    )  # fmt: skip
-
-
 def _draw_what_is_missing(job: Job, watchers: Watchers) -> None:
     folder, where = job.folder, "; --resume draws the pictures that are missing"
     drawn = [folder.loss_picture, folder.predictions_picture]
     drawn += [folder.attention_picture] if folder.attention.exists() else []
     if not all(picture.exists() for picture in drawn):
-        _leave_if_told(watchers, [job], where)
+        leave_if_told(watchers, [job], where)
         from seqattn import pictures  # matplotlib is slow to import and not needed before
 
         for path in pictures.draw_each(folder):
-            _leave_if_told(watchers, [job], "; nothing is missing" if path == drawn[-1] else where)
-
-
-def _leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
-    number = watchers.stop()
-    if number and jobs:
-        place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
-        raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")
+            leave_if_told(watchers, [job], "; nothing is missing" if path == drawn[-1] else where)
 
 
 __all__ = [

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seqattn.config import (
-    Config,
-)
+from seqattn.config import Config
 from seqattn.data import Splits
-from seqattn.errors import (
-    NotFiniteError,
-)
+from seqattn.errors import NotFiniteError, Stopped
 from seqattn.models import SequenceModel, build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import (
@@ -103,3 +99,18 @@ class Job:
         if self.unsaid:
             self.folder.say("\n".join(self.unsaid))
             self.unsaid.clear()
+
+
+def leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
+    """
+    Args:
+        jobs: what is left undone; with none there is nothing to leave.
+        where: it stands, and how to go on.
+
+    Raises:
+        Stopped: a signal asks to stop.
+    """
+    number = watchers.stop()
+    if number and jobs:
+        place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
+        raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")

@@ -1,0 +1,54 @@
+"""A run folder read back: its model, and the sequences it was trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from seqattn.config import Config, OwnFile, resolve
+from seqattn.data import Splits, load
+from seqattn.data.own import UNKNOWN
+from seqattn.errors import CheckpointError, ConfigError
+from seqattn.runs import RunFolder, find_run
+from seqattn.training import Trained, load_model, refuse_other_files
+
+
+def open_run(path: Path) -> tuple[RunFolder, Trained]:
+    """Read a RUN argument: a run folder, or a checkpoint in one.
+
+    Raises:
+        CheckpointError: there is none, it is broken, or it is not of the folder's config.
+    """
+    folder, checkpoint = find_run(path)
+    expected = None
+    if folder.is_run:
+        try:
+            expected = resolve(folder.config).config
+        except ConfigError as error:
+            raise CheckpointError(
+                f"{folder.path}: its config cannot be read back. {error}"
+            ) from None
+    trained = load_model(checkpoint, expected=expected)
+    if expected is not None:  # the folder knows where the data lie, a checkpoint does not
+        config = trained.config.model_copy(update={"data": expected.data})
+        trained = dataclasses.replace(trained, config=config)
+    return folder, trained
+
+
+def data_of(trained: Trained) -> Splits:
+    """The sequences that a model was trained on, made or read again.
+
+    Raises:
+        DataError: files that are not there, or are no longer what they were.
+    """
+    data = load(trained.config.data)
+    refuse_other_files(data.digests, trained.layout.digests, "since the training")
+    return data
+
+
+def without_paths(config: Config) -> Config:
+    """A config that says how files were read, and not where they lie."""
+    if not isinstance(config.data, OwnFile):
+        return config
+    none = {"path": UNKNOWN, "validation_path": None, "test_path": None}
+    return config.model_copy(update={"data": config.data.model_copy(update=none)})

@@ -1,0 +1,217 @@
+"""Jobs that go side by side, trained, with what they save and say on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from seqattn.data import Sequences, Splits
+from seqattn.errors import SeqattnError, StorageError
+from seqattn.experiment import board, results
+from seqattn.experiment.film import read_film, write_film
+from seqattn.experiment.jobs import Job, Watchers, leave_if_told
+from seqattn.experiment.sizes import bytes_of_a_run
+from seqattn.runs import EpochRecord
+from seqattn.storage import Beside, write_json, written_together
+from seqattn.training import (
+    Batch,
+    Frame,
+    Run,
+    TrainingState,
+    World,
+    save_best,
+    save_state,
+    to_tensors,
+    train,
+)
+from seqattn.training.threads import choose_threads
+
+
+def train_group(
+    jobs: list[Job],
+    device: torch.device,
+    threads: int | None,
+    resume: bool,
+    watchers: Watchers,
+    about: dict[str, Any],
+    world: World | None = None,
+) -> None:
+    """Train jobs side by side and conclude each."""
+    alone = len(jobs) == 1
+    tensors: dict[int, Batch] = {}
+
+    def part(sequences: Sequences, data: Splits) -> Batch:
+        if id(sequences) not in tensors:
+            tensors[id(sequences)] = to_tensors(sequences, device, scaling=data.scaling)
+        return tensors[id(sequences)]
+
+    # Many runs save together, so that the disk is waited for once; one saves while it goes on.
+    beside = Beside() if alone else None
+    runs = [_run_of(job, part, device, watchers, beside) for job in jobs]
+    before = next((job.threads for job in jobs if job.threads), None)
+    count, why = (threads, "asked for") if threads else (before, "as before")
+    if count is None and world is not None:
+        count, why = 1, "one of several processes"
+    if count is None:
+        count, why = choose_threads(runs) if device.type == "cpu" else (1, "the device works")
+    torch.set_num_threads(count)
+    parameters = sum(p.numel() for p in runs[0].model.parameters())
+
+    def say(line: str) -> None:
+        for job in jobs:
+            job.note(line)
+            job.write_notes()
+        watchers.say(line)
+
+    def engine(name: str) -> None:
+        for job in jobs:
+            job.note(f"gradients: {name}")
+
+    for note in jobs[0].data.notes:
+        watchers.say(note)
+    for job in jobs:
+        for note in job.data.notes:
+            job.note(note)
+        if job.data.split:
+            job.folder.write_split(job.data.split)
+        if job.data.stream is not None:
+            job.folder.write_sources(job.data.stream.files())
+        if count != 1:
+            write_json(job.folder.environment, {**about, "threads": count})
+        job.note(
+            f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
+            f" {job.data.training_sequences} training sequences, device {device}, threads {count}"
+            f" ({why}), torch {torch.__version__}"
+        )
+        if not alone:
+            job.note(
+                f"side by side with {len(jobs) - 1} more, about"
+                f" {bytes_of_a_run(job) / 2**20:.1f} MiB each"
+            )
+        job.write_notes()
+    for job in jobs:
+        for line in job.passed_over:
+            job.note(line)
+            watchers.say(line)
+    first = jobs[0].state
+    if first is not None:
+        step = f", step {first.step}" if first.step else ""
+        say(f"Going on after epoch {first.epoch}{step}.")
+    elif resume and alone:
+        say("There is no checkpoint to resume from yet: starting from the beginning.")
+
+    def stop() -> bool:
+        if beside is not None:
+            beside.ask()
+        return watchers.stop() != 0
+
+    try:
+        with beside or contextlib.nullcontext():
+            train(runs, stop=stop, say=engine, world=world)
+    except BaseException as error:
+        name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
+        for job in jobs:
+            with contextlib.suppress(OSError):  # the disk may be what is wrong
+                job.note(f"ended: {name}")
+                job.write_notes()
+        if isinstance(error, OSError):
+            place = error.filename or jobs[0].folder.path
+            raise StorageError(
+                f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"
+                " once this is mended, --resume goes on from them."
+            ) from None
+        raise
+    finished = []
+    for job, run in zip(jobs, runs, strict=True):
+        job.state, job.error = run.state, run.error
+        if run.early:
+            watchers.say(
+                f"Stopped early after epoch {job.state.epoch if job.state else 0}: no improvement"
+                " any more."
+            )
+        if run.error is not None:
+            job.note(f"ended: {run.error}")
+        elif run.finished:
+            finished.append((job, run))
+        else:
+            job.note("stopped")
+        job.write_notes()
+    if finished:
+        with written_together():
+            results.conclude(finished)
+        for job, _ in finished:
+            if job.config.logging.tensorboard and job.summary is not None:
+                board.conclude(job.folder, job.config, job.summary)
+    if world is not None and world.stopped:
+        watchers = dataclasses.replace(watchers, stop=lambda: signal.SIGTERM)
+    leave_if_told(
+        watchers,
+        [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
+        f"in epoch {jobs[0].state.epoch + 1 if jobs[0].state else 1}; --resume, with the same"
+        " config and --set, goes on from there",
+    )
+
+
+def _run_of(
+    job: Job,
+    part: Callable[[Sequences, Splits], Batch],
+    device: torch.device,
+    watchers: Watchers,
+    beside: Beside | None,
+) -> Run:
+    """A job as the training loop sees it.
+
+    Args:
+        beside: where its saves are written while it goes on; None: it waits for each.
+    """
+    assert job.model is not None
+    folder, layout = job.folder, job.layout
+    written_best = written_film = 0
+    scalars = board.Board(folder) if job.config.logging.tensorboard else None
+    film = list[Frame]()
+    if job.state is not None:
+        film += read_film(folder, job.state.epoch)
+
+    def save(state: TrainingState) -> None:
+        job.write_notes()
+        if beside is None:
+            write(state, film)
+        else:  # the loop goes on to add to its history and film
+            kept, frames = dataclasses.replace(state, history=list(state.history)), list(film)
+            beside.begin(lambda: write(kept, frames))
+
+    def write(state: TrainingState, film: Sequence[Frame]) -> None:
+        nonlocal written_best, written_film
+        with written_together():
+            if state.best_epoch != written_best:
+                save_best(folder.best, state, job.config, layout)
+                written_best = state.best_epoch
+            if len(film) != written_film:
+                write_film(folder, film, job.data.validation)
+                written_film = len(film)
+            save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
+            folder.write_metrics(state.history)
+        if scalars is not None:
+            scalars.write(state.history)
+
+    def tell(record: EpochRecord) -> None:
+        if (
+            beside is not None
+        ):  # then somebody may be following the log; metrics.csv has the same numbers
+            folder.say(
+                f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
+                f" {record.validation_loss:.6g} free running,"
+                f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
+            )
+        watchers.epoch(record)
+
+    return Run(
+        job.model.to(device), job.data.stream or part(job.data.train, job.data),
+        part(job.data.validation, job.data),
+        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save, film,
+    )  # fmt: skip
