@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from seqattn.errors import UsageError
+
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder, or a checkpoint file in one.")
 ]
@@ -45,3 +47,14 @@ FolderName = Annotated[
 ]
 OutputDir = Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where folders go.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+
+
+def checked_example(k: int, n: int) -> slice:
+    """Test sequence k of n.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not 0 <= k < n:
+        raise UsageError(f"--example {k}: the run has test sequences 0 to {n - 1}.")
+    return slice(k, k + 1)

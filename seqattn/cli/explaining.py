@@ -1,4 +1,4 @@
-"""An explanation on the terminal, as Markdown or as JSON."""
+"""`seqattn explain`: one attention step on the terminal, as Markdown or as JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,99 @@ import json
 import sys
 import textwrap
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqattn.cli.arguments import Run, checked_example
+from seqattn.cli.terminal import leave_with_the_reader, note
+from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
     from seqattn.explanation import Explanation, Stage
 
 WIDE = 8
 WIDEST = 10_000
+
+
+class Shape(StrEnum):
+    """How an explanation is written."""
+
+    table = "table"
+    markdown = "markdown"
+    json = "json"
+
+
+def explain(
+    run: Run,
+    example: Annotated[
+        int, typer.Option("--example", metavar="K", help="Test sequence K of the run.")
+    ] = 0,
+    step: Annotated[
+        int, typer.Option("--step", metavar="T", help="Step of the forecast, counted from 1.")
+    ] = 1,
+    layer: Annotated[
+        int, typer.Option("--layer", help="A Transformer's decoder layer, counted from 0.")
+    ] = 0,
+    head: Annotated[int, typer.Option("--head", help="Attention head, counted from 0.")] = 0,
+    form: Annotated[Shape, typer.Option("--format", help="How to write it.")] = Shape.table,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            "--figure", metavar="FILE.png|svg|pdf", help="Draw query, keys and context, too."
+        ),
+    ] = None,
+) -> None:
+    """Take one attention step of a trained model apart: keys, query, scores, weights, the weighted
+    sum and what is said. Every number follows from the printed ones above it."""
+    import numpy as np
+
+    from seqattn import pictures
+
+    if figure is not None:
+        pictures.picture_ending(figure)
+
+    from seqattn.data.files.writing import forecast_arrays
+    from seqattn.experiment import data_of, open_run
+    from seqattn.explanation import explain as take_apart
+
+    leave_with_the_reader()
+    _, trained = open_run(run)
+    if not trained.has_attention:
+        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    part = data_of(trained).test
+    chosen = part.only(checked_example(example, len(part)))
+    steps = int(chosen.target_lengths[0])
+    if not 1 <= step <= steps:
+        raise UsageError(
+            f"--step {step}: test sequence {example} has {steps} target steps, so T must lie within"
+            f" 1 and {steps}."
+        )
+    scaled, _ = trained.layout.scaling.scaled(chosen)
+    source = scaled[0, : chosen.source_lengths[0]].astype("float64")
+    described = forecast_arrays(chosen, chosen.target, with_target=False)
+    title = pictures.panel_titles(described)[0]
+    explanation = take_apart(
+        trained.model, source, step=step, layer=layer, head=head,
+        features=trained.layout.features, said=trained.layout.said, title=title.replace("\n", ", "),
+    )  # fmt: skip
+    in_units = None
+    if not trained.layout.scaling.is_identity:
+        unscaled = trained.layout.scaling.unscaled(np.array([[explanation.model_says]]), chosen)
+        in_units = dict(zip(trained.layout.said, unscaled.ravel().tolist(), strict=True))
+    print_explanation(explanation, form.value, in_units)
+    if figure is not None:
+        from seqattn.figures import vectors_figure
+
+        drawn = vectors_figure(
+            explanation.vectors.get("query"), explanation.vectors["keys"],
+            explanation.vectors["values"], explanation.vectors["context"],
+            explanation.vectors["weights"], title=explanation.title, cosines=explanation.cosines,
+        )  # fmt: skip
+        pictures.save(drawn, figure)
+        note(f"Drew {figure}")
 
 
 def print_explanation(

@@ -1,0 +1,142 @@
+"""`seqattn predict` and `seqattn evaluate`: a trained model on sequences, its run's or your own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqattn.cli.arguments import InputFile, Run, checked_example
+from seqattn.cli.terminal import leave_with_the_reader, note, print_evaluation
+from seqattn.errors import UsageError
+
+
+class Format(StrEnum):
+    csv = "csv"
+    tsv = "tsv"
+    jsonl = "jsonl"
+    npz = "npz"
+    parquet = "parquet"
+    arrow = "arrow"
+
+
+def predict(
+    run: Run,
+    input_file: InputFile = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Where to write; standard output without."),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="The ending of --output, or csv."),
+    ] = None,
+    attention: Annotated[
+        Path | None,
+        typer.Option("--attention", metavar="FILE.npz", help="Write the weights as data, too."),
+    ] = None,
+    example: Annotated[
+        int | None, typer.Option("--example", metavar="K", help="Test sequence K of the run.")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, max=100_000, help="Points to forecast; as trained without."),
+    ] = None,
+    attention_override: Annotated[
+        str | None,
+        typer.Option(
+            "--attention-override",
+            metavar="WAY",
+            help="Look elsewhere than the model would: uniform, shuffled, previous or one_hot:K.",
+        ),
+    ] = None,
+) -> None:
+    """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
+    all of these."""
+    from seqattn.storage import write_arrays
+
+    leave_with_the_reader()
+    if input_file is not None and example is not None:
+        raise UsageError("--input and --example both name sequences; give one of them.")
+    to_stdout = output is None or str(output) == "-"
+    chosen = form or _format_of(output)
+    if chosen in (Format.npz, Format.parquet, Format.arrow) and to_stdout:
+        raise UsageError(f"--format {chosen} is binary and needs --output FILE.{chosen}.")
+    if attention is not None and attention.suffix.lower() != ".npz":
+        raise UsageError(f"--attention {attention}: weights are written as NPZ; end it in .npz.")
+
+    from seqattn.attention import Override
+    from seqattn.cli import inputs
+    from seqattn.data.files.writing import Steps
+    from seqattn.evaluation import free_run, loss_of
+    from seqattn.experiment import data_of, open_run
+
+    override = None if attention_override is None else Override.parse(attention_override)
+    _, trained = open_run(run)
+    if (attention is not None or override is not None) and not trained.has_attention:
+        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    length = steps or trained.layout.target_length
+    where = None if to_stdout else output
+    if input_file is not None:
+        inputs.predict_file(trained, input_file, where, chosen.value, length, override, attention)
+        return
+    part, scaling = data_of(trained).test, trained.layout.scaling
+    if example is not None:
+        part = part.only(checked_example(example, len(part)))
+    result = free_run(
+        trained.model, part, length, override, with_attention=attention is not None, scaling=scaling
+    )
+    if override is not None:
+        own = loss_of(
+            free_run(trained.model, part, length, with_attention=False, scaling=scaling),
+            part, scaling,
+        )  # fmt: skip
+        forced = loss_of(result, part, scaling)
+        if own is not None and forced is not None:
+            note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
+                 f" {attention_override}.")  # fmt: skip
+    with inputs.Forecasts(where, chosen.value, trained, part.said).opened() as writer:
+        writer.write(part, result, Steps.of_sources(part))
+    if attention is not None:
+        write_arrays(attention, result.attention_arrays(part, steps_real=False))
+
+
+def evaluate(
+    run: Run,
+    input_file: InputFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Score a run beside the baselines and the noise floor: on its test sequences, or on your own
+    (--input), whose first points are given and the rest held against the forecast."""
+    import json
+
+    from seqattn.cli import inputs
+    from seqattn.evaluation import References
+    from seqattn.evaluation import evaluate as score
+    from seqattn.experiment import data_of, open_run
+
+    leave_with_the_reader()
+    _, trained = open_run(run)
+    data = data_of(trained)
+    part = data.test if input_file is None else inputs.scored(input_file, trained)
+    scaling = trained.layout.scaling
+    against = References.of(part, data.train, data.rule, scaling)
+    evaluation = score(trained.model, part, against, scaling)
+    if as_json:
+        print(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
+    else:
+        what = "test sequences" if input_file is None else f"sequences of {input_file}"
+        print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {what}, epoch {trained.epoch}")
+
+
+def _format_of(output: Path | None) -> Format:
+    """The format that a file's ending names; CSV where it names none."""
+    ending = output.suffix.lower().removeprefix(".") if output is not None else ""
+    if ending in ("", *Format):
+        return Format(ending or "csv")
+    raise UsageError(
+        f"--output {output}: ends in none of {', '.join('.' + known for known in Format)}."
+        " Give it one of these, or say --format."
+    )
