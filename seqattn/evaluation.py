@@ -30,8 +30,8 @@ from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training import to_tensors
 from seqattn.training.batches import slices, together
-from seqattn.training.loop import validate
 from seqattn.training.objective import Autograd
+from seqattn.training.validation import validate
 
 THIS_MODEL = "this model"
 CHUNK = 2048

@@ -39,11 +39,11 @@ from seqattn.training import (
 from seqattn.training.batches import in_orders, orders, slices
 from seqattn.training.checkpoints import VERSION
 from seqattn.training.draws import StepDraws
-from seqattn.training.loop import validate
 from seqattn.training.objective import Autograd, Derived
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import Patience
 from seqattn.training.sealed import read_sealed, write_sealed
+from seqattn.training.validation import validate
 from tests.conftest import F, N, T
 
 SECTION: dict[str, Any] = {

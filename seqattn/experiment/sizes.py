@@ -13,8 +13,8 @@ from seqattn.experiment.jobs import Job
 from seqattn.storage import (
     physical_memory,
 )
-from seqattn.training.loop import VALIDATION_CHUNK
 from seqattn.training.memory import bytes_needed, numbers_of_a_sequence
+from seqattn.training.validation import VALIDATION_CHUNK
 
 
 def group_bytes() -> int:

@@ -20,12 +20,12 @@ from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord
 from seqattn.storage import written_together
 from seqattn.streams import streams
-from seqattn.training.batches import Batch, slices, together
+from seqattn.training.batches import Batch, together
 from seqattn.training.checkpoints import TrainingState
 from seqattn.training.draws import StepDraws
 from seqattn.training.feeds import feed_of
 from seqattn.training.film import Frame, frames, probe_of
-from seqattn.training.objective import COMPILE_SECONDS, Autograd, Objective, stacked
+from seqattn.training.objective import COMPILE_SECONDS, Autograd, stacked
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import (
     early_stopping,
@@ -34,10 +34,9 @@ from seqattn.training.schedules import (
     toss,
 )
 from seqattn.training.stack import at_hand
+from seqattn.training.validation import validate
 from seqattn.training.world import World
 
-VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
-CHUNK_POINTS = 4096
 MOST_NAMED = 8  # sequences of a batch that an error names
 
 
@@ -537,38 +536,3 @@ class Mark:
 
     step: int
     tensors: list[Tensor]
-
-
-def validate(
-    objective: Objective, data: Batch, batch_size: int = 1, world: World | None = None
-) -> tuple[list[float], list[float]]:
-    """Mean squared error over a part, free running and with every step teacher-forced.
-
-    Their gap is the exposure bias: what it costs to build on one's own mistakes.
-
-    Args:
-        batch_size: of training; long sequences are taken as many at a time.
-        world: processes that take a share each; None: all is done here.
-
-    Returns:
-        both for each run, as numbers in double precision.
-    """
-    R = data.source.shape[0] if data.source.dim() == 4 else 1
-    if world is not None:
-        data = data.take(world.share(len(data)))
-    totals, counted = ([0.0] * R, [0.0] * R), [0] * R
-    points = data.source.shape[-2] + data.target.shape[-2]
-    chunk = max(batch_size, min(VALIDATION_CHUNK, CHUNK_POINTS // points), 1)
-    for places in slices(len(data), chunk):
-        batch = data.take(places)
-        real = batch.points
-        for total, losses in zip(totals, objective.free_and_forced(batch), strict=True):
-            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):
-                total[k] += loss * n
-        counted = [a + b for a, b in zip(counted, real, strict=True)]
-    if world is not None:
-        said = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
-        sums = world.add_up(said.to(world.device)).tolist()
-        totals, counted = (sums[:R], sums[R : 2 * R]), sums[2 * R :]
-    free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
-    return free, forced
