@@ -99,6 +99,7 @@ def predictions_picture(predictions: Arrays, examples: int = EXAMPLES) -> Figure
         source, target, said,
         titles=[f"{title}\nMSE {error:.4f}" for title, error in zip(titles, errors, strict=True)],
         features=[str(name) for name in predictions["features"]],
+        said=[str(name) for name in predictions["said"]] if "said" in predictions else None,
     )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def check(
     if piece.order is not None:
         from seqattn.data.files import step_text
 
-        print(f"  {form.order}: {step_text(piece.order[0])} to {step_text(piece.order[-1])}")
+        print(f"  {form.order}: {step_text(piece.order.min())} to {step_text(piece.order.max())}")
     if len(piece) > 1:
         copies = copied(piece)
         said = f"{copies:,} are copies of another" if copies else "no two are the same"
@@ -187,6 +187,7 @@ def sample(
     from seqattn.config import Lag, OwnFile, Polygons, Squares, resolve
     from seqattn.data import load
     from seqattn.data.files import format_of
+    from seqattn.data.files.guess import scalar
     from seqattn.data.files.writing import write_sequences
     from seqattn.storage import write_whole
 
@@ -202,4 +203,4 @@ def sample(
     content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
     write_whole(output, content)
     note(f"Wrote {len(sequences):,} sequences to {output}. To train on it:")
-    print(printable(f"data:\n  kind: file\n  path: {output}\n{cut}"), end="")
+    print(printable(f"data:\n  kind: file\n  path: {scalar(str(output))}\n{cut}"), end="")

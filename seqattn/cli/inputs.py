@@ -42,18 +42,19 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
         features=trained.layout.features, group=None, may_rename=True,
     )  # fmt: skip
     told = set[str]()
+    name = _called(file)
     found = False
     for piece in read_pieces(file, wanted):
         found = True
         for line in set(piece.notes) - told:
-            note(f"{file}: {line}.")
+            note(f"{name}: {line}.")
             told.add(line)
         names = piece.points.features
         apart_by = None if isinstance(trained.config.data, OwnFile) else 1.0
-        clean = _without_gaps(renamed(piece, trained.layout.features), str(file), alone, apart_by)
-        yield clean, as_sources(clean, config), names
+        clean = _without_gaps(renamed(piece, trained.layout.features), name, alone, apart_by)
+        yield clean, as_sources(clean, config, trained.layout.said), names
     if not found:
-        raise DataError(f"{file}: has no sequences.")
+        raise DataError(f"{name}: has no sequences.")
 
 
 def scored(file: Path, trained: Trained) -> Sequences:
@@ -71,14 +72,18 @@ def scored(file: Path, trained: Trained) -> Sequences:
         form = replace(form, features=trained.layout.features, may_rename=True)
     piece = read_all(file, replace(form, format="auto", group=None))
     for line in piece.notes:
-        note(f"{file}: {line}.")
+        note(f"{_called(file)}: {line}.")
     if own.source_features is None:
         piece = renamed(piece, trained.layout.features)
-    series = _series_of(piece, str(file))
+    series = _series_of(piece, _called(file))
     treat_missing(series, own, None if isinstance(config, OwnFile) else 1.0)
     if isinstance(config, OwnFile):
         return cut(series, config)
     return cut_at(series, trained.layout.source_length)
+
+
+def _called(file: Path) -> str:
+    return "standard input" if str(file) == "-" else str(file)
 
 
 def _without_gaps(piece: Piece, name: str, config: OwnFile, apart_by: float | None) -> Piece:

@@ -95,10 +95,10 @@ def plot_attention(
         raise UsageError("--grid draws every layer and head; leave --layer and --head out.")
     if form is PictureFormat.gif and not epochs:
         raise UsageError("--format gif moves; it is for --epochs.")
-    if output is not None and form is not None and output.suffix != f".{form}":
+    if output is not None and form is not None and output.suffix.lower() != f".{form}":
         raise UsageError(f"--output {output} and --format {form} say different things.")
     moving = form is PictureFormat.gif or (
-        output is not None and output.suffix == ".gif" and epochs
+        output is not None and output.suffix.lower() == ".gif" and epochs
     )
     if output is not None and not moving:
         pictures.picture_ending(output)

@@ -143,13 +143,14 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     best = summary["best_baseline"]
     verdict = "beats" if summary["beats_best_baseline"] else "does not beat"
+    pictures = ("loss_curve.png", "predictions.png", "attention.png")
+    drawn = [name for name in pictures if (folder / name).exists()]
     lines = [
         *attention_lines(summary["attention"]),
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
         f" the best parameter-free baseline ({best}).",
-        f"Everything lies in {folder}: loss_curve.png, predictions.png"
-        + (", attention.png" if _looks(summary) else "")
-        + ", and the data they are drawn from.",
+        f"Everything lies in {folder}: {', '.join([*drawn, 'the data'])}"
+        f"{' they are drawn from' if drawn else ', and no pictures'}.",
         "Next:",
         f"  seqattn evaluate {folder}",
         f"  seqattn plot-attention {folder}" if _looks(summary)

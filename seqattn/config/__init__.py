@@ -72,6 +72,8 @@ DEFAULT = "default"
 
 MOST_MISTAKES = 200
 """Mistakes that are told one by one: with more it is no config."""
+NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""Signs that YAML takes for the end of a line, or refuses, where they are not escaped."""
 
 
 @dataclass(frozen=True)
@@ -252,13 +254,24 @@ def _scalar(value: Any) -> str:
         return repr(value)  # the shortest text that reads back as the same number
     if isinstance(value, str) and _is_plain(value):
         return value
-    return json.dumps(value)
+    return in_quotes(value)
+
+
+def in_quotes(value: Any) -> str:
+    """A text, or a list of them, for YAML to read back: as JSON writes it, but for signs beyond
+    U+FFFF, of which JSON makes two that YAML does not put together again."""
+    return NOT_IN_YAML.sub(
+        lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
+    )
 
 
 @functools.cache
 def _is_plain(text: str) -> bool:
     """Whether YAML reads a text without quotes back as that text."""
-    return bool(read_text(text, "").content == text)
+    try:
+        return bool(read_text(text, "").content == text)
+    except ConfigError:
+        return False
 
 
 def _discriminator_first(content: dict[str, Any]) -> dict[str, Any]:

@@ -41,24 +41,37 @@ def paths_figure(
     *,
     titles: Sequence[str],
     features: Sequence[str],
+    said: Sequence[str] | None = None,
 ) -> Figure:
-    """A panel a sequence. Two features are drawn in their plane, others over the steps.
+    """A panel a sequence. Two features that are given and said are drawn in their plane, others
+    over the steps; there what is said goes on from what was given of the same feature.
 
     Args:
         source: an (S, F) array a panel, without padding.
-        target: (T, F) each; T = 0 where no truth is known.
-        forecast: (T, F) each.
+        target: (T, G) each; T = 0 where no truth is known.
+        forecast: (T, G) each.
         titles: one a panel; the error goes here.
         features: F names.
+        said: G names; None: the same.
     """
+    said = features if said is None else said
+    names = list(dict.fromkeys([*features, *said]))
     rows, columns = shape = grid(len(source), 2.5)
     figure = Figure()
     panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
     shown, unused = panels[: len(source)], panels[len(source) :]
-    in_plane = len(features) == 2
-    for axes, given, truth, said, title in zip(shown, source, target, forecast, titles,
+    in_plane = len(features) == 2 and list(features) == list(said)
+    for axes, given, truth, told, title in zip(shown, source, target, forecast, titles,
                                                strict=True):  # fmt: skip
-        (_draw_plane if in_plane else _draw_steps)(axes, given, truth, said)
+        if in_plane:
+            _draw_plane(axes, given, truth, told)
+        else:
+            for place, name in enumerate(names):
+                faded = 1.0 if len(names) == 1 else 0.35 + 0.65 * place / (len(names) - 1)
+                _draw_steps(
+                    axes, given, _column(given, features, name), _column(truth, said, name),
+                    _column(told, said, name), faded,
+                )  # fmt: skip
         axes.set_title(title, fontsize=TITLE)
         axes.tick_params(labelsize=SMALL, length=2)
         for axis in (axes.xaxis, axes.yaxis):
@@ -73,7 +86,8 @@ def paths_figure(
             axes.tick_params(labelbottom=below_is_empty, labelleft=place % columns == 0)
         below, beside = features
     else:
-        below, beside = "step", ", ".join(features[:6]) + (", ..." if len(features) > 6 else "")
+        below, beside = "step", ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        beside += " (faint to dark)" if len(names) > 1 else ""
     measured = shown[:1] if in_plane else shown
     ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in measured)
     above = title_height(titles, TITLE)
@@ -115,17 +129,29 @@ def _draw_plane(axes: Axes, given: Floats, truth: Floats, said: Floats) -> None:
     axes.set_aspect("equal")
 
 
-def _draw_steps(axes: Axes, given: Floats, truth: Floats, said: Floats) -> None:
-    S, F = given.shape
-    size = 4.0 if S + len(said) <= NUMBERED_UP_TO else 2.0
-    for feature in range(F):
-        faded: dict[str, Any] = {"alpha": 1.0 if F == 1 else 0.35 + 0.65 * feature / max(1, F - 1)}
-        axes.plot(np.arange(1, S + 1), given[:, feature], **GIVEN, ms=size, **faded)
-        for points, look in ((truth, TRUTH), (said, SAID)):
-            steps = np.arange(S, S + len(points) + 1)
-            path = np.concatenate([given[-1:, feature], points[:, feature]])
-            axes.plot(steps, path, **{**look, "marker": None}, **faded)
-            axes.plot(steps[1:], path[1:], **{**look, "ls": "none"}, ms=size, **faded)
+def _column(points: Floats, names: Sequence[str], name: str) -> Floats | None:
+    """(L,) of points (L, F), or None where they do not have it."""
+    return points[:, list(names).index(name)] if name in names else None
+
+
+def _draw_steps(
+    axes: Axes, source: Floats, given: Floats | None, truth: Floats | None, said: Floats | None,
+    alpha: float,
+) -> None:  # fmt: skip
+    """One feature over the steps: (S,) given, (T,) true, (T,) said, None where it is not there."""
+    S = len(source)
+    size = 4.0 if S + (0 if said is None else len(said)) <= NUMBERED_UP_TO else 2.0
+    if given is not None:
+        axes.plot(np.arange(1, S + 1), given, **GIVEN, ms=size, alpha=alpha)
+    for points, look in ((truth, TRUTH), (said, SAID)):
+        if points is None:
+            continue
+        steps = np.arange(S + 1, S + len(points) + 1)
+        path, places = points, steps
+        if given is not None:
+            path, places = np.concatenate([given[-1:], points]), np.arange(S, S + len(points) + 1)
+        axes.plot(places, path, **{**look, "marker": None}, alpha=alpha)
+        axes.plot(steps, points, **{**look, "ls": "none"}, ms=size, alpha=alpha)
     axes.axvline(S + 0.5, color=GREY, lw=0.6, ls=":")
 
 

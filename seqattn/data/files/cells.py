@@ -115,7 +115,7 @@ def names_and_order(
 
 
 def _in_order(pa: Any, column: Any, name: str, first: int, cell: str, form: Form) -> NDArray[Any]:
-    """Steps as numbers, or as dates: 2001-12-29, 2001-12-29T12:00, or 20011229."""
+    """Steps as numbers, or as dates: 2001-12-29 or 2001-12-29T12:00."""
     if pa.types.is_temporal(column.type):
         try:
             column = pa.compute.cast(column, pa.timestamp("s"), safe=False)
@@ -161,4 +161,6 @@ def _no_number(text: str, name: str, row: int, cell: str, decimal: str) -> DataE
     hint = ""
     if decimal == "." and re.fullmatch(r"[+-]?\d+,\d+", text):
         hint = " If that is a decimal comma, set data.decimal to ','."
+    elif re.search(r"\d[-/.]\d+[-/.]\d", text):
+        hint = " Dates, in the column of steps, are written 2001-12-29 or 2001-12-29T12:00."
     return DataError(f"{name}: row {row}, column {cell!r} holds {shown!r}, not a number.{hint}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from pathlib import Path
 
 import numpy as np
 
+from seqattn.config import Split, in_quotes
 from seqattn.data.files.piece import Form, Piece
 
 SEQUENCES = ("sequence", "sequence_id", "seq", "id", "series", "trajectory", "track", "name")
@@ -82,40 +82,59 @@ def copied(piece: Piece) -> int:
 
 def section(path: Path, form: Form, piece: Piece) -> str:
     """The `data:` section of a config that trains on a file."""
-    lines = ["data:", "  kind: file", f"  path: {_scalar(str(path))}"]
+    lines = ["data:", "  kind: file", f"  path: {scalar(str(path))}"]
     if form.format in TABLES:
         if form.sequence != "sequence":
-            lines.append(f"  sequence: {_scalar(form.sequence)}")
+            lines.append(f"  sequence: {scalar(form.sequence)}")
         if piece.order is not None and form.order != "step":
-            lines.append(f"  order: {_scalar(form.order)}")
+            lines.append(f"  order: {scalar(form.order)}")
         elif piece.order is None and form.order is None:
             lines.append("  order: null")
         if form.delimiter is not None:
-            lines.append(f"  delimiter: {_scalar(form.delimiter)}")
+            lines.append(f"  delimiter: {scalar(form.delimiter)}")
         if form.decimal != ".":
-            lines.append(f"  decimal: {_scalar(form.decimal)}")
+            lines.append(f"  decimal: {scalar(form.decimal)}")
     lengths = piece.points.lengths
     shortest = int(lengths.min())
+    empty = np.isnan(piece.points.values).all(axis=0)
+    if empty.any() and not empty.all() and piece.target is None:
+        kept = [n for n, none in zip(piece.points.features, empty, strict=True) if not none]
+        lines.append(f"  features: {in_quotes(kept)}  # the others are empty")
     if piece.target is None:
         if len(piece) < 7:
             third = max(1, shortest // 40)
+            part = round(shortest * min(Split().validation, Split().test))
+            if part < 4 * third:
+                lines.append(
+                    f"  # too few points: of {shortest} the smallest part would have {part}. Give"
+                    " longer\n  # series, or files of their own: validation_path and test_path"
+                )
             lines.append(
                 f"  window: {{source: {3 * third}, target: {third}}}  # points given and said: your"
                 " choice"
             )
             lines.append("  split: {by: time}")
         else:
+            if shortest < 2:
+                lines.append(
+                    "  # Leave out the sequences of one point: nothing is left to be said."
+                )
             lines.append(
                 f"  source_length: {max(1, shortest // 2)}  # points given, the rest is said: your"
                 " choice"
             )
-    if any(np.isnan(ragged.values).any() for ragged, _ in piece.cells()):
+    known = [
+        piece.points.values[:, ~empty],
+        *([] if piece.target is None else [piece.target.values]),
+    ]
+    if any(np.isnan(values).any() for values in known):
         lines.append("  missing: interpolate  # or drop_sequence")
     return "\n".join(lines)
 
 
-def _scalar(text: str | None) -> str:
+def scalar(text: str | None) -> str:
+    """A text as a value in YAML."""
     if text is None:
         return "null"
     plain = not text[0].isdigit() and all(sign.isalnum() or sign in "_/.-" for sign in text)
-    return text if plain and text.lower() not in ("null", "true", "false") else json.dumps(text)
+    return text if plain and text.lower() not in ("null", "true", "false") else in_quotes(text)

@@ -219,6 +219,11 @@ def write_sequences(
             f"{'a wide table' if wide else 'NPY'} has one path a sequence, and these have sources"
             " and targets of their own. Write JSON lines or NPZ."
         )
+    if goes_on and cut is None:
+        raise UsageError(
+            "in a table these sequences have one path each, and no one number says where their"
+            " sources end. Write JSON lines or NPZ."
+        )
     if goes_on:
         paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
         columns = list(part.features)

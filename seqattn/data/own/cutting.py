@@ -105,15 +105,19 @@ def cut_at(series: Series, source_length: int) -> Sequences:
     )  # fmt: skip
 
 
-def as_sources(piece: Piece, config: OwnFile | None) -> Sequences:
+def as_sources(piece: Piece, config: OwnFile | None, said: tuple[str, ...] = ()) -> Sequences:
     """Whole sequences of a piece as sources, with no target known; of a run with windows, the last
-    points that fit one."""
+    points that fit one.
+
+    Args:
+        said: features of the targets; none: those of the sources.
+    """
     points = piece.points
     lengths, starts = points.lengths, points.offsets[:-1]
     if config is not None and config.window is not None:
         kept = np.minimum(lengths, config.window.source)
         starts, lengths = starts + lengths - kept, kept
-    N, F = len(piece), len(points.features)
+    N, F = len(piece), len(said or points.features)
     return Sequences(
         source=gathered(points.values, starts, lengths),
         source_lengths=lengths,
@@ -121,6 +125,7 @@ def as_sources(piece: Piece, config: OwnFile | None) -> Sequences:
         target_lengths=np.zeros(N, dtype=np.int64),
         features=points.features,
         ids=piece.ids,
+        said=said,
     )
 
 
