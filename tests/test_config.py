@@ -150,6 +150,28 @@ def test_any_value_survives_the_file(rate: float, seed: int, name: str) -> None:
     assert Config.model_validate(read_text(to_yaml(config), "").content) == config
 
 
+ODD = [
+    ",", ";", "@id", "%id", "*id", "!x", "[id", "`", "?", "...", "a\tb", "a: [b", "a, b", "x]", "# no",
+    "\U0001f600", "gr\xf6\xdfe|x", "<b>z</b>", "\\ud83d\\ude00", "a\x85b", "a\u2028b", "\x7f", "null",
+    "12", "012", "1e3", "off", "~", "'", '"', "{a}", "- a", "a:", ":a", " a", "a ",
+]  # fmt: skip
+
+
+@given(
+    names=st.lists(
+        st.sampled_from(ODD) | st.text(min_size=1, max_size=9), min_size=3, max_size=6, unique=True
+    ),
+    path=st.sampled_from(ODD), delimiter=st.sampled_from(",;|\t"),
+)  # fmt: skip
+def test_any_name_survives_the_file(names: list[str], path: str, delimiter: str) -> None:
+    """Columns and files are called what their owners call them."""
+    sequence, order, *features = names
+    data = {"kind": "file", "path": path, "sequence": sequence, "order": order, "source_length": 2,
+            "features": features, "delimiter": delimiter, "decimal": "."}  # fmt: skip
+    config = Config.model_validate({"data": data})
+    assert Config.model_validate(read_text(to_yaml(config), "").content) == config
+
+
 def test_every_value_says_where_it_came_from(tmp_path: Path) -> None:
     file = tmp_path / "my.yaml"
     file.write_text("name: mine\nmodel:\n  hidden_dim: 4\n  attention: {score: dot}\n")

@@ -145,6 +145,37 @@ def test_paths_of_other_widths_go_over_the_steps(features: list[str]) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["given", "forecast"]
 
 
+def test_paths_are_joined_by_name_alone() -> None:
+    """What is said goes on from what was given only where it is the same feature; others stand
+    alone, and what is only given has nothing after it."""
+    given = np.array([[1.0, 10.0], [2.0, 20.0]])  # a, b
+    truth, said = np.array([[21.0, 300.0]]), np.array([[22.0, 400.0]])  # b, c
+    figure = paths_figure(
+        [given], [truth], [said], titles=["t"], features=["a", "b"], said=["b", "c"]
+    )
+    axes = figure.axes[0]
+    lines = [np.column_stack(line.get_data()).tolist() for line in axes.lines]  # type: ignore[arg-type]
+    assert [[1.0, 1.0], [2.0, 2.0]] in lines
+    assert [[1.0, 10.0], [2.0, 20.0]] in lines
+    assert [[2.0, 20.0], [3.0, 21.0]] in lines
+    assert [[2.0, 20.0], [3.0, 22.0]] in lines
+    assert [[3.0, 300.0]] in lines
+    assert [[3.0, 400.0]] in lines
+    joined = [line for line in lines if len(line) == 2 and line[0][0] != line[1][0]]
+    assert not any(line[1][1] >= 300 for line in joined)
+    assert figure.get_supylabel().startswith("a, b, c")
+
+
+@pytest.mark.parametrize("said", [["y", "x"], ["x", "z"], ["z"]])
+def test_a_plane_is_for_the_same_two_features(said: list[str]) -> None:
+    F = len(said)
+    figure = paths_figure(
+        [np.zeros((4, 2))], [np.zeros((3, F))], [np.ones((3, F))], titles=["t"],
+        features=["x", "y"], said=said,
+    )  # fmt: skip
+    assert figure.get_supxlabel() == "step"
+
+
 def strengths() -> Figure:
     return attention_figure(
         [np.array([[-1.95, 0.25], [1.0, np.nan]])] * 6, titles=["one\ntwo"] * 6, signed=True

@@ -267,9 +267,11 @@ def in_quotes(value: Any) -> str:
 
 @functools.cache
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads a text without quotes back as that text."""
+    """Whether YAML reads a text without quotes back as that text, where a file would have it."""
     try:
-        return bool(read_text(text, "").content == text)
+        return bool(
+            read_text(f"a:\n  b: {text}  # c\nd: 1", "").content == {"a": {"b": text}, "d": 1}
+        )
     except ConfigError:
         return False
 
