@@ -342,3 +342,66 @@ def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -
     assert lines[0] == ["sequence", "date"]
     assert [line[1] for line in lines[1:]] == [said, str(np.datetime64(said) + 1)]
     assert "1 empty cells were interpolated (data.missing)" in summary["data"]
+
+
+@pytest.mark.parametrize(("given", "said"), [("ab", "c"), ("a", "bc"), ("abc", "ab"), ("ab", "ba")])
+def test_columns_of_their_own_go_through_every_verb(
+    seqattn: Command, tmp_path: Path, given: str, said: str
+) -> None:
+    rows = [(f"s{k}", t, k + t, k - t, t * t) for k in range(12) for t in range(6)]
+    Path("f.csv").write_text(table(rows, "sequence,step,a,b,c"))
+    Path("c.yaml").write_text(
+        f"name: c\ndata: {{kind: file, path: f.csv, source_length: 4,"
+        f" source_features: [{', '.join(given)}], target_features: [{', '.join(said)}]}}\n"
+        "training: {epochs: 1}\n"
+    )
+    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    assert Path("outputs/c/predictions.png").exists()
+    found = seqattn("predict", "outputs/c", "--input", "f.csv")
+    assert found.code == 0
+    assert found.out.splitlines()[0] == f"sequence,step,{','.join(said)}"
+    assert len(found.out.splitlines()) == 1 + 12 * 2
+    drawn = seqattn("plot-attention", "outputs/c", "--input", "f.csv", "--output", "w.png")
+    assert drawn.code == 0
+    assert seqattn("evaluate", "outputs/c", "--input", "f.csv").code == 0
+
+
+def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
+    rows = [f"s{k};{t};{k + t},5" for k in range(20) for t in range(6)]
+    Path("de.csv").write_text("\n".join(["sequence;step;\U0001f600", *rows]) + "\n")
+    Path("de.yaml").write_text(
+        "name: de\ndata: {kind: file, path: de.csv, delimiter: ';', decimal: ',',"
+        " source_length: 3, features: ['\U0001f600']}\ntraining: {epochs: 1}\n"
+    )
+    ended = seqattn("train", "de.yaml", "--plots", "none")
+    assert ended.code == 0
+    assert "outputs/de: the data, and no pictures." in " ".join(ended.out.split())
+    assert seqattn("evaluate", "outputs/de").code == 0
+    assert seqattn("train", "outputs/de/config.yaml", "--quiet", "--overwrite").code == 0
+    assert "\U0001f600" in Path("outputs/de/config.yaml").read_text("utf-8")
+
+
+def test_sources_that_end_anywhere_are_no_table(seqattn: Command, tmp_path: Path) -> None:
+    Path("v.yaml").write_text(
+        "name: v\ndata: {kind: squares, n_train: 30, variable_length: true}\n"
+    )
+    refused = seqattn("data", "sample", "v.yaml", "--output", "v.csv")
+    assert refused.code == 2
+    assert "Write JSON lines or NPZ" in refused.err
+    assert not Path("v.csv").exists()
+    written = seqattn("data", "sample", "v.yaml", "--output", "a: b #1.jsonl")
+    assert 'path: "a: b #1.jsonl"' in written.out
+
+
+def test_check_says_what_cannot_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
+    rows = [(k, t, t / 10, k, "") for k in range(3) for t in range(10 - 3 * k)]
+    Path("few.csv").write_text(table(rows, "sequence,step,x,y,z"))
+    found = seqattn("data", "check", "few.csv").out
+    assert "step: 0 to 9" in found  # the first sequence is the longest
+    assert 'features: ["x", "y"]' in found
+    assert "missing:" not in found
+    assert "too few points: of 4 the smallest part would have 1" in found
+    Path("one.csv").write_text(paths(12) + "last,0,1,1\n")
+    assert "Leave out the sequences of one point" in seqattn("data", "check", "one.csv").out
+    Path("z.csv").write_text(table([("a", "2021-01-01T00:00:00Z", 1, 1)]))
+    assert "are written 2001-12-29" in seqattn("data", "check", "z.csv").err
