@@ -380,6 +380,15 @@ def test_predict_an_example_is_the_saved_forecast(seqattn: Command, ragged_run: 
     assert len(everything) == 24
 
 
+def test_advice_is_what_can_be_followed(seqattn: Command, attention_run: Path) -> None:
+    """A model of made sequences has no data.missing that could be set."""
+    for text in ("sequence,step,x,y\na,1,1,1\na,3,1,1\n", "sequence,step,x,y\na,1,,1\n"):
+        Path("my.csv").write_text(text)
+        refused = seqattn("predict", attention_run, "--input", "my.csv")
+        assert refused.code == 3
+        assert "data.missing" not in refused.err
+
+
 def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path) -> None:
     last = attention_run / "checkpoints" / "last.safetensors"
     assert seqattn("predict", last, "--example", "0").code == 0

@@ -132,7 +132,7 @@ HEAD = "sequence,step,x,y\n"
         ("sequence,step,x\na,1,2\n", ":1: no column 'y'; found sequence, step, x. Needed are x, y"),
         ("sequence,step,x,z\na,1,2,3\n", ":1: no column 'y'"),
         ("sequence,step,x,x\na,1,2,3\n", ":1: the column 'x' stands there twice"),
-        ("sequence;step;x;y\na;1;2;3\n", "separated by semicolons, it seems, not by commas; set data.delimiter to ';'"),
+        ("sequence;step;x;y\na;1;2;3\n", "separated by semicolons, it seems, not by commas; set data.delimiter to ';' (in data check: --delimiter)"),
         (HEAD + "a,1,2\n", "row 1 has 3 cells, the header has 4: 'a,1,2'"),
         (HEAD + "a,1,2,3\na,2,2,3,4\n", "row 2 has 5 cells, the header has 4"),
         (HEAD + "a,1,1.0,1.5m\n", "row 1, column 'y' holds '1.5m', not a number"),

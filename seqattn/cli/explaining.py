@@ -178,7 +178,7 @@ def _tables(explanation: Explanation, in_units: dict[str, float] | None) -> None
 
 def _markdown(explanation: Explanation, in_units: dict[str, float] | None) -> list[str]:
     def escaped(text: str) -> str:
-        return text.replace("|", "\\|")
+        return text.replace("|", "\\|").replace("<", "&lt;")
 
     lines = [f"# {explanation.title}"]
     for stage in explanation.stages:

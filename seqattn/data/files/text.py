@@ -81,6 +81,7 @@ def _few_separators(header: Sequence[str], delimiter: str) -> str:
             return (
                 f"its columns are separated by {word}, it seems, not by"
                 f" {DELIMITERS.get(delimiter, repr(delimiter))}; set data.delimiter to '{shown}'"
+                " (in data check: --delimiter)"
             )
     return ""
 

@@ -14,6 +14,8 @@ from seqattn.data.own.series import Series, rows_of
 from seqattn.data.sequences import stretches
 from seqattn.errors import DataError
 
+OR_SET = ", or set data.missing to drop_sequence or interpolate."
+
 
 def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None) -> None:
     """Refuse, drop or fill empty cells, as the config says. With windows, `drop_sequence` drops the
@@ -26,6 +28,7 @@ def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None
         DataError: with row and column.
     """
     _treat_gaps(series, config, apart_by)
+    settable = apart_by is None  # a model of made sequences has no such key
     apart, bad = columns_apart(config), set[int]()
     for ragged, where in ((series.points, series.where), (series.target, series.where_target)):
         if ragged is None or where is None:
@@ -41,8 +44,7 @@ def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None
             row, feature = (int(i) for i in np.argwhere(missing)[0])
             raise DataError(
                 f"{series.name}: {where(row, feature)} is empty, and so are"
-                f" {int(missing.sum()) - 1} more cells. Fill them, or set data.missing to"
-                " drop_sequence or interpolate."
+                f" {int(missing.sum()) - 1} more cells. Fill them{OR_SET if settable else '.'}"
             )
         if config.missing == "interpolate":
             series.filled += _interpolate(series, ragged, missing, where)
@@ -86,8 +88,8 @@ def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None) -> None
         raise DataError(
             f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
             f" {step_text(steps[at + 1])} follows step {step_text(steps[at])}, but steps are"
-            f" {step_text(common)} apart. Add the rows that lack, or set data.missing to"
-            " drop_sequence or interpolate."
+            f" {step_text(common)} apart. Add the rows that lack"
+            f"{OR_SET if apart_by is None else '.'}"
         )
     if config.missing == "drop_sequence" and config.window is None:
         _drop(
