@@ -147,7 +147,8 @@ async function explorer() {
       line: { color: ink, width: 1 },
     } : { size: 9, color: soft });
     const traces = [];
-    const plane = examples.features.length === 2 && examples.said.length === 2;
+    const alike = examples.said.length === examples.features.length && examples.features.every((name, k) => name === examples.said[k]);
+    const plane = alike && examples.said.length === 2;
     const add = (names, xs, ys, extra) => traces.push({ x: xs, y: ys, text: names, hovertemplate: "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>", ...extra });
     const both = Math.min(examples.said.length, 4);
     for (let f = 0; f < (plane ? 1 : Math.max(both, Math.min(examples.features.length, 4))); f += 1) {

@@ -115,6 +115,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
            "data.scaling=standard", "training.epochs=2", "training.batch_size=8"]  # fmt: skip
     folder, _ = experiment.run(resolve(None, own).config, home)
     found["own"] = folder.path
+    file = home / "columns.csv"
+    rows = [f"{k},{t},{k + t},{k - t},{t * t}\n" for k in range(12) for t in range(6)]
+    file.write_text("sequence,step,a,b,c\n" + "".join(rows))
+    other = ["name=columns", "data.kind=file", f"data.path={file}", "data.source_length=4",
+             "data.source_features=[a, b]", "data.target_features=[b, c]", "training.epochs=1"]  # fmt: skip
+    folder, _ = experiment.run(resolve(None, other).config, home)
+    found["columns"] = folder.path
     for path in found.values():
         report(path)
     return found

@@ -94,6 +94,17 @@ def test_moving_over_a_forecast_point_lights_up_what_it_looked_at(
     found.until("document.getElementById('step').value === '0'")
 
 
+def test_two_other_features_are_no_plane(opened: Open, runs: dict[str, Path]) -> None:
+    """a and b are given, b and c are said: each goes over the steps under its own name."""
+    found = opened(runs["columns"] / "report.html")
+    drawn = found.page.evaluate(
+        "document.getElementById('path').data.map((t) => [t.name, Array.from(t.x)])"
+    )
+    places = dict(drawn)
+    assert places["source a"] == places["source b"] == [1, 2, 3, 4]
+    assert places["forecast b"] == places["forecast c"] == [5]  # walked so far
+
+
 def test_every_layer_head_and_kind_can_be_chosen(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["transformer"] / "report.html")
     looked = read_arrays(runs["transformer"] / "attention.npz")
