@@ -184,10 +184,9 @@ def sample(
     wide: Annotated[bool, typer.Option("--wide", help="A table of a sequence a row.")] = False,
 ) -> None:
     """Write the sequences that CONFIG generates, and print the `data:` section that reads them."""
-    from seqattn.config import Lag, OwnFile, Polygons, Squares, resolve
+    from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
     from seqattn.data import load
     from seqattn.data.files import format_of
-    from seqattn.data.files.guess import scalar
     from seqattn.data.files.writing import write_sequences
     from seqattn.storage import write_whole
 
@@ -203,4 +202,4 @@ def sample(
     content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
     write_whole(output, content)
     note(f"Wrote {len(sequences):,} sequences to {output}. To train on it:")
-    print(printable(f"data:\n  kind: file\n  path: {scalar(str(output))}\n{cut}"), end="")
+    print(printable(f"data:\n  kind: file\n  path: {as_value(str(output))}\n{cut}"), end="")

@@ -128,6 +128,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from seqattn.runs import RunFolder
+
     console = Console()
     table = Table(title=Text(f"{summary['name']}, seed {summary['seed']}"), title_justify="left")
     table.add_column("on the test sequences")
@@ -143,8 +145,9 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     best = summary["best_baseline"]
     verdict = "beats" if summary["beats_best_baseline"] else "does not beat"
-    pictures = ("loss_curve.png", "predictions.png", "attention.png")
-    drawn = [name for name in pictures if (folder / name).exists()]
+    run = RunFolder(folder)
+    pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
+    drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
         *attention_lines(summary["attention"]),
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"

@@ -232,7 +232,7 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
                 write(value, (*path, key))
             else:
                 origin = (origins or {}).get(".".join((*path, key)), "")
-                lines.append((f"{indent}{key}: {_scalar(value)}", origin))
+                lines.append((f"{indent}{key}: {as_value(value)}", origin))
 
     write(as_plain(config), ())
     if origins is None:
@@ -249,15 +249,16 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _scalar(value: Any) -> str:
+def as_value(value: Any) -> str:
+    """A value as YAML on one line."""
     if isinstance(value, float):
         return repr(value)  # the shortest text that reads back as the same number
     if isinstance(value, str) and _is_plain(value):
         return value
-    return in_quotes(value)
+    return _in_quotes(value)
 
 
-def in_quotes(value: Any) -> str:
+def _in_quotes(value: Any) -> str:
     """A text, or a list of them, for YAML to read back: as JSON writes it, but for signs beyond
     U+FFFF, of which JSON makes two that YAML does not put together again."""
     return NOT_IN_YAML.sub(
@@ -385,6 +386,7 @@ __all__ = [
     "UniformAttention",
     "Window",
     "as_plain",
+    "as_value",
     "differences",
     "every_key",
     "from_plain",

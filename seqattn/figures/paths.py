@@ -72,6 +72,7 @@ def paths_figure(
                     axes, given, _column(given, features, name), _column(truth, said, name),
                     _column(told, said, name), faded,
                 )  # fmt: skip
+            axes.axvline(len(given) + 0.5, color=GREY, lw=0.6, ls=":")
         axes.set_title(title, fontsize=TITLE)
         axes.tick_params(labelsize=SMALL, length=2)
         for axis in (axes.xaxis, axes.yaxis):
@@ -152,7 +153,6 @@ def _draw_steps(
             path, places = np.concatenate([given[-1:], points]), np.arange(S, S + len(points) + 1)
         axes.plot(places, path, **{**look, "marker": None}, alpha=alpha)
         axes.plot(steps, points, **{**look, "ls": "none"}, ms=size, alpha=alpha)
-    axes.axvline(S + 0.5, color=GREY, lw=0.6, ls=":")
 
 
 def _share_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:

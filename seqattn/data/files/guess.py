@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqattn.config import Split, in_quotes
+from seqattn.config import Split, as_value
 from seqattn.data.files.piece import Form, Piece
 
 SEQUENCES = ("sequence", "sequence_id", "seq", "id", "series", "trajectory", "track", "name")
@@ -82,24 +82,24 @@ def copied(piece: Piece) -> int:
 
 def section(path: Path, form: Form, piece: Piece) -> str:
     """The `data:` section of a config that trains on a file."""
-    lines = ["data:", "  kind: file", f"  path: {scalar(str(path))}"]
+    lines = ["data:", "  kind: file", f"  path: {as_value(str(path))}"]
     if form.format in TABLES:
         if form.sequence != "sequence":
-            lines.append(f"  sequence: {scalar(form.sequence)}")
+            lines.append(f"  sequence: {as_value(form.sequence)}")
         if piece.order is not None and form.order != "step":
-            lines.append(f"  order: {scalar(form.order)}")
+            lines.append(f"  order: {as_value(form.order)}")
         elif piece.order is None and form.order is None:
             lines.append("  order: null")
         if form.delimiter is not None:
-            lines.append(f"  delimiter: {scalar(form.delimiter)}")
+            lines.append(f"  delimiter: {as_value(form.delimiter)}")
         if form.decimal != ".":
-            lines.append(f"  decimal: {scalar(form.decimal)}")
+            lines.append(f"  decimal: {as_value(form.decimal)}")
     lengths = piece.points.lengths
     shortest = int(lengths.min())
     empty = np.isnan(piece.points.values).all(axis=0)
     if empty.any() and not empty.all() and piece.target is None:
         kept = [n for n, none in zip(piece.points.features, empty, strict=True) if not none]
-        lines.append(f"  features: {in_quotes(kept)}  # the others are empty")
+        lines.append(f"  features: {as_value(kept)}  # the others are empty")
     if piece.target is None:
         if len(piece) < 7:
             third = max(1, shortest // 40)
@@ -130,11 +130,3 @@ def section(path: Path, form: Form, piece: Piece) -> str:
     if any(np.isnan(values).any() for values in known):
         lines.append("  missing: interpolate  # or drop_sequence")
     return "\n".join(lines)
-
-
-def scalar(text: str | None) -> str:
-    """A text as a value in YAML."""
-    if text is None:
-        return "null"
-    plain = not text[0].isdigit() and all(sign.isalnum() or sign in "_/.-" for sign in text)
-    return text if plain and text.lower() not in ("null", "true", "false") else in_quotes(text)

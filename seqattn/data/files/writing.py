@@ -214,20 +214,20 @@ def write_sequences(
         np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in kept})
         return buffer.getvalue(), ""
     cut = _one_cut(part)
-    if (form == "npy" or wide) and (not goes_on or cut is None):
+    if (form == "npy" or wide) and not goes_on:
         raise UsageError(
             f"{'a wide table' if wide else 'NPY'} has one path a sequence, and these have sources"
             " and targets of their own. Write JSON lines or NPZ."
         )
-    if goes_on and cut is None:
-        raise UsageError(
-            "in a table these sequences have one path each, and no one number says where their"
-            " sources end. Write JSON lines or NPZ."
-        )
     if goes_on:
+        if cut is None:
+            raise UsageError(
+                "tables and NPY have one path a sequence, and no one number says where the sources"
+                " of these end. Write JSON lines or NPZ."
+            )
         paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
         columns = list(part.features)
-        section = cut or ""
+        section = cut
     else:
         longest = [max(len(s), len(t)) for s, t in zip(source, target, strict=True)]
         paths = [

@@ -14,8 +14,6 @@ from seqattn.data.own.series import Series, rows_of
 from seqattn.data.sequences import stretches
 from seqattn.errors import DataError
 
-OR_SET = ", or set data.missing to drop_sequence or interpolate."
-
 
 def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None) -> None:
     """Refuse, drop or fill empty cells, as the config says. With windows, `drop_sequence` drops the
@@ -28,7 +26,6 @@ def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None
         DataError: with row and column.
     """
     _treat_gaps(series, config, apart_by)
-    settable = apart_by is None  # a model of made sequences has no such key
     apart, bad = columns_apart(config), set[int]()
     for ragged, where in ((series.points, series.where), (series.target, series.where_target)):
         if ragged is None or where is None:
@@ -44,7 +41,7 @@ def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None
             row, feature = (int(i) for i in np.argwhere(missing)[0])
             raise DataError(
                 f"{series.name}: {where(row, feature)} is empty, and so are"
-                f" {int(missing.sum()) - 1} more cells. Fill them{OR_SET if settable else '.'}"
+                f" {int(missing.sum()) - 1} more cells. Fill them{_or_set(apart_by)}"
             )
         if config.missing == "interpolate":
             series.filled += _interpolate(series, ragged, missing, where)
@@ -89,7 +86,7 @@ def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None) -> None
             f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
             f" {step_text(steps[at + 1])} follows step {step_text(steps[at])}, but steps are"
             f" {step_text(common)} apart. Add the rows that lack"
-            f"{OR_SET if apart_by is None else '.'}"
+            f"{_or_set(apart_by)}"
         )
     if config.missing == "drop_sequence" and config.window is None:
         _drop(
@@ -163,3 +160,8 @@ def _interpolate(
     else:
         series.target = changed
     return int(missing.sum())
+
+
+def _or_set(apart_by: float | None) -> str:
+    """Advice, but for a model of made sequences, which has no such key."""
+    return ", or set data.missing to drop_sequence or interpolate." if apart_by is None else "."
