@@ -376,6 +376,9 @@ def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> 
     ended = seqattn("train", "de.yaml", "--plots", "none")
     assert ended.code == 0
     assert "outputs/de: the data, and no pictures." in " ".join(ended.out.split())
+    drawn = seqattn("train", "de.yaml", "--name", "drawn").out
+    pictures = "loss_curve.png, predictions.png, attention.png"
+    assert f"{pictures}, and the data they are drawn from." in " ".join(drawn.split())
     assert seqattn("evaluate", "outputs/de").code == 0
     assert seqattn("train", "outputs/de/config.yaml", "--quiet", "--overwrite").code == 0
     assert "\U0001f600" in Path("outputs/de/config.yaml").read_text("utf-8")

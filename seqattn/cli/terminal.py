@@ -152,8 +152,9 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         *attention_lines(summary["attention"]),
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
         f" the best parameter-free baseline ({best}).",
-        f"Everything lies in {folder}: {', '.join([*drawn, 'the data'])}"
-        f"{' they are drawn from' if drawn else ', and no pictures'}.",
+        f"Everything lies in {folder}: "
+        + (f"{', '.join(drawn)}, and the data they are drawn from." if drawn
+           else "the data, and no pictures."),
         "Next:",
         f"  seqattn evaluate {folder}",
         f"  seqattn plot-attention {folder}" if _looks(summary)
