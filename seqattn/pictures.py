@@ -89,15 +89,13 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
 
 
 def predictions_picture(predictions: Arrays, examples: int = EXAMPLES) -> Figure:
-    """The first test sequences with their forecasts; each title says the error."""
+    """The first test sequences with their forecasts and errors."""
     n = min(examples, len(predictions["ids"]))
     titles = panel_titles(predictions)[:n]
     source, target, said = ([_real(rows) for rows in predictions[key][:n]]
                             for key in ("source", "target", "forecast"))  # fmt: skip
-    errors = [float(np.square(s - t).mean()) for s, t in zip(said, target, strict=True)]
     return paths_figure(
-        source, target, said,
-        titles=[f"{title}\nMSE {error:.4f}" for title, error in zip(titles, errors, strict=True)],
+        source, target, said, titles=titles,
         features=[str(name) for name in predictions["features"]],
         said=[str(name) for name in predictions["said"]] if "said" in predictions else None,
     )  # fmt: skip

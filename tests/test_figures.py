@@ -118,9 +118,7 @@ def test_the_lines_of_a_loss_curve_differ_without_colour() -> None:
 
 def test_paths_show_given_true_and_forecast() -> None:
     given, truth = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 1.0]])
-    figure = paths_figure(
-        [given], [truth], [truth + 0.5], titles=["test 0\nMSE 0.2500"], features=["x", "y"]
-    )
+    figure = paths_figure([given], [truth], [truth + 0.5], titles=["test 0"], features=["x", "y"])
     axes = figure.axes[0]
     assert axes.get_title() == "test 0\nMSE 0.2500"
     assert texts(axes) == ["1", "2", "3"]
@@ -140,7 +138,8 @@ def test_paths_of_other_widths_go_over_the_steps(features: list[str]) -> None:
     figure = paths_figure(
         [np.zeros((5, F))], [np.zeros((0, F))], [np.ones((3, F))], titles=["t"], features=features
     )
-    assert len(figure.axes[0].lines) >= 3 * F
+    assert len(figure.axes) == F
+    assert all(len(axes.lines) >= 3 for axes in figure.axes)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["given", "forecast"]
 
@@ -153,17 +152,57 @@ def test_paths_are_joined_by_name_alone() -> None:
     figure = paths_figure(
         [given], [truth], [said], titles=["t"], features=["a", "b"], said=["b", "c"]
     )
-    axes = figure.axes[0]
-    lines = [np.column_stack(line.get_data()).tolist() for line in axes.lines]  # type: ignore[arg-type]
-    assert [[1.0, 1.0], [2.0, 2.0]] in lines
-    assert [[1.0, 10.0], [2.0, 20.0]] in lines
-    assert [[2.0, 20.0], [3.0, 21.0]] in lines
-    assert [[2.0, 20.0], [3.0, 22.0]] in lines
-    assert [[3.0, 300.0]] in lines
-    assert [[3.0, 400.0]] in lines
-    joined = [line for line in lines if len(line) == 2 and line[0][0] != line[1][0]]
-    assert not any(line[1][1] >= 300 for line in joined)
-    assert figure.get_supylabel().startswith("a, b, c")
+    lines = {
+        axes.get_ylabel(): [
+            np.column_stack(line.get_data()).tolist()  # type: ignore[arg-type]
+            for line in axes.lines
+            if len(line.get_xdata()) and len(set(line.get_xdata())) == len(line.get_xdata())  # type: ignore[arg-type]
+        ]
+        for axes in figure.axes
+    }
+    assert list(lines) == ["b", "c", "a"]  # what is said comes first
+    assert lines["a"] == [[[1.0, 1.0], [2.0, 2.0]]]
+    assert [[1.0, 10.0], [2.0, 20.0]] in lines["b"]
+    assert [[2.0, 20.0], [3.0, 21.0]] in lines["b"]
+    assert [[2.0, 20.0], [3.0, 22.0]] in lines["b"]
+    assert lines["c"] == [[[3.0, 300.0]]] * 2 + [[[3.0, 400.0]]] * 2  # a path of one, and its mark
+
+
+def test_each_feature_of_a_series_has_a_scale_and_an_error_of_its_own() -> None:
+    """A pressure of 1000 beside a temperature of 10 would else be two flat lines."""
+    given = np.array([[10.0, 1000.0], [11.0, 1001.0]]).repeat(2, axis=1)
+    truth = np.array([[12.0, 12.0, 1002.0, 1002.0]])
+    said = truth + np.array([[1.0, 2.0, 3.0, 4.0]])
+    names = ["warm", "warmer", "a_name_that_is_too_long_1", "a_name_that_is_too_long_2"]
+    figure = paths_figure(
+        [given] * 7, [truth] * 7, [said] * 7, titles=[f"test {k}" for k in range(7)], features=names
+    )
+    shown = np.array(figure.axes).reshape(4, 5)  # the first sequences, a column each
+    assert [axes.get_ylabel() for axes in shown[:, 0]] == [
+        "warm", "warmer", "a_name_th…too_long_1", "a_name_th…too_long_2",
+    ]  # fmt: skip
+    assert [axes.get_title() for axes in shown[:, 4]] == [
+        "test 4\nMSE 1.0000", "MSE 4.0000", "MSE 9.0000", "MSE 16.0000",
+    ]  # fmt: skip
+    assert [axes.get_ylim()[0] > 900 for axes in shown[:, 0]] == [False, False, True, True]
+    assert figure.get_supxlabel() == "step"
+
+
+def test_features_that_are_not_drawn_are_counted() -> None:
+    names = [f"f{k}" for k in range(8)]
+    figure = paths_figure(
+        [np.zeros((5, 8))], [np.zeros((2, 1))], [np.ones((2, 1))], titles=["t"], features=names,
+        said=["f7"],
+    )  # fmt: skip
+    assert [axes.get_ylabel() for axes in figure.axes] == ["f7", "f0", "f1", "f2", "f3", "f4"]
+    assert figure.get_supxlabel() == "step (2 more features are not drawn)"
+
+
+def test_where_nothing_is_said_there_is_no_forecast_in_the_legend() -> None:
+    none = np.zeros((0, 1))
+    figure = paths_figure([np.zeros((5, 1))], [none], [none], titles=["t"], features=["x"])
+    assert not figure.legends
+    assert len(figure.axes[0].lines) == 5  # no line where the forecast would begin
 
 
 @pytest.mark.parametrize("said", [["y", "x"], ["x", "z"], ["z"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,10 @@ Floats = NDArray[np.floating]
 NUMBERED_UP_TO = 8
 TICKS = 5  # intervals an axis, at most
 TITLE, SMALL = 8.5, 7.0  # points
+SIDE, LOW, WIDE = 2.15, 1.25, 6.5  # inches of a panel; where each feature has a row; of a long one
+MARKED_UP_TO = 60  # points of a line; more would run into each other
+MOST_FEATURES, MOST_COLUMNS = 6, 5  # drawn where each feature has a row
+LONGEST = 20  # letters of a name beside such a row
 
 GIVEN: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
 TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}
@@ -43,73 +48,151 @@ def paths_figure(
     features: Sequence[str],
     said: Sequence[str] | None = None,
 ) -> Figure:
-    """A panel a sequence. Two features that are given and said are drawn in their plane, others
-    over the steps; there what is said goes on from what was given of the same feature.
+    """Sequences with what was said of them, and its mean squared error where the truth is known.
+
+    Two features that are given and said are drawn in their plane, a panel a sequence. Others go
+    over the steps: a single one in a panel a sequence, several in a column of panels each, since
+    they have units of their own; what is said comes first there, and the first sequences and
+    features alone are drawn. What is said goes on from what was given of the same feature.
 
     Args:
-        source: an (S, F) array a panel, without padding.
+        source: an (S, F) array a sequence, without padding.
         target: (T, G) each; T = 0 where no truth is known.
         forecast: (T, G) each.
-        titles: one a panel; the error goes here.
+        titles: one a sequence.
         features: F names.
         said: G names; None: the same.
     """
     said = features if said is None else said
-    names = list(dict.fromkeys([*features, *said]))
-    rows, columns = shape = grid(len(source), 2.5)
-    figure = Figure()
-    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    shown, unused = panels[: len(source)], panels[len(source) :]
-    in_plane = len(features) == 2 and list(features) == list(said)
-    for axes, given, truth, told, title in zip(shown, source, target, forecast, titles,
-                                               strict=True):  # fmt: skip
-        if in_plane:
-            _draw_plane(axes, given, truth, told)
-        else:
-            for place, name in enumerate(names):
-                faded = 1.0 if len(names) == 1 else 0.35 + 0.65 * place / (len(names) - 1)
-                _draw_steps(
-                    axes, given, _column(given, features, name), _column(truth, said, name),
-                    _column(told, said, name), faded,
-                )  # fmt: skip
+    if len(features) == 2 and list(features) == list(said):
+        return _in_planes(source, target, forecast, titles, features)
+    return _over_steps(source, target, forecast, titles, features, said)
+
+
+def _in_planes(
+    source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
+    titles: Sequence[str], features: Sequence[str],
+) -> Figure:  # fmt: skip
+    shape = grid(len(source), 2.5)
+    figure, panels = _panels(shape, len(source))
+    heads = [
+        title + _error(truth, told)
+        for title, truth, told in zip(titles, target, forecast, strict=True)
+    ]
+    for axes, given, truth, told, head in zip(panels, source, target, forecast, heads,
+                                              strict=True):  # fmt: skip
+        _draw_plane(axes, given, truth, told)
+        axes.set_title(head, fontsize=TITLE)
+    _share_limits(panels, [*source, *target, *forecast])
+    _, columns = shape
+    for place, axes in enumerate(panels):
+        axes.tick_params(labelbottom=place + columns >= len(source), labelleft=place % columns == 0)
+    above = title_height(heads, TITLE)
+    ticks = 0.1 + tick_width(panels[0].yaxis, SMALL)
+    arrange(
+        figure, (SIDE, SIDE), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
+        top=above + 0.2 + _legend(figure, panels[0], columns, target, forecast),
+        across=0.2, down=above + 0.2,
+    )  # fmt: skip
+    _name_axes(figure, *features)
+    return figure
+
+
+def _over_steps(
+    source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
+    titles: Sequence[str], features: Sequence[str], said: Sequence[str],
+) -> Figure:  # fmt: skip
+    every = list(dict.fromkeys([*said, *features]))
+    names = every[:MOST_FEATURES]
+    if alone := len(names) == 1:
+        shape = grid(len(source), 2.5)
+    else:
+        shape = len(names), min(MOST_COLUMNS, len(source))
+        source, target, forecast = (rows[: shape[1]] for rows in (source, target, forecast))
+        titles = titles[: shape[1]]
+    rows, columns = shape
+    figure, panels = _panels(shape, len(names) * len(source))
+    heads = list[str]()
+    places = itertools.product(enumerate(names), zip(source, target, forecast, titles, strict=True))
+    for axes, ((row, name), (given, truth, told, title)) in zip(panels, places, strict=True):
+        parts = (
+            _column(given, features, name), _column(truth, said, name), _column(told, said, name)
+        )  # fmt: skip
+        _draw_steps(axes, len(given), *parts)
+        if len(told):
             axes.axvline(len(given) + 0.5, color=GREY, lw=0.6, ls=":")
-        axes.set_title(title, fontsize=TITLE)
+        heads.append((title if row == 0 else "") + _error(*parts[1:]))
+        axes.set_title(heads[-1] if row == 0 else heads[-1].strip(), fontsize=TITLE)
+        axes.tick_params(labelbottom=alone or row == rows - 1)
+    ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
+    above = title_height(heads, TITLE)
+    longest = max(len(given) + len(told) for given, told in zip(source, forecast, strict=True))
+    width = WIDE if columns == 1 and longest > MARKED_UP_TO else SIDE
+    arrange(
+        figure, (width, SIDE if alone else LOW), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
+        top=above + 0.2 + _legend(figure, panels[0], columns, target, forecast), across=0.2 + ticks,
+        down=above + 0.3 if alone else title_height("M", TITLE) + 0.1,
+    )  # fmt: skip
+    if alone:
+        _name_axes(figure, "step", names[0])
+        return figure
+    for axes, name in zip(panels[::columns], names, strict=True):
+        axes.set_ylabel(_shortened(name), fontsize=9)
+        axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
+    left_out = len(every) - len(names)
+    _name_axes(figure, f"step ({left_out} more features are not drawn)" if left_out else "step", "")
+    return figure
+
+
+def _shortened(name: str) -> str:
+    """Its middle left out: long names often begin alike."""
+    half = LONGEST // 2
+    return name if len(name) <= LONGEST else f"{name[: half - 1]}…{name[-half:]}"
+
+
+def _panels(shape: tuple[int, int], shown: int) -> tuple[Figure, list[Axes]]:
+    """A figure, and the panels of it that are used."""
+    figure = Figure()
+    panels = list(figure.subplots(*shape, squeeze=False).ravel())
+    for axes in panels[shown:]:
+        axes.set_axis_off()
+    for axes in panels[:shown]:
         axes.tick_params(labelsize=SMALL, length=2)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 5, 10]))
             axis.get_offset_text().set_fontsize(SMALL)
-    for axes in unused:
-        axes.set_axis_off()
-    if in_plane:
-        _share_limits(shown, [*source, *target, *forecast])
-        for place, axes in enumerate(shown):
-            below_is_empty = place + columns >= len(source)
-            axes.tick_params(labelbottom=below_is_empty, labelleft=place % columns == 0)
-        below, beside = features
-    else:
-        below, beside = "step", ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-        beside += " (faint to dark)" if len(names) > 1 else ""
-    measured = shown[:1] if in_plane else shown
-    ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in measured)
-    above = title_height(titles, TITLE)
-    legend = {"given": GIVEN, "true continuation": TRUTH, "forecast": SAID}
-    if not any(len(truth) for truth in target):
-        del legend["true continuation"]
-    in_a_row = columns > 1
-    arrange(
-        figure, (2.15, 2.15), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
-        top=above + 0.2 + 0.18 * (1 if in_a_row else len(legend)),
-        across=0.2 + (0.0 if in_plane else ticks), down=above + (0.2 if in_plane else 0.3),
+    return figure, panels[:shown]
+
+
+def _error(truth: Floats | None, said: Floats | None) -> str:
+    """A line for a title, or nothing where there is no truth."""
+    if truth is None or said is None or not len(truth):
+        return ""
+    error = float(np.square(said - truth).mean())
+    return f"\nMSE {error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"\nMSE {error:.3g}"
+
+
+def _legend(
+    figure: Figure, axes: Axes, columns: int, target: Sequence[Floats], forecast: Sequence[Floats]
+) -> float:
+    """What the lines mean, in a row where there is room; its height in inches."""
+    looks = {"given": GIVEN}
+    looks |= {"true continuation": TRUTH} if any(map(len, target)) else {}
+    looks |= {"forecast": SAID} if any(map(len, forecast)) else {}
+    if len(looks) == 1:
+        return 0.0
+    handles = [axes.plot([], [], label=name, **look)[0] for name, look in looks.items()]
+    figure.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1), borderaxespad=0.2, fontsize=9,
+        ncols=3 if columns > 1 else 1,
     )  # fmt: skip
+    return 0.18 * (1 if columns > 1 else len(looks))
+
+
+def _name_axes(figure: Figure, below: str, beside: str) -> None:
     width, height = figure.get_size_inches()
     figure.supxlabel(below, y=0.07 / height, fontsize=9)
     figure.supylabel(beside, x=0.07 / width, fontsize=9)
-    handles = [panels[0].plot([], [], label=name, **look)[0] for name, look in legend.items()]
-    figure.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1), borderaxespad=0.2, fontsize=9,
-        ncols=3 if in_a_row else 1,
-    )  # fmt: skip
-    return figure
 
 
 def _draw_plane(axes: Axes, given: Floats, truth: Floats, said: Floats) -> None:
@@ -136,14 +219,13 @@ def _column(points: Floats, names: Sequence[str], name: str) -> Floats | None:
 
 
 def _draw_steps(
-    axes: Axes, source: Floats, given: Floats | None, truth: Floats | None, said: Floats | None,
-    alpha: float,
-) -> None:  # fmt: skip
+    axes: Axes, S: int, given: Floats | None, truth: Floats | None, said: Floats | None
+) -> None:
     """One feature over the steps: (S,) given, (T,) true, (T,) said, None where it is not there."""
-    S = len(source)
-    size = 4.0 if S + (0 if said is None else len(said)) <= NUMBERED_UP_TO else 2.0
+    total = S + (0 if said is None else len(said))
+    size = 4.0 if total <= NUMBERED_UP_TO else 2.0 if total <= MARKED_UP_TO else 0.0
     if given is not None:
-        axes.plot(np.arange(1, S + 1), given, **GIVEN, ms=size, alpha=alpha)
+        axes.plot(np.arange(1, S + 1), given, **GIVEN, ms=size)
     for points, look in ((truth, TRUTH), (said, SAID)):
         if points is None:
             continue
@@ -151,8 +233,8 @@ def _draw_steps(
         path, places = points, steps
         if given is not None:
             path, places = np.concatenate([given[-1:], points]), np.arange(S, S + len(points) + 1)
-        axes.plot(places, path, **{**look, "marker": None}, alpha=alpha)
-        axes.plot(steps, points, **{**look, "ls": "none"}, ms=size, alpha=alpha)
+        axes.plot(places, path, **{**look, "marker": None})
+        axes.plot(steps, points, **{**look, "ls": "none"}, ms=size)
 
 
 def _share_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:
