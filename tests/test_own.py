@@ -207,6 +207,18 @@ def test_rows_that_lack_are_missing(tmp_path: Path) -> None:
     assert every["s4"][:, 1].tolist() == [20, 30, 40, 50]
 
 
+@pytest.mark.parametrize("missing", ["refuse", "interpolate"])
+def test_days_without_dashes_are_no_numbers(tmp_path: Path, missing: str) -> None:
+    """From 20210131 to 20210201 is a day; to fill 69 rows between would be silently wrong."""
+    days = [20210129, 20210130, 20210131, 20210201, 20210202]
+    rows = [(f"s{k}", day, k, 10.0 * t) for k in range(10) for t, day in enumerate(days)]
+    with pytest.raises(DataError, match=r"20210131 and 20210201 are 70 apart. Write them as 2021-"):
+        loaded(tmp_path, table(rows), source_length=2, missing=missing)
+    later = [(name, step + 20, x, y) for name, step, x, y in rows]  # 20210149 is no day
+    with pytest.raises(DataError, match="step 20210221 follows step 20210151, but steps are 1"):
+        loaded(tmp_path, table(later), source_length=2)
+
+
 def test_other_columns_are_said_than_given(tmp_path: Path) -> None:
     rows = [(f"s{k}", t, t, 2 * t, "" if t > 2 else -t) for k in range(10) for t in range(5)]
     splits = loaded(

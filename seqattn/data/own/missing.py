@@ -81,6 +81,13 @@ def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None) -> None
     if not gaps.size:
         return
     at = int(gaps[0])
+    if _are_days(steps):
+        raise DataError(
+            f"{series.name}: steps such as {step_text(steps[0])} look like days written without"
+            f" dashes, and as numbers {step_text(steps[at])} and {step_text(steps[at + 1])} are"
+            f" {step_text(apart[at])} apart. Write them as {_with_dashes(steps[0])}, or set"
+            " data.order to null to take rows as they come."
+        )
     if config.missing == "refuse":
         raise DataError(
             f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
@@ -160,6 +167,25 @@ def _interpolate(
     else:
         series.target = changed
     return int(missing.sum())
+
+
+def _are_days(steps: NDArray[np.float64]) -> bool:
+    """Whether whole numbers are all days of 1900 to 2099, as YYYYMMDD."""
+    months, days = steps // 100 % 100, steps % 100
+    if steps.min() < 19_000_101 or steps.max() > 20_991_231:
+        return False
+    if months.min() < 1 or months.max() > 12 or days.min() < 1 or days.max() > 31:
+        return False
+    try:
+        np.array([_with_dashes(step) for step in np.unique(steps)], dtype="datetime64[D]")
+    except ValueError:
+        return False
+    return True
+
+
+def _with_dashes(step: float) -> str:
+    digits = step_text(step)
+    return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 
 
 def _or_set(apart_by: float | None) -> str:
