@@ -6,6 +6,13 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const plain = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const number = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
+const place = (x) => Math.floor(Math.log10(Math.abs(x)));
+// Three digits, and as many more as a hundredth of what it varies by takes: 1013.27, not 1.01e+3.
+function measured(x, spread) {
+  if (!Number.isFinite(x)) return "none";
+  const decimals = Math.max(0, x === 0 ? 0 : 2 - place(x), spread > 0 ? 2 - place(spread) : 0);
+  return decimals > 8 || Math.abs(x) >= 1e15 ? number(x) : x.toFixed(decimals).replace("-", "\u2212");
+}
 const config = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 const redraws = [];
 
@@ -18,10 +25,11 @@ function theme() {
 function layout(more) {
   const { ground, ink, line } = theme();
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
+  const axes = Object.entries({ xaxis: {}, yaxis: {}, ...more }).filter(([key]) => /^[xy]axis/.test(key));
   return {
     paper_bgcolor: ground, plot_bgcolor: ground, font: { color: ink, size: 13 },
     margin: { l: 50, r: 15, t: 30, b: 45 }, hoverlabel: { namelength: -1 }, ...more,
-    xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
+    ...Object.fromEntries(axes.map(([key, own]) => [key, { ...axis, ...own }])),
   };
 }
 
@@ -93,6 +101,9 @@ function outlines(places, colour) {
 
 const KINDS = { cross: "the decoder at the source", encoder_self: "the source at itself", decoder_self: "the target at itself" };
 
+const MOST_ROWS = 4;
+const shortened = (name) => (name.length > 18 ? `${name.slice(0, 8)}\u2026${name.slice(-9)}` : name);
+
 async function explorer() {
   const { examples, meaning } = data;
   const source = await unpacked(examples.source);
@@ -149,26 +160,42 @@ async function explorer() {
     const traces = [];
     const alike = examples.said.length === examples.features.length && examples.features.every((name, k) => name === examples.said[k]);
     const plane = alike && examples.said.length === 2;
-    const add = (names, xs, ys, extra) => traces.push({ x: xs, y: ys, text: names, hovertemplate: "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>", ...extra });
-    const both = Math.min(examples.said.length, 4);
-    for (let f = 0; f < (plane ? 1 : Math.max(both, Math.min(examples.features.length, 4))); f += 1) {
-      const dash = ["solid", "dash", "dot", "dashdot"][f % 4];
-      const tag = plane ? "" : f < examples.said.length ? ` ${plain(examples.said[f])}` : ` ${plain(examples.features[f])}`;
-      const steps = (first, count) => Array.from({ length: count }, (_, k) => first + k + 1);
-      if (f < examples.features.length) {
-        add(sourceNames(S), plane ? points(source, S, 0) : steps(0, S), points(source, S, plane ? 1 : f),
-          { mode: "lines+markers", name: `source${plane ? "" : ` ${plain(examples.features[f])}`}`, line: { color: soft, dash, width: 1.5 }, marker: looksBack ? { size: 7, color: soft } : lit(S), meta: "source" });
+    // Over the steps each feature has a row with a scale of its own; what is said comes first.
+    const every = plane ? [""] : [...new Set([...examples.said, ...examples.features])];
+    const rows = every.slice(0, MOST_ROWS);
+    const axes = {};
+    rows.forEach((feature, row) => {
+      const axis = row ? `y${row + 1}` : "y";
+      const add = (kind, names, xs, ys, extra) => traces.push({
+        x: xs, y: ys, text: names, yaxis: axis, mode: "lines+markers", name: kind, legendgroup: kind,
+        showlegend: !traces.some((trace) => trace.name === kind),
+        hovertemplate: plane ? "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>" : `%{text}<br>${plain(feature)} %{y:.5~g}<extra></extra>`,
+        ...extra,
+      });
+      const given = plane ? 1 : examples.features.indexOf(feature);
+      const told = plane ? 1 : examples.said.indexOf(feature);
+      const across = (array, first, count) => (plane ? points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1));
+      if (given >= 0) {
+        add("source", sourceNames(S), across(source, 0, S), points(source, S, given),
+          { line: { color: soft, width: 1.5 }, marker: looksBack ? { size: 7, color: soft } : lit(S), meta: "source" });
       }
-      if (plane || f < examples.said.length) {
-        add(targetNames(T, S), plane ? points(target, T, 0) : steps(S, T), points(target, T, plane ? 1 : f),
-          { mode: "lines+markers", name: `truth${tag}`, line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" });
-        add(targetNames(walked, S), plane ? points(forecast, walked, 0) : steps(S, walked), points(forecast, walked, plane ? 1 : f),
-          { mode: "lines+markers", name: `forecast${tag}`, line: { color: warn, dash, width: 1.5 }, marker: looksBack ? lit(walked) : { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } }, meta: "target" });
+      if (told >= 0) {
+        add("truth", targetNames(T, S), across(target, S, T), points(target, T, told),
+          { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" });
+        add("forecast", targetNames(walked, S), across(forecast, S, walked), points(forecast, walked, told),
+          { line: { color: warn, width: 1.5 }, marker: looksBack ? lit(walked) : { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } }, meta: "target" });
       }
-    }
-    const [xname, yname] = plane ? examples.features : ["step", ""];
+      const gap = 0.07;
+      const high = (1 - gap * (rows.length - 1)) / rows.length;
+      const top = 1 - row * (high + gap);
+      axes[row ? `yaxis${row + 1}` : "yaxis"] = plane
+        ? { title: { text: plain(examples.features[1]) }, scaleanchor: "x" }
+        : { title: { text: plain(shortened(feature)), font: { size: 12 } }, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 };
+    });
+    const more = every.length - rows.length;
+    const below = plane ? examples.features[0] : more ? `step (${more} more features are not drawn)` : "step";
     Plotly.react("path", traces, layout({
-      xaxis: { title: { text: plain(xname) } }, yaxis: plane ? { title: { text: plain(yname) }, scaleanchor: "x" } : {},
+      ...axes, xaxis: { title: { text: plain(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
       legend: { orientation: "h", y: 1.12 }, hovermode: "closest", uirevision: `${now.example}`,
     }), config);
   }
@@ -209,8 +236,14 @@ async function explorer() {
     let said = `Step ${now.step + 1} (${rowName}) looks at ${looks || "nothing"}.`;
     if (!now.kind) said = `Step ${now.step + 1} (${rowName}).`;
     if (now.kind !== "encoder_self") {
-      const each = examples.said.slice(0, 4).map((feature, f) => `${feature} ${number(forecast.at(now.example, now.step, f))} (truth ${number(target.at(now.example, now.step, f))})`);
-      said += ` Forecast: ${each.join(", ")}.`;
+      const T = lengths()[1];
+      const each = examples.said.slice(0, MOST_ROWS).map((feature, f) => {
+        const both = [...points(target, T, f), ...points(forecast, T, f)];
+        const spread = Math.max(...both) - Math.min(...both);
+        return `${feature} ${measured(forecast.at(now.example, now.step, f), spread)} (truth ${measured(target.at(now.example, now.step, f), spread)})`;
+      });
+      const more = examples.said.length - each.length;
+      said += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;
     }
     said += ` The whole sequence's error is ${number(examples.losses[now.example])}.`;
     $("said").textContent = said;

@@ -95,14 +95,42 @@ def test_moving_over_a_forecast_point_lights_up_what_it_looked_at(
 
 
 def test_two_other_features_are_no_plane(opened: Open, runs: dict[str, Path]) -> None:
-    """a and b are given, b and c are said: each goes over the steps under its own name."""
+    """a and b are given, b and c are said: each goes over the steps on a scale of its own."""
     found = opened(runs["columns"] / "report.html")
     drawn = found.page.evaluate(
-        "document.getElementById('path').data.map((t) => [t.name, Array.from(t.x)])"
+        """() => {
+          const {data, layout} = document.getElementById("path");
+          const name = (axis) => layout[axis.replace("y", "yaxis")].title.text;
+          return data.map((t) => [`${t.name} ${name(t.yaxis)}`, Array.from(t.x), Array.from(t.y)]);
+        }"""
     )
-    places = dict(drawn)
+    said = read_arrays(runs["columns"] / "predictions.npz")
+    places, values = ({name: row[k] for name, *row in drawn} for k in (0, 1))
+    assert list(places) == [
+        "source b",
+        "truth b",
+        "forecast b",
+        "truth c",
+        "forecast c",
+        "source a",
+    ]
     assert places["source a"] == places["source b"] == [1, 2, 3, 4]
+    assert places["truth b"] == places["truth c"] == [5, 6]
     assert places["forecast b"] == places["forecast c"] == [5]  # walked so far
+    for feature, part, column in (("source a", "source", 0), ("source b", "source", 1),
+                                  ("truth b", "target", 0), ("truth c", "target", 1)):  # fmt: skip
+        assert np.allclose(values[feature], said[part][0, :, column])
+    shown = found.page.evaluate(
+        "document.getElementById('path').data.filter((t) => t.showlegend).map((t) => t.name)"
+    )
+    assert shown == ["source", "truth", "forecast"]
+    heights = found.page.evaluate(
+        """() => {
+          const {yaxis, yaxis2, yaxis3} = document.getElementById("path")._fullLayout;
+          return [yaxis, yaxis2, yaxis3].map((axis) => axis.domain);
+        }"""
+    )
+    assert heights[0][0] > heights[1][1] > heights[1][0] > heights[2][1] > heights[2][0] == 0
 
 
 def test_every_layer_head_and_kind_can_be_chosen(opened: Open, runs: dict[str, Path]) -> None:
