@@ -207,14 +207,16 @@ class RunFolder:
 
     def clear_results(self) -> None:
         """Remove what is made after training, before training goes on: none of it holds then."""
+        self.summary.unlink(missing_ok=True)  # first: with it, all else is taken to be there
         for file in (*self.files[self.files.index(self.predictions) :], *self.drawn_later()):
             file.unlink(missing_ok=True)
-        self.summary.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove what a run wrote, and nothing else."""
+        """Remove what a run wrote, and nothing else. Config and environment stay until those of
+        the next run take their places: without them the folder would be nobody's."""
         for file in (*self.files, *self.drawn_later()):
-            file.unlink(missing_ok=True)
+            if file not in (self.config, self.environment):
+                file.unlink(missing_ok=True)
         self.clear_board()
 
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:

@@ -172,6 +172,9 @@ def _run_all(
                     _take_hold(job.folder, held)
             _begin(todo, about, threads, overwrite=overwrite)
             groups = list(grouped(jobs))
+            for job in todo:
+                if job.goes_back:  # else the next save would keep the one that it is behind
+                    job.folder.previous.replace(job.folder.last)
             if len(todo) == 1:
                 watchers.facts(_facts(todo[0]))
             done = sum(job.state.epoch for job in todo if job.state is not None)
@@ -301,7 +304,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     Raises:
         UsageError: its model cannot take sequences as long as these.
     """
-    job = Job(config, folder, data)
+    job = Job(config, folder, data, was_begun=folder.is_run)
     job.model = job.new_model()
     points = max(data.train.source.shape[1], data.train.target.shape[1])
     if job.model.longest is not None and points > job.model.longest:

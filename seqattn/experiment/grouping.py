@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from seqattn.config import as_plain
 from seqattn.experiment.jobs import Job
-from seqattn.experiment.resume import brought_together
+from seqattn.experiment.resume import by_position
 from seqattn.experiment.sizes import bytes_of_a_run, group_bytes
 
 
@@ -30,10 +30,7 @@ def grouped(jobs: Sequence[Job]) -> Iterator[list[Job]]:
                 if job.is_trained:
                     ended.setdefault(job.position, []).append(job)
             yield from ended.values()
-            group = [job for job in group if not job.is_trained]
-            if group:
-                brought_together(group)
-                yield group
+            yield from by_position([job for job in group if not job.is_trained])
 
 
 def _shape_of_step(job: Job) -> str:

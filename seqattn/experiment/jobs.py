@@ -44,11 +44,13 @@ class Job:
     Attributes:
         config, folder: what to train, and where it goes.
         data: its sequences.
-        model: initialised, or None where all is done already.
+        model: initialised.
         state: where to go on, where it ended; None before the start.
         summary: the content of summary.json, at the end.
         error: why there is none.
         passed_over: checkpoints that could not be gone on from, and why.
+        was_begun: whether its folder was that of a run before.
+        goes_back: whether it goes on from the checkpoint before the last.
     """
 
     config: Config
@@ -61,6 +63,8 @@ class Job:
     error: NotFiniteError | None = None
     unsaid: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
+    was_begun: bool = False
+    goes_back: bool = False
 
     @property
     def position(self) -> tuple[int, int]:
@@ -90,6 +94,10 @@ class Job:
 
     def begin_again(self) -> None:
         self.model, self.state = self.new_model(), None
+
+    def go_back(self, state: TrainingState) -> None:
+        """To the checkpoint before the last."""
+        self.state, self.goes_back = state, True
 
     def note(self, line: str) -> None:
         """A line for the log, kept until the log is next opened."""
