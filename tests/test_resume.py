@@ -1,0 +1,143 @@
+"""Runs that were stopped side by side, and how they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqattn import experiment, storage
+from seqattn.config import Config, resolve
+from seqattn.errors import Stopped
+from seqattn.experiment import Watchers, run_all, seeds_of
+from seqattn.runs import RunFolder
+from seqattn.training.checkpoints import describe
+
+Runs = list[tuple[Config, RunFolder]]
+SETS = ["data.n_train=64", "data.n_validation=16", "data.n_test=8", "training.epochs=8",
+        "training.checkpoint_seconds=0", "name=s"]  # fmt: skip
+
+
+def base(*more: str) -> Config:
+    return resolve(None, [*SETS, *more]).config
+
+
+def after(steps: int) -> Callable[[], int]:
+    """Asks to stop after so many steps."""
+    asked = iter(range(steps))
+    return lambda: 0 if next(asked, None) is not None else 2
+
+
+def stopped(runs: Runs, steps: int) -> None:
+    with pytest.raises(Stopped):
+        run_all(runs, threads=1, watchers=Watchers(stop=after(steps)))
+
+
+def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiment.Job]]:
+    """The epochs that were trained, what was said, and what came of it."""
+    epochs, said = list[int](), list[str]()
+    watchers = Watchers(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    jobs = run_all(runs, threads=1, resume=True, watchers=watchers, **more)
+    return epochs, said, jobs
+
+
+def test_a_run_that_diverged_early_takes_none_back(tmp_path: Path) -> None:
+    """It stands where it diverged, long before the others."""
+    rates = {"a": 0.05, "b": 0.04, "far": 90.0, "d": 0.03}
+    runs = [
+        (base("training.optimizer=sgd", f"training.learning_rate={rate}"), RunFolder(tmp_path / k))
+        for k, rate in rates.items()
+    ]
+    stopped(runs, 22)
+    places = {folder.path.name: describe(folder.last)["epoch"] for _, folder in runs}
+    assert places.pop("far") < 3
+    assert set(places.values()) == {5}
+    epochs, said, jobs = resumed(runs)
+    assert min(epochs) == 6, said
+    assert [job.error is None for job in jobs] == [True, True, False, True]
+
+
+def test_more_seeds_take_none_back(tmp_path: Path) -> None:
+    stopped(seeds_of(base(), tmp_path / "s", 2), 22)
+    runs = seeds_of(base(), tmp_path / "s", 4)
+    epochs, said, jobs = resumed(runs)
+    assert sorted(epochs) == sorted(2 * [6, 7, 8] + 2 * list(range(1, 9))), said
+    assert all(job.summary is not None for job in jobs)
+
+
+def test_a_save_ahead_twice_takes_none_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between two files of a common save, and again at the first save after that."""
+
+    class Killed(BaseException): ...
+
+    shows, show = 0, storage._Written.show
+
+    def dying(written: storage._Written) -> None:
+        nonlocal shows
+        if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
+            shows += 1
+            if shows in (9, 10):
+                raise Killed
+        show(written)
+
+    monkeypatch.setattr(storage._Written, "show", dying)
+    runs = seeds_of(base(), tmp_path / "s", 2)
+    whole = seeds_of(base(), tmp_path / "whole", 2)
+    with pytest.raises(Killed):
+        run_all(runs, threads=1)
+    ahead, behind = (describe(folder.last) for _, folder in runs)
+    assert (ahead["epoch"], ahead["step"]) > (behind["epoch"], behind["step"])
+    with pytest.raises(Killed):
+        resumed(runs)
+    epochs, said, _ = resumed(runs)
+    assert min(epochs) == behind["epoch"] + 1, said
+    run_all(whole, threads=1)
+    for (_, folder), (_, other) in zip(runs, whole, strict=True):
+        assert folder.best.read_bytes() == other.best.read_bytes()
+
+
+def test_killed_in_the_first_common_save_all_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException): ...
+
+    show = storage._Written.show
+
+    def dying(written: storage._Written) -> None:
+        if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
+            raise Killed
+        show(written)
+
+    runs = seeds_of(base(), tmp_path / "s", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage._Written, "show", dying)
+        with pytest.raises(Killed):
+            run_all(runs, threads=1)
+    epochs, said, _ = resumed(runs)
+    assert sorted(epochs) == sorted(2 * list(range(1, 9)))
+    assert sum("begins again" in line for line in said) == 2
+
+
+def test_an_interrupted_overwrite_leaves_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without config.yaml the folder would be nobody's, and every command would refuse it."""
+    runs = [(base(), RunFolder(tmp_path / "one"))]
+    run_all(runs, threads=1)
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "write_whole", full)
+        with pytest.raises(OSError, match="No space"):
+            run_all(runs, threads=1, overwrite=True)
+    folder = runs[0][1]
+    assert folder.is_run
+    assert not folder.best.exists()
+    run_all(runs, threads=1, overwrite=True)
+    assert folder.summary.exists()
