@@ -199,7 +199,8 @@ class Run:
         from seqattn import pictures
         from seqattn.storage import read_arrays
 
-        return pictures.predictions_picture(read_arrays(self.folder.predictions), examples)
+        predictions = read_arrays(self.folder.predictions)
+        return pictures.predictions_picture(predictions, examples, scaled=self.summary["scaled"])
 
     def report(self, output: str | Path | None = None) -> Path:
         """Write the page of the run; see `seqattn report`."""

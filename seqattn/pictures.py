@@ -40,7 +40,7 @@ def draw_each(folder: RunFolder) -> Iterator[Path]:
     save(loss_picture(folder, summary), folder.loss_picture)
     yield folder.loss_picture
     predictions = read_arrays(folder.predictions)
-    save(predictions_picture(predictions), folder.predictions_picture)
+    save(predictions_picture(predictions, scaled=summary["scaled"]), folder.predictions_picture)
     yield folder.predictions_picture
     if folder.attention.exists():
         titles = panel_titles(predictions)
@@ -85,17 +85,21 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
         noise_floor=summary["validation_noise_floor"],
         baseline=(best, summary["validation_baselines"][best]),
         title=f"{summary['name']}, seed {summary['seed']}: loss while training",
+        scaled=summary["scaled"],
     )
 
 
-def predictions_picture(predictions: Arrays, examples: int = EXAMPLES) -> Figure:
-    """The first test sequences with their forecasts and errors."""
+def predictions_picture(
+    predictions: Arrays, examples: int = EXAMPLES, *, scaled: bool = False
+) -> Figure:
+    """The first test sequences with their forecasts and errors: mean squared, as the loss is, or
+    where training worked in scaled units its root, in the data's own."""
     n = min(examples, len(predictions["ids"]))
     titles = panel_titles(predictions)[:n]
     source, target, said = ([_real(rows) for rows in predictions[key][:n]]
                             for key in ("source", "target", "forecast"))  # fmt: skip
     return paths_figure(
-        source, target, said, titles=titles,
+        source, target, said, titles=titles, rooted=scaled,
         features=[str(name) for name in predictions["features"]],
         said=[str(name) for name in predictions["said"]] if "said" in predictions else None,
     )  # fmt: skip
@@ -106,7 +110,7 @@ class Panel:
     """A heatmap of one sequence, layer and head.
 
     Attributes:
-        weights: (rows, columns).
+        weights: (rows, columns), without padding.
         title: whose it is.
         given: real source points.
         alignment: for each row the column where it should look, or None.
@@ -144,6 +148,8 @@ def panels(
     """
     weights = attention[_key(attention, kind)]
     _, layers, heads, _, _ = weights.shape
+    down = "source_lengths" if kind == "encoder_self" else "target_lengths"
+    across = "target_lengths" if kind == "decoder_self" else "source_lengths"
     places = list(
         itertools.product(_chosen("--layer", layer, layers), _chosen("--head", head, heads))
     )
@@ -151,14 +157,15 @@ def panels(
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
         given = int(attention["source_lengths"][k])
+        real = int(attention[down][k]), int(attention[across][k])
         for i, j in places:
             where = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
             found.append(
                 Panel(
-                    weights[k, i, j],
+                    weights[k, i, j, : real[0], : real[1]],
                     title + (f"\n{', '.join(where)}" if where else ""),
                     given,
-                    None if told is None else told[k],
+                    None if told is None else told[k][: real[0]],
                     0 if kind == "encoder_self" else given,
                     given if kind == "decoder_self" else 0,
                 )
@@ -247,7 +254,7 @@ def film_picture(film: Arrays, examples: int, *, layer: int = 0, head: int = 0) 
     (layer,), (head,) = _chosen("--layer", layer, layers), _chosen("--head", head, heads)
     columns = np.unique(np.linspace(0, frames - 1, min(frames, STRIP)).round().astype(int))
     rows = min(examples, P, MOST_STRIPS)
-    titles = panel_titles(film, "validation")
+    titles = _film_titles(film, layer, head)
     told = film.get("alignment")
     places = list(itertools.product(range(rows), columns))
     return attention_figure(
@@ -271,7 +278,7 @@ def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> N
     (layer,), (head,) = _chosen("--layer", layer, layers), _chosen("--head", head, heads)
     shown = np.unique(np.linspace(0, frames - 1, min(frames, MOST_FRAMES)).round().astype(int))
     rows = range(min(P, MOST_STRIPS))
-    titles, told = panel_titles(film, "validation"), film.get("alignment")
+    titles, told = _film_titles(film, layer, head), film.get("alignment")
     drawn = [
         attention_figure(
             [_cut(weights[k, p, layer, head], film, p) for p in rows],
@@ -279,10 +286,18 @@ def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> N
             signed=str(film["meaning"]) == "strength",
             source_lengths=[int(film["source_lengths"][p]) for p in rows],
             alignment=None if told is None else [told[p][:T] for p in rows],
+            largest=float(np.nanmax(weights[:, list(rows), layer, head])),
         )
         for k in shown
     ]
     write_whole(path, as_moving(drawn))
+
+
+def _film_titles(film: Arrays, layer: int, head: int) -> list[str]:
+    _, _, layers, heads, _, _ = film["weights"].shape
+    where = [f"layer {layer}"] * (layers > 1) + [f"head {head}"] * (heads > 1)
+    said = f"\n{', '.join(where)}" if where else ""
+    return [title + said for title in panel_titles(film, "validation")]
 
 
 def _cut(weights: NDArray[Any], film: Arrays, p: int) -> NDArray[Any]:
@@ -313,7 +328,7 @@ def panel_titles(predictions: Arrays, word: str = "test") -> list[str]:
 
 def _short(name: str) -> str:
     printable = "".join(sign if sign.isprintable() else "?" for sign in name)
-    return printable if len(printable) <= 20 else f"{printable[:17]}..."
+    return printable if len(printable) <= 20 else f"{printable[:9]}…{printable[-10:]}"
 
 
 def _real(rows: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -71,7 +71,7 @@ class EpochRecord:
 
 
 DRAWN_LATER = re.compile(
-    r"report\.html|attention_film\.(png|svg|pdf|gif)"
+    r"report\.html|attention_film(-(layer\d+|head\d+))*\.(png|svg|pdf|gif)"
     r"|attention(-(grid|input|best|last|previous|encoder_self|decoder_self|layer\d+|head\d+))*"
     r"\.(png|svg|pdf)"
 )

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from seqattn.cli.terminal import print_arms
+from seqattn.comparison import tables
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
 from seqattn.storage import only_writer, read_arrays
@@ -163,6 +165,24 @@ def test_an_existing_run_is_refused_resumed_or_replaced(seqattn: Command, tmp_pa
     assert seqattn(*words, "--overwrite", "-q", "--set", "seed=5").code == 0
     assert resolve(folder / "config.yaml").config.seed == 5
     assert (folder / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 200])
+def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.MonkeyPatch,
+                                            capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    headings = ["variant", "median loss [95%]", "mean loss [95%]", "worst (seed)", "seconds"]
+    cells = ["0.7574 [0.6510, 0.8069]", "0.7374 [0.6510, 0.8069]", "0.8069 (25)", "0.1"]
+    names = ["score-additive_learning_rate-0.01_hidden-4", "dot"]
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(tables, "table", lambda arms: (headings, [[name, *cells] for name in arms]))
+    for shown in (names, names[:1]):
+        print_arms("t", shown)  # type: ignore[arg-type]
+        said = capsys.readouterr().out
+        assert said.count(cells[0]) == len(shown)
+        assert max(map(len, said.splitlines())) <= width
+        assert (cells[2] in said) == (width > 50 or len(shown) == 1)
+        assert (cells[1] in said) == (width >= (200 if len(shown) > 1 else 80))
+    assert "dot" not in said
 
 
 def test_a_resume_leaves_nothing_of_before(seqattn: Command, tmp_path: Path) -> None:

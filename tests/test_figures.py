@@ -188,6 +188,20 @@ def test_each_feature_of_a_series_has_a_scale_and_an_error_of_its_own() -> None:
     assert figure.get_supxlabel() == "step"
 
 
+def test_scaled_runs_have_errors_in_the_units_of_the_data() -> None:
+    """Squared pascals say nothing; the root can be held against the numbers on the axis."""
+    given, truth = np.zeros((3, 1)), np.ones((2, 1))
+    figure = paths_figure(
+        [given], [truth], [truth + 3], titles=["t"], features=["pressure"], rooted=True
+    )
+    assert figure.axes[0].get_title() == "t\nRMSE 3.0000"
+    (axes,) = loss_figure(
+        [1, 2], [0.2, 0.1], [0.2, 0.1], [0.2, 0.1], best_epoch=2, noise_floor=None, baseline=None,
+        title="t", scaled=True,
+    ).axes  # fmt: skip
+    assert axes.get_ylabel() == "mean squared error, scaled units (log scale)"
+
+
 def test_features_that_are_not_drawn_are_counted() -> None:
     names = [f"f{k}" for k in range(8)]
     figure = paths_figure(
@@ -296,9 +310,12 @@ def test_the_same_figure_is_the_same_bytes(ending: str) -> None:
 
 
 def test_titles_from_files_are_drawn_as_they_are() -> None:
-    arrays = {"ids": np.array(["a$\\frac", "x" * 99, "e\x1b[31m"]), "labels": np.array([], str)}
+    arrays = {
+        "ids": np.array(["a$\\frac", "x" * 99 + "12", "e\x1b[31m"]),
+        "labels": np.array([], str),
+    }
     titles = panel_titles(arrays, "sequence")
-    assert titles == ["sequence a$\\frac", f"sequence {'x' * 17}...", "sequence e?[31m"]
+    assert titles == ["sequence a$\\frac", f"sequence {'x' * 9}…{'x' * 8}12", "sequence e?[31m"]
     as_bytes(attention_figure([WEIGHTS], titles=titles[:1]))
 
 

@@ -19,10 +19,12 @@ import numpy as np
 import pytest
 
 import seqattn as package
-from seqattn import experiment
+from seqattn import experiment, pictures
+from seqattn.cli.looking import _print_weights
 from seqattn.cli.panel import Panel, sparkline
 from seqattn.config import resolve
 from seqattn.errors import CheckpointError, DataError, Stopped, UsageError
+from seqattn.figures import attention_figure
 from seqattn.report import report
 from seqattn.report.content import MOST_EXAMPLES, errors, of_run
 from seqattn.runs import EpochRecord, RunFolder
@@ -100,7 +102,7 @@ def test_a_model_without_attention_has_no_film(tmp_path: Path) -> None:
     [
         (["--epochs"], "attention_film.png"),
         (["--epochs", "--format", "gif"], "attention_film.gif"),
-        (["--epochs", "--format", "svg", "--head", "1"], "attention_film.svg"),
+        (["--epochs", "--format", "svg", "--head", "1"], "attention_film-head1.svg"),
         (["--grid"], "attention-grid.png"),
         (["--format", "pdf"], "attention.pdf"),
     ],
@@ -154,7 +156,8 @@ def test_a_run_without_a_film_says_how_to_get_one(
 def test_what_was_drawn_of_a_run_goes_with_it(
     mine: RunFolder, seqattn: Callable[..., Ended]
 ) -> None:
-    for words in (["--grid"], ["--epochs"], ["--head", "1"], ["--format", "pdf"]):
+    for words in (["--grid"], ["--epochs"], ["--epochs", "--head", "1"], ["--head", "1"],
+                  ["--format", "pdf"]):  # fmt: skip
         assert seqattn("plot-attention", mine.path, *words).code == 0
     assert seqattn("report", mine.path).code == 0
     (mine.path / "attention_of_mine.png").touch()
@@ -166,10 +169,53 @@ def test_what_was_drawn_of_a_run_goes_with_it(
     assert not left & {
         "report.html",
         "attention_film.png",
+        "attention_film-head1.png",
         "attention-grid.png",
         "attention-head1.png",
         "attention.pdf",
     }
+
+
+def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
+    film = read_arrays(run.film)
+    panels = pictures.film_picture(film, 1, layer=0, head=1).axes[:-1]
+    assert all("\nhead 1\n" in axes.get_title() for axes in panels)
+
+
+def test_a_panel_has_no_padding(run: RunFolder) -> None:
+    """Its rows and columns are numbered through, and no such points would exist."""
+    looked = {**read_arrays(run.attention)}
+    N, layers, heads, T, S = looked["weights"].shape
+    looked["encoder_self"] = np.zeros((N, layers, heads, S, S))
+    looked["decoder_self"] = np.zeros((N, layers, heads, T, T))
+    looked["source_lengths"] = np.full(N, 1)
+    shape = {kind: pictures.panels(looked, ["t"], 1, kind=kind)[0].weights.shape
+             for kind in ("cross", "encoder_self", "decoder_self")}  # fmt: skip
+    assert (T, S) == (2, 2)
+    assert shape == {"cross": (2, 1), "encoder_self": (1, 1), "decoder_self": (2, 2)}
+
+
+def test_long_sources_are_shown_up_to_the_largest_weight(
+    run: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of forty points has 0.025 of the weight: on a scale to 1 that would be nothing."""
+    weights = np.full((2, 40), 0.02)
+    weights[:, 7] = 0.08
+    figure = attention_figure([weights], titles=["t"])
+    assert figure.axes[0].images[0].get_clim() == (0, 0.08)
+    assert attention_figure([weights[:, :16]], titles=["t"]).axes[0].images[0].get_clim() == (0, 1)
+    one = attention_figure([weights], titles=["t"], largest=0.5)
+    assert one.axes[0].images[0].get_clim() == (0, 0.5)
+    looked = {
+        "weights": weights[None, None, None], "source_lengths": np.array([40]),
+        "target_lengths": np.array([2]), "meaning": np.array("distribution"),
+    }  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "60")
+    _print_weights(looked, ["t"], "cross", None, None)
+    said = capsys.readouterr().out
+    assert f"{'░' * 7}█{'░' * 32}" in said
+    assert "weight, to the nearest quarter of the largest" in said
+    assert max(map(len, said.splitlines())) < 60
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -106,7 +107,7 @@ def plot_attention(
         raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
     folder, _ = find_run(run)
     if epochs:
-        _draw_film(folder, output, form, moving=moving, layer=layer or 0, head=head or 0,
+        _draw_film(folder, output, form, moving=moving, layer=layer, head=head,
                    examples=examples)  # fmt: skip
         return
     weights, titles, words, home = _weights(run, input_file, examples, steps)
@@ -178,7 +179,7 @@ def _weights(
 
 def _draw_film(
     folder: RunFolder, output: Path | None, form: PictureFormat | None, *, moving: bool,
-    layer: int, head: int, examples: int,
+    layer: int | None, head: int | None, examples: int,
 ) -> None:  # fmt: skip
     from seqattn import pictures
     from seqattn.storage import read_arrays
@@ -189,16 +190,20 @@ def _draw_film(
             " one; it changes nothing that is learned."
         )
     film = read_arrays(folder.film)
-    target = output or folder.path / f"attention_film.{form or 'png'}"
+    words = ["attention_film"]
+    words += [f"layer{layer}"] if layer is not None else []
+    words += [f"head{head}"] if head is not None else []
+    target = output or folder.path / f"{'-'.join(words)}.{form or 'png'}"
+    chosen = {"layer": layer or 0, "head": head or 0}
     if moving:
-        pictures.save_moving(film, target, layer=layer, head=head)
+        pictures.save_moving(film, target, **chosen)
     else:
-        pictures.save(pictures.film_picture(film, examples, layer=layer, head=head), target)
+        pictures.save(pictures.film_picture(film, examples, **chosen), target)
     note(f"Drew {target}")
 
 
 BLOCKS, SIGNS = " ░▒▓█", " .:*#"
-MOST_COLUMNS = 12
+MOST_COLUMNS, LONG = 12, 16
 
 
 def _print_weights(
@@ -218,10 +223,12 @@ def _print_weights(
     for panel in panels:
         print(printable(panel.title.replace("\n", ", ")))
         rows, columns = panel.weights.shape
-        widest = max(abs(float(w)) for w in panel.weights.ravel() if w == w) if signed else 1.0
+        largest = max((abs(float(w)) for w in panel.weights.ravel() if w == w), default=0.0)
+        widest = largest if signed or columns > LONG else 1.0
         numbers = columns <= MOST_COLUMNS
         across = [f"{panel.first_column + c + 1}" for c in range(columns)]
-        cell = 9 if numbers else 2
+        fits = 14 + 2 * columns <= shutil.get_terminal_size().columns
+        cell = 9 if numbers else 2 if fits else 1
         if numbers:
             print("  looks     at " + "".join(f"{name:>{cell}}" for name in across))
         else:
@@ -233,11 +240,17 @@ def _print_weights(
                     line += " " * (cell - 1) + "/"
                     continue
                 share = min(1.0, abs(float(w)) / (widest or 1.0))
-                block = blocks[min(4, int(share * 4 + 0.5))] * 2
+                block = blocks[min(4, int(share * 4 + 0.5))] * min(cell, 2)
                 line += f"{block:>3}{float(w):6.2f}" if numbers else block
             print(f"  point {panel.first_row + r + 1:<7}{line}".rstrip())
         print()
-    meant = "strength, from little to the largest of either sign" if signed else "weight, 0.25 to 1"
+    if kind == "decoder_self":
+        print("A decoder step is named by the point it forecasts; it has read the point before.")
+    meant = "strength, from little to the largest of either sign"
+    if not signed:
+        rounded = "weight, to the nearest quarter"
+        wide = any(panel.weights.shape[1] > LONG for panel in panels)
+        meant = f"{rounded} of the largest" if wide else rounded
     print(f"{blocks[1]} to {blocks[4]}: {meant}")
 
 

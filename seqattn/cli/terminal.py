@@ -212,7 +212,8 @@ def print_comparison(outcome: Outcome) -> None:
 
 
 def print_arms(title: str, arms: Sequence[Arm]) -> None:
-    """A row a variant: all columns, or on a narrow terminal those that matter most."""
+    """A row a variant: all columns, or on a narrow terminal those that matter most. A name may
+    lose its middle there, a number is there whole or not at all."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -223,19 +224,43 @@ def print_arms(title: str, arms: Sequence[Arm]) -> None:
     console = Console()
     headings, rows = table_of(arms)
     columns = [place for place in range(len(headings)) if place > 0 or len(rows) > 1]
-    if (
-        sum(3 + max(len(row[place]) for row in [headings, *rows]) for place in columns)
-        > console.width
-    ):
+    names = [printable(row[0]) for row in rows]
+
+    def widths(narrow: bool) -> list[int]:
+        """Of all columns but the names'; narrow ones have a heading over several lines."""
+        return [
+            max(len(words) for words in
+                (*(headings[place].split() if narrow else [headings[place]]),
+                 *(row[place] for row in rows)))
+            for place in columns if place
+        ]  # fmt: skip
+
+    def left_for_names(narrow: bool) -> int:
+        return console.width - sum(widths(narrow)) - 3 * len(columns) - 1
+
+    longest = max(map(len, names)) if 0 in columns else 0
+    if narrow := left_for_names(narrow=False) < longest:
         columns = [place for place in columns if headings[place] in NARROW]
+        while len(columns) > 2 and left_for_names(narrow=True) < min(LEAST_OF_A_NAME, longest):
+            columns.pop()
+        names = [_shortened(name, max(left_for_names(True), LEAST_OF_A_NAME)) for name in names]
+    each = iter(widths(narrow))
     table = Table(title=Text(printable(title)), title_justify="left")
     for place in columns:
-        table.add_column(
-            Text(headings[place]), justify="right" if place else "left", no_wrap=place == 0
-        )
-    for row in rows:
-        table.add_row(*(Text(printable(row[place])) for place in columns))
+        width = next(each) if place else max(map(len, names))
+        table.add_column(Text(headings[place]), justify="right" if place else "left", width=width)
+    for name, row in zip(names, rows, strict=True):
+        table.add_row(*(Text(printable(row[place]) if place else name) for place in columns))
     console.print(table)
+
+
+LEAST_OF_A_NAME = 12  # letters
+
+
+def _shortened(name: str, most: int) -> str:
+    """Its middle left out: the names of variants often begin alike, or end so."""
+    half = most // 2
+    return name if len(name) <= most else f"{name[: most - half - 1]}…{name[-half:]}"
 
 
 def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
@@ -306,6 +331,10 @@ def _add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
     table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
     for name in scored["features"][:MOST_UNITS] if scaled else ():
         table.add_column(f"RMSE, {printable(name)[:20]}", justify="right")
+    more = len(scored["features"]) - MOST_UNITS
+    if scaled and more > 0:
+        table.caption = f"RMSE of {more} more features: see evaluate --json"
+        table.caption_justify = "left"
 
 
 def _errors(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:

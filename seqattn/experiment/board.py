@@ -59,7 +59,9 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
     predictions = read_arrays(folder.predictions)
     with _writer(folder) as writer:
         writer.add_figure("loss", pictures.loss_picture(folder, summary))
-        writer.add_figure("predictions", pictures.predictions_picture(predictions))
+        writer.add_figure(
+            "predictions", pictures.predictions_picture(predictions, scaled=summary["scaled"])
+        )
         if folder.attention.exists():
             titles = pictures.panel_titles(predictions)
             weights = read_arrays(folder.attention)

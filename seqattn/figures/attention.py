@@ -29,6 +29,7 @@ from seqattn.figures.style import (
 NUMBERS_UP_TO = 12  # cells a side: beyond it a number is too small to read
 WORDS_UP_TO = 4  # ticks a side that say "Point 3" rather than "3"
 MOST_TICKS = 8
+LONG = 16  # columns beyond which weights are shared among so many that colours end at the largest
 COLORS = "viridis"
 DIVERGING = "RdBu_r"
 Axis = Literal["source", "target"]
@@ -48,11 +49,13 @@ def attention_figure(
     source_lengths: Sequence[int] | None = None,
     alignment: Sequence[NDArray[np.int64]] | None = None,
     columns: int | None = None,
+    largest: float | None = None,
 ) -> Figure:
     """A heatmap a sequence, all on one scale.
 
-    The scale runs from 0 to 1; that of signed strengths is as wide on either side of 0, which is
-    white. Points are numbered through: a source of 2 points is 1 and 2, its first target is 3. A
+    The scale runs from 0 to 1, or where many points share the weight to the largest; that of
+    signed strengths is as wide on either side of 0, which is white. Points are numbered through: a
+    source of 2 points is 1 and 2, its first target is 3. A
     cell at padding (NaN) is hatched, which no weight is.
 
     Args:
@@ -65,10 +68,11 @@ def attention_figure(
         alignment: for each row of each panel the column where it should look, which is outlined;
             -1: nowhere in particular.
         columns: panels a row; None: as they fit.
+        largest: of the weights of all figures that are to have one scale; None: of this one.
     """
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
-    shades = _Shades(weights, signed)
+    shades = _Shades(weights, signed, largest)
     S = max(panel.shape[1] for panel in weights)
     T = max(panel.shape[0] for panel in weights)
     most = 3.8 if columns is None else 2.4  # inches; a row that must fit has more of them
@@ -127,10 +131,13 @@ def _outline(axes: Axes, places: NDArray[np.int64]) -> None:
 class _Shades:
     """From numbers to colours."""
 
-    def __init__(self, weights: Sequence[NDArray[np.floating]], signed: bool) -> None:
-        widest = max((float(np.nanmax(np.abs(panel))) for panel in weights), default=0.0)
+    def __init__(
+        self, weights: Sequence[NDArray[np.floating]], signed: bool, largest: float | None
+    ) -> None:
+        widest = largest or max(float(np.nanmax(np.abs(panel))) for panel in weights) or 1.0
+        is_long = max(panel.shape[1] for panel in weights) > LONG
         self.colors = DIVERGING if signed else COLORS
-        self.scale = Normalize(-(widest or 1.0), widest or 1.0) if signed else Normalize(0, 1)
+        self.scale = Normalize(-widest if signed else 0, widest if signed or is_long else 1)
 
     def ink_on(self, weight: float) -> str:
         """Black or white, whichever has the higher contrast with a cell's colour (WCAG 2.2)."""

@@ -50,6 +50,7 @@ def loss_figure(
     noise_floor: float | None,
     baseline: tuple[str, float] | None,
     title: str,
+    scaled: bool = False,
 ) -> Figure:
     """Three losses on a log scale, floor and best baseline as labelled lines.
 
@@ -58,6 +59,7 @@ def loss_figure(
         best_epoch: which to mark.
         noise_floor: mean squared error of knowing everything but the noise; None where unknown.
         baseline: name and mean squared error of the best parameter-free baseline.
+        scaled: whether errors are in scaled units.
     """
     figure = Figure()
     axes = figure.subplots()
@@ -96,7 +98,7 @@ def loss_figure(
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.yaxis.set_minor_formatter(plain)
     axes.set_xlabel("epoch")
-    axes.set_ylabel("mean squared error (log scale)")
+    axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''} (log scale)")
     axes.set_title(title, loc="left", color=BLACK)
     axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
     axes.set_axisbelow(True)

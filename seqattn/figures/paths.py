@@ -47,6 +47,7 @@ def paths_figure(
     titles: Sequence[str],
     features: Sequence[str],
     said: Sequence[str] | None = None,
+    rooted: bool = False,
 ) -> Figure:
     """Sequences with what was said of them, and its mean squared error where the truth is known.
 
@@ -62,21 +63,22 @@ def paths_figure(
         titles: one a sequence.
         features: F names.
         said: G names; None: the same.
+        rooted: give the root of the error, in the data's units.
     """
     said = features if said is None else said
     if len(features) == 2 and list(features) == list(said):
-        return _in_planes(source, target, forecast, titles, features)
-    return _over_steps(source, target, forecast, titles, features, said)
+        return _in_planes(source, target, forecast, titles, features, rooted)
+    return _over_steps(source, target, forecast, titles, features, said, rooted)
 
 
 def _in_planes(
     source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
-    titles: Sequence[str], features: Sequence[str],
+    titles: Sequence[str], features: Sequence[str], rooted: bool,
 ) -> Figure:  # fmt: skip
     shape = grid(len(source), 2.5)
     figure, panels = _panels(shape, len(source))
     heads = [
-        title + _error(truth, told)
+        title + _error(truth, told, rooted)
         for title, truth, told in zip(titles, target, forecast, strict=True)
     ]
     for axes, given, truth, told, head in zip(panels, source, target, forecast, heads,
@@ -100,7 +102,7 @@ def _in_planes(
 
 def _over_steps(
     source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
-    titles: Sequence[str], features: Sequence[str], said: Sequence[str],
+    titles: Sequence[str], features: Sequence[str], said: Sequence[str], rooted: bool,
 ) -> Figure:  # fmt: skip
     every = list(dict.fromkeys([*said, *features]))
     names = every[:MOST_FEATURES]
@@ -121,7 +123,7 @@ def _over_steps(
         _draw_steps(axes, len(given), *parts)
         if len(told):
             axes.axvline(len(given) + 0.5, color=GREY, lw=0.6, ls=":")
-        heads.append((title if row == 0 else "") + _error(*parts[1:]))
+        heads.append((title if row == 0 else "") + _error(*parts[1:], rooted))
         axes.set_title(heads[-1] if row == 0 else heads[-1].strip(), fontsize=TITLE)
         axes.tick_params(labelbottom=alone or row == rows - 1)
     ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
@@ -164,12 +166,13 @@ def _panels(shape: tuple[int, int], shown: int) -> tuple[Figure, list[Axes]]:
     return figure, panels[:shown]
 
 
-def _error(truth: Floats | None, said: Floats | None) -> str:
+def _error(truth: Floats | None, said: Floats | None, rooted: bool) -> str:
     """A line for a title, or nothing where there is no truth."""
     if truth is None or said is None or not len(truth):
         return ""
-    error = float(np.square(said - truth).mean())
-    return f"\nMSE {error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"\nMSE {error:.3g}"
+    error = float(np.square(said - truth).mean()) ** (0.5 if rooted else 1)
+    digits = f"{error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"{error:.3g}"
+    return f"\n{'RMSE' if rooted else 'MSE'} {digits}"
 
 
 def _legend(
