@@ -34,6 +34,8 @@ MOST_UNPACKED = 2 * 2**30
 """Bytes that an archive of arrays may unpack to."""
 
 
+BESIDE = 200
+"""Open files that a process wants beside the locks of its runs."""
 FEW = 8
 """Files up to which waiting for each is as fast as asking the system to write everything."""
 LOCK = ".lock"
@@ -370,23 +372,51 @@ def _holder(path: Path) -> str:
         return "another process"
 
 
-def refuse_full_disk(folder: Path, needed: int) -> None:
+def refuse_full_disks(needed: Mapping[Path, int]) -> None:
     """
     Args:
-        needed: bytes that must be free where `folder` is, or will be.
+        needed: bytes that must be free where each folder is, or will be; those of one disk are
+            added up.
 
     Raises:
         StorageError: fewer are.
     """
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    free = shutil.disk_usage(place).free
-    if free < needed:
+    disks: dict[int, tuple[Path, int]] = {}
+    for folder, size in needed.items():
+        place = folder
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        disk = place.stat().st_dev
+        disks[disk] = place, size + disks.get(disk, (place, 0))[1]
+    for place, total in disks.values():
+        free = shutil.disk_usage(place).free
+        if free < total:
+            raise StorageError(
+                f"{place}: {free / 2**20:.1f} MiB are free there, but two checkpoints of each run"
+                f" need {total / 2**20:.1f} MiB. Make room, or choose another --output-dir."
+            )
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's limit of open files as far as that takes.
+
+    Raises:
+        StorageError: the system does not allow as many.
+    """
+    try:
+        import resource
+    except ImportError:  # a system without such limits
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + BESIDE
+    if soft == resource.RLIM_INFINITY or wanted <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and wanted > hard:
         raise StorageError(
-            f"{folder}: {free / 2**20:.1f} MiB are free there, but two checkpoints need"
-            f" {needed / 2**20:.1f} MiB. Make room, or choose another --output-dir."
+            f"{count:,} runs at once need as many open files, but this process may have no more"
+            f" than {hard:,} (ulimit -n). Train fewer at once, or raise that."
         )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def physical_memory() -> int:

@@ -603,7 +603,7 @@ def test_what_would_not_fit_is_refused_beforehand(
     monkeypatch.setattr("seqattn.storage.shutil.disk_usage", lambda place: mock.Mock(free=50_000))
     done = seqattn("train", small_config(tmp_path), *SETS)
     assert done.code == 5
-    assert "0.0 MiB are free there, but two checkpoints need" in done.err
+    assert "0.0 MiB are free there, but two checkpoints of each run need" in done.err
     assert not (tmp_path / "outputs").exists()
 
 
@@ -630,9 +630,10 @@ def test_inspect_shows_a_checkpoint_without_a_model(
     done = seqattn("inspect", last)
     assert done.code == 0, done.err
     for words in (f"last.safetensors: whole, {last.stat().st_size:,} bytes", "kind: training",
-                  "version: 3", "hidden_dim: 5", "optimizer.output.bias.exp_avg_sq",
+                  "version: 3", "model.hidden_dim: 5", "optimizer.output.bias.exp_avg_sq",
                   "trained on: x, y (2 points at most) -> x, y (2 points at most)"):  # fmt: skip
         assert words in done.out
+    assert not re.search("^ *name:", done.out, re.MULTILINE), "no checkpoint has one"
     described = json.loads(seqattn("inspect", attention_run, "--json").out)
     assert described["kind"] == "model"
     assert described["layout"]["features"] == ["x", "y"]

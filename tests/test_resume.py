@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from seqattn import experiment, storage
 from seqattn.config import Config, resolve
-from seqattn.errors import Stopped
+from seqattn.errors import Stopped, StorageError
 from seqattn.experiment import Watchers, run_all, seeds_of
 from seqattn.runs import RunFolder
 from seqattn.training.checkpoints import describe
@@ -141,3 +143,23 @@ def test_an_interrupted_overwrite_leaves_a_run(
     assert not folder.best.exists()
     run_all(runs, threads=1, overwrite=True)
     assert folder.summary.exists()
+
+
+def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asked = list[tuple[int, int]]()
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    storage.allow_open_files(soft - storage.BESIDE)
+    assert not asked
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    storage.allow_open_files(300)
+    assert asked == [(300 + storage.BESIDE, 4096)]
+    with pytest.raises(StorageError, match=r"no more than 4,096 \(ulimit -n\)"):
+        storage.allow_open_files(4000)
+
+
+def test_what_folders_of_one_disk_need_is_added_up(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    storage.refuse_full_disks({tmp_path / "a": free // 2})
+    with pytest.raises(StorageError, match="two checkpoints of each run need"):
+        storage.refuse_full_disks({tmp_path / k / "run": free // 2 for k in "abc"})

@@ -34,7 +34,7 @@ def inspect(
     from rich.table import Table
     from rich.text import Text
 
-    from seqattn.config import from_plain, to_yaml
+    from seqattn.config import as_value, leaves
 
     tensors = described.pop("tensors")
     config = described.pop("config")
@@ -48,11 +48,9 @@ def inspect(
     ]
     print(printable(f"  trained on: {' -> '.join(sides)}"))
     print("\nconfig:")
-    print(
-        printable(
-            "".join(f"  {line}\n" for line in to_yaml(from_plain(config, str(path))).splitlines())
-        )
-    )
+    for at, value in leaves(config):
+        print(printable(f"  {'.'.join(at)}: {as_value(value)}"))
+    print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("tensor", no_wrap=True)
     for head in ("shape", "type", "smallest", "largest"):

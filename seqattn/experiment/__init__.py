@@ -30,9 +30,10 @@ from seqattn.experiment.surroundings import choose_device, environment
 from seqattn.experiment.training import train_group
 from seqattn.runs import RunFolder, refuse_taken
 from seqattn.storage import (
+    allow_open_files,
     only_writer,
     read_whole,
-    refuse_full_disk,
+    refuse_full_disks,
     write_json,
     write_whole,
     written_together,
@@ -140,6 +141,7 @@ def _run_all(
         refuse_taken(folder, resume=resume, overwrite=overwrite)
         board.refuse_without_tensorboard(config)
     _refuse_too_large(configs)
+    allow_open_files(len(configs))  # a lock each
     with ExitStack() as held:
         holding = set[Path]()
         for _, folder in configs:
@@ -153,9 +155,7 @@ def _run_all(
         todo = [job for job in jobs if job.is_to_do]
         if world is not None:
             _agree(world, jobs)
-        for place in dict.fromkeys(job.folder.path.parent for job in todo):
-            here = [job for job in todo if job.folder.path.parent == place]
-            refuse_full_disk(place, sum(map(bytes_of_checkpoints, here)))
+        refuse_full_disks({job.folder.path: bytes_of_checkpoints(job) for job in todo})
         before_writing()
         for job in jobs:
             if job.summary is not None and len(jobs) == 1:

@@ -205,7 +205,7 @@ def describe(path: Path) -> dict[str, Any]:
     """
     metadata, tensors = _read(path)
     _layout_of(metadata, path)
-    metadata["config"] = as_plain(_config_of(metadata, path))
+    metadata["config"] = _without_place(as_plain(_config_of(metadata, path)))
     rows = [
         {
             "name": name,
@@ -321,18 +321,22 @@ def _write(
     described: Mapping[str, Any],
     keep_as: Path | None = None,
 ) -> None:
-    plain = as_plain(config)
-    del plain["name"]  # where a run lies is no part of what it learned
-    for key in PATHS:
-        plain["data"].pop(key.partition(".")[2], None)
     metadata = {
         "version": VERSION,
         "kind": kind,
-        "config": plain,
+        "config": _without_place(as_plain(config)),
         "layout": layout.as_plain(),
         **described,
     }
     write_sealed(path, tensors, metadata, keep_as)
+
+
+def _without_place(plain: dict[str, Any]) -> dict[str, Any]:
+    """A config without its name and paths: where a run lies is no part of what it learned."""
+    del plain["name"]
+    for key in PATHS:
+        plain["data"].pop(key.partition(".")[2], None)
+    return plain
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -161,7 +161,7 @@ def _plan(plan: dict[str, Any]) -> None:
     from seqattn.training import loop, sealed
 
     if plan.get("no_precheck"):
-        experiment.refuse_full_disk = lambda *_: None
+        experiment.refuse_full_disks = lambda *_: None
     if "signal" in plan:
         places: dict[str, list[tuple[Any, str]]] = {
             "save": [(storage, "write_whole"), (sealed, "write_whole")],
