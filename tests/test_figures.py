@@ -16,6 +16,8 @@ from seqattn.errors import UsageError
 from seqattn.figures import (
     as_bytes,
     attention_figure,
+    band_figure,
+    comparison_figure,
     formats,
     loss_figure,
     paths_figure,
@@ -114,6 +116,27 @@ def test_the_lines_of_a_loss_curve_differ_without_colour() -> None:
     (axes,) = loss().axes
     looks = {(line.get_linestyle(), line.get_linewidth(), line.get_marker()) for line in axes.lines}
     assert len(looks) == len(axes.lines)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.61, 0.89), (0.03, 0.04), (0.5, 1.2), (1e-4, 3.0)])
+def test_a_log_axis_has_ticks_however_little_it_spans(low: float, high: float) -> None:
+    epochs, losses = [1, 2, 3], [high, (low + high) / 2, low]
+    (one,) = loss_figure(
+        epochs, losses, losses, losses, best_epoch=3, noise_floor=None, baseline=None, title="t"
+    ).axes
+    (many,) = band_figure(["a"], [np.array([losses])], title="t").axes
+    (points,) = comparison_figure(
+        ["a"], [np.array(losses)], [(losses[1], low, high)], lines=[], title="t"
+    ).axes
+    for axes, axis, (first, last) in ((one, one.yaxis, one.get_ylim()),
+                                      (many, many.yaxis, many.get_ylim()),
+                                      (points, points.xaxis, points.get_xlim())):  # fmt: skip
+        FigureCanvasAgg(axes.figure).draw()  # type: ignore[arg-type]
+        said = [tick.label1.get_text() for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+                if first <= tick.get_loc() <= last and tick.label1.get_text()]  # fmt: skip
+        assert 3 <= len(said) == len(set(said)) <= 20
+    for axes in (one, many):
+        assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
 def test_paths_show_given_true_and_forecast() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from seqattn.figures.style import (
@@ -88,6 +88,7 @@ def band_figure(
                   label=_shortened(name))  # fmt: skip
     axes.set_yscale("log")
     _plain_log_ticks(axes, vertical=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel("mean squared error (log scale)")
     axes.set_title(f"{title}; median and quartiles over seeds", loc="left")
@@ -156,9 +157,14 @@ def along_figure(
 
 
 def _plain_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
-    """1, 2 and 5 of each decade, as plain numbers."""
+    """1, 2 and 5 of each decade, or where fewer than three of them are in sight even steps, as
+    plain numbers. For axes that all is drawn on."""
     axis = axes.yaxis if vertical else axes.xaxis
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12))
+    low, high = axes.get_ylim() if vertical else axes.get_xlim()
+    locator: Locator = LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12)
+    if sum(low <= tick <= high for tick in locator.tick_values(low, high)) < 3:
+        locator = MaxNLocator(4)
+    axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from seqattn.figures.style import (
     BLACK,
@@ -94,9 +94,13 @@ def loss_figure(
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(plain)
     low, high = axes.get_ylim()
-    if high / low < 1000:  # few decades: name the steps between, too
+    if high / low < 3:  # not even a step of 1, 2 and 5 may be in sight
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    elif high / low < 1000:  # few decades: name the steps between, too
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.yaxis.set_minor_formatter(plain)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''} (log scale)")
     axes.set_title(title, loc="left", color=BLACK)
