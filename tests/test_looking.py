@@ -23,10 +23,11 @@ from seqattn import experiment, pictures
 from seqattn.cli.looking import _print_weights
 from seqattn.cli.panel import Panel, sparkline
 from seqattn.config import resolve
+from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, DataError, Stopped, UsageError
 from seqattn.figures import attention_figure
 from seqattn.report import report
-from seqattn.report.content import MOST_EXAMPLES, errors, of_run
+from seqattn.report.content import MOST_EXAMPLES, classes, errors, of_run
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.storage import read_arrays
 from tests.conftest import ROOT, Ended
@@ -306,6 +307,77 @@ def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> N
     worst = np.argsort(-errors(many))[:10]
     assert [examples["ids"][k] for k in content["worst"]] == [str(k) for k in worst]
     assert sum(row[1] for row in content["classes"][0]["rows"]) == 10_000
+
+
+def own_run(home: Path, *sets: str, wide: float = 1.0) -> RunFolder:
+    """A small run of two features, the second `wide` times the first, far from 0."""
+    numbers, file = np.random.default_rng(3), home / "own.csv"
+    points = numbers.normal(size=(30, 7, 2)).cumsum(axis=1) * [1, wide] + [0, 1e5]
+    rows = [f"{k},{t},{a},{b}\n" for k, steps in enumerate(points)
+            for t, (a, b) in enumerate(steps)]  # fmt: skip
+    file.write_text("sequence,step,a,b\n" + "".join(rows))
+    words = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=4",
+             "training.epochs=1", "training.batch_size=8", *sets]  # fmt: skip
+    folder, _ = experiment.run(resolve(None, words).config, home)
+    return folder
+
+
+@pytest.mark.parametrize("relative", ["false", "true"])
+def test_all_errors_of_a_page_are_in_the_units_of_the_loss(tmp_path: Path, relative: str) -> None:
+    folder = own_run(tmp_path, "data.scaling=standard", f"data.relative={relative}", wide=900)
+    content, summary = of_run(folder), folder.read_summary()
+    losses = content["examples"]["losses"]
+    assert np.mean(losses) == pytest.approx(summary["test_loss"], rel=1e-5)
+    assert np.mean(losses) == pytest.approx(np.mean(content["by_step"]), rel=1e-5)
+    assert content["unit"] == content["unit_of_one"] == " (scaled)"
+    folder.best.write_bytes(b"broken")
+    content = of_run(folder)
+    assert content["unit_of_one"] == " (each feature in units of its spread)"
+    assert np.mean(content["examples"]["losses"]) != pytest.approx(summary["test_loss"], rel=1e-3)
+    assert "which only the checkpoint knows" in content["notices"][0]
+
+
+def test_errors_that_were_not_scaled_have_no_unit(tmp_path: Path) -> None:
+    folder = own_run(tmp_path, "data.scaling=none", wide=900)
+    content, summary = of_run(folder), folder.read_summary()
+    assert np.mean(content["examples"]["losses"]) == pytest.approx(summary["test_loss"], rel=1e-5)
+    assert content["unit"] == content["unit_of_one"] == ""
+
+
+@pytest.mark.parametrize(("wide", "plane"), [(1, True), (900, False)])
+def test_features_of_unlike_units_have_no_plane(tmp_path: Path, wide: float, plane: bool) -> None:
+    content = of_run(own_run(tmp_path, "data.scaling=standard", wide=wide), examine=False)
+    assert content["examples"]["plane"] is plane
+
+
+@pytest.mark.parametrize(
+    ("features", "said", "spread", "plane"),
+    [("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
+     ("xyz", "xy", (1, 1), False), ("x", "x", (1, 1), False), ("xy", "xy", (0, 0), True),
+     ("xy", "xy", (0, 1), False)],
+)  # fmt: skip
+def test_which_features_share_a_plane(
+    features: str, said: str, spread: tuple[float, float], plane: bool
+) -> None:
+    pattern = np.array([[1, 1], [-1, 1], [1, -1], [-1, -1], [np.nan, np.nan]])
+    points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, said)]
+    if len(features) == 2:
+        points = [pattern[None] * spread + 7, pattern * spread + 7]
+    assert share_a_plane(features, said, points) is plane
+
+
+def test_where_it_starts_is_of_a_plane_alone() -> None:
+    source = np.array([[[-1.0, 1e5]], [[1.0, -1e5]], [[1.0, 1e5]]])
+    said: dict[str, Any] = {
+        "labels": np.array([], dtype=str), "ids": np.arange(3), "features": ["x", "y"],
+        "source": source, "target": source, "forecast": source,
+        "source_lengths": np.ones(3), "target_lengths": np.ones(3),
+    }  # fmt: skip
+    assert classes(said, np.ones(3)) == []
+    for part in ("source", "target", "forecast"):
+        said[part] = source / [1, 1e5]
+    (found,) = classes(said, np.ones(3))
+    assert found["name"] == "where it starts"
 
 
 def test_a_missing_extra_is_named(

@@ -16,6 +16,8 @@ Integers = NDArray[np.int64]
 
 AT_ONCE = 2**22
 """Numbers of an array that are worked on in one go."""
+MOST_APART = 20
+"""Times that one feature may spread as widely as another beside which it is drawn in a plane."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,3 +142,24 @@ def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
     for place, row in zip(points, rows, strict=True):
         place[: len(row)] = row
     return points, lengths
+
+
+def share_a_plane(
+    features: Sequence[str], said: Sequence[str], points: Sequence[NDArray[np.floating]]
+) -> bool:
+    """Whether points can be drawn in one plane of equal scales: the same two features are given and
+    said, and neither spreads over more than 20 times as much as the other.
+
+    Args:
+        features: F names, of the source.
+        said: G names, of the target.
+        points: (..., F) and (..., G) arrays of all that is drawn; what is not finite is padding.
+    """
+    if len(features) != 2 or list(features) != list(said):
+        return False
+    every = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
+    every = every[np.isfinite(every).all(axis=1)]
+    if not len(every):
+        return True
+    narrow, wide = sorted(np.std(every, axis=0, dtype=np.float64))
+    return bool(wide <= MOST_APART * narrow)

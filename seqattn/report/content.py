@@ -18,6 +18,7 @@ from seqattn import doctor
 from seqattn.comparison import Outcome, sentences
 from seqattn.comparison.tables import references, table
 from seqattn.config import as_plain, leaves, resolve
+from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
 from seqattn.runs import EpochRecord, RunFolder
@@ -33,6 +34,7 @@ FINE_CELLS = 2**20
 MOST_CLASSES = 24
 WORST = 10
 MOST_SEEDS_SHOWN = 400
+UNIT_OF_SPREAD = " (each feature in units of its spread)"
 KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 
 
@@ -74,11 +76,15 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         "notices": notices,
         "doctor": [],
         "told": "",
+        "unit": "",
     }
     if summary is None:
         return content
+    scale = _scale(folder, notices) if summary["scaled"] else 1.0
+    content["unit"] = " (scaled)" if summary["scaled"] else ""
+    content["unit_of_one"] = content["unit"] if scale is not None else UNIT_OF_SPREAD
     try:
-        content |= _examples(folder, notices)
+        content |= _examples(folder, notices, scale)
     except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
         notices.append(f"Forecasts and weights cannot be shown: {_words(error)}")
     content["film"] = _film(folder, notices)
@@ -94,6 +100,19 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         except (CheckpointError, DataError) as error:
             notices.append(f"The doctor could not look: {_words(error)}")
     return content
+
+
+def _scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
+    """(F,) what the loss of a run divides each target feature by; None where it cannot be read."""
+    try:
+        _, trained = open_run(folder.path)
+    except CheckpointError as error:
+        notices.append(
+            "Errors of single sequences are not in the scaled units of the losses, which only the"
+            f" checkpoint knows: {error}"
+        )
+        return None
+    return trained.layout.scaling.target.scale
 
 
 def _words(error: Exception) -> str:
@@ -178,13 +197,15 @@ def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -
 # --- sequences and where the model looked ---------------------------------------------------------
 
 
-def _examples(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
+def _examples(
+    folder: RunFolder, notices: list[str], scale: NDArray[np.float64] | float | None
+) -> dict[str, Any]:
     said = read_arrays(folder.predictions)
     looked = dict[str, NDArray[Any]]()
     if folder.attention.exists():
         looked = read_arrays(folder.attention)
     N = len(said["ids"])
-    losses = errors(said)
+    losses = errors(said, scale)
     worst = np.argsort(-losses, kind="stable")[:WORST]
     cells = max(
         (int(np.prod(looked[key].shape[1:])) for key in KINDS.values() if key in looked), default=1
@@ -208,6 +229,7 @@ def _examples(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
         "labels": [labels_of(said)[k] for k in chosen],
         "features": [str(name) for name in said["features"]],
         "said": [str(name) for name in said.get("said", said["features"])],
+        "plane": _in_a_plane(said, chosen),
         "source": packed_points(said["source"][chosen]),
         "target": packed_points(said["target"][chosen]),
         "forecast": packed_points(said["forecast"][chosen]),
@@ -238,17 +260,28 @@ def labels_of(arrays: Arrays) -> list[str]:
     return labels or [""] * len(arrays["ids"])
 
 
-def errors(said: Arrays) -> NDArray[np.float64]:
-    """(N,) mean squared error of each forecast, each feature in units of its spread, so that those
-    of different units can be added up; of the plain numbers where all spread alike."""
+def errors(said: Arrays, scale: NDArray[np.float64] | float | None = None) -> NDArray[np.float64]:
+    """(N,) mean squared error of each forecast.
+
+    Args:
+        scale: (F,) what each feature is divided by first, as a run's loss does. None: each in units
+            of its spread, so that those of different units can be added up; the plain numbers where
+            all spread alike.
+    """
     apart = np.asarray(said["forecast"], np.float64) - said["target"]
-    spread = np.nanstd(said["target"], axis=(0, 1))
-    spread = np.where(spread > 0, spread, 1.0)
-    if spread.max() < 2 * spread.min():
-        spread = np.ones_like(spread)
+    if scale is None:
+        spread = np.nanstd(said["target"], axis=(0, 1))
+        spread = np.where(spread > 0, spread, 1.0)
+        scale = 1.0 if spread.max() < 2 * spread.min() else spread
     real = np.isfinite(apart)
-    squares = np.square(np.where(real, apart / spread, 0.0)).sum(axis=(1, 2))
+    squares = np.square(np.where(real, apart / scale, 0.0)).sum(axis=(1, 2))
     return np.asarray(squares / np.maximum(real.sum(axis=(1, 2)), 1), np.float64)
+
+
+def _in_a_plane(said: Arrays, chosen: NDArray[np.int64] | slice = slice(None)) -> bool:
+    points = [said[part][chosen] for part in ("source", "target", "forecast")]
+    features = said["features"]
+    return share_a_plane(list(features), list(said.get("said", features)), points)
 
 
 def classes(said: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
@@ -268,7 +301,7 @@ def classes(said: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
     by("source length", [str(int(length)) for length in said["source_lengths"]])
     by("target length", [str(int(length)) for length in said["target_lengths"]])
     first = said["source"][:, 0, :]
-    if first.shape[1] == 2 and np.isfinite(first).all() and (first < 0).any() and (first > 0).any():
+    if _in_a_plane(said) and (first < 0).any() and (first > 0).any():
         by("where it starts", [f"{'upper' if y >= 0 else 'lower'} {'right' if x >= 0 else 'left'}"
                                for x, y in first])  # fmt: skip
     return found
@@ -386,6 +419,8 @@ def of_outcome(outcome: Outcome) -> dict[str, Any]:
     apart = None if several else doctor.seeds_apart(seeds)
     return {
         "kind": "comparison",
+        "unit": " (scaled)" if any(summary.get("scaled") for arm in outcome.arms
+                                   for summary in arm.summaries.values()) else "",
         "name": outcome.name,
         "path": str(outcome.path),
         "arms": arms,

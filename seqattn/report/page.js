@@ -158,8 +158,7 @@ async function explorer() {
       line: { color: ink, width: 1 },
     } : { size: 9, color: soft });
     const traces = [];
-    const alike = examples.said.length === examples.features.length && examples.features.every((name, k) => name === examples.said[k]);
-    const plane = alike && examples.said.length === 2;
+    const { plane } = examples;
     // Over the steps each feature has a row with a scale of its own; what is said comes first.
     const every = plane ? [""] : [...new Set([...examples.said, ...examples.features])];
     const rows = every.slice(0, MOST_ROWS);
@@ -245,7 +244,7 @@ async function explorer() {
       const more = examples.said.length - each.length;
       said += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;
     }
-    said += ` The whole sequence's error is ${number(examples.losses[now.example])}.`;
+    said += ` The whole sequence's mean squared error${data.unit_of_one} is ${number(examples.losses[now.example])}.`;
     $("said").textContent = said;
     $("step-name").textContent = `Step ${now.step + 1} of ${rowsAndColumns()[0]}, ${rowName}`;
     $("step").setAttribute("aria-valuetext", $("step-name").textContent);
@@ -313,14 +312,14 @@ function errors(choose, setStep) {
   const draw = () => {
     const { accent } = theme();
     Plotly.react("by-step", [{ type: data.by_step.length > 40 ? "scatter" : "bar", x: data.by_step.map((_, k) => k + 1), y: data.by_step, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }],
-      layout({ title: { text: "Mean squared error by target step", font: { size: 14 } }, xaxis: { title: { text: "target step" }, tickformat: "d", ...(data.by_step.length <= 12 ? { dtick: 1 } : {}) }, yaxis: { rangemode: "tozero" } }), config);
+      layout({ title: { text: `Mean squared error${data.unit} by target step`, font: { size: 14 } }, xaxis: { title: { text: "target step" }, tickformat: "d", ...(data.by_step.length <= 12 ? { dtick: 1 } : {}) }, yaxis: { rangemode: "tozero" } }), config);
   };
   draw();
   $("by-step").on("plotly_click", (event) => setStep(event.points[0].x - 1));
   redraws.push(draw);
   for (const { name, rows } of data.classes) {
     const table = document.createElement("table");
-    table.createCaption().textContent = `Mean error by ${name}`;
+    table.createCaption().textContent = `Mean squared error${data.unit_of_one} by ${name}`;
     const most = Math.max(...rows.map((row) => row[2]));
     for (const [group, count, loss] of rows) {
       const row = table.insertRow();
@@ -378,7 +377,7 @@ function curves() {
     if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
     Plotly.react("loss", traces, layout({
       hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
-      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: "mean squared error" }, ...ticks(log, [...found.training, ...found.validation, found.floor || 1e9, found.baseline ? found.baseline[1] : 0].filter((x) => x < 1e9)) },
+      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${data.unit}` }, ...ticks(log, [...found.training, ...found.validation, found.floor || 1e9, found.baseline ? found.baseline[1] : 0].filter((x) => x < 1e9)) },
     }), config);
   };
   $("scale").addEventListener("change", draw);
@@ -461,7 +460,7 @@ function comparison() {
       annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(loss) : loss, yanchor: "bottom", text: plain(name), showarrow: false, font: { size: 11, color: soft } });
     }
     Plotly.react("seeds", traces, layout({
-      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: "test loss, mean squared error" }, ...ticks(log, [...arms.flatMap((arm) => arm.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
+      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...ticks(log, [...arms.flatMap((arm) => arm.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
       xaxis: { tickvals: arms.map((_, a) => a), ticktext: arms.map((arm) => plain(arm.name)), range: [-0.6, arms.length - 0.4], zeroline: false },
     }), config);
   }
