@@ -252,6 +252,16 @@ def test_a_plane_is_for_the_same_two_features(said: list[str]) -> None:
     assert figure.get_supxlabel() == "step"
 
 
+def test_features_of_unlike_units_share_no_plane() -> None:
+    """Metres beside pascals: at one scale the path would be a line."""
+    given = np.array([[0.0, 101325.0], [1.0, 101425.0], [2.0, 101225.0]])
+    none = given[:0]
+    figure = paths_figure([given], [none], [none], titles=["t"], features=["x", "p"])
+    assert [axes.get_ylabel() for axes in figure.axes] == ["x", "p"]
+    figure = paths_figure([given / [1, 100]], [none], [none], titles=["t"], features=["x", "p"])
+    assert len(figure.axes) == 1
+
+
 def strengths() -> Figure:
     return attention_figure(
         [np.array([[-1.95, 0.25], [1.0, np.nan]])] * 6, titles=["one\ntwo"] * 6, signed=True

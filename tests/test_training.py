@@ -157,6 +157,8 @@ def test_learning_rate_schedules_by_hand() -> None:
     cosine = rates(flat, learning_rate_schedule={"kind": "cosine", "minimum": 0.2})
     half = [0.2 + 0.3 * (1 + math.cos(math.pi * share)) for share in (0, 0.25, 0.5, 0.75, 1, 1)]
     assert cosine == pytest.approx(half)
+    one = {"kind": "cosine", "minimum": 0.2, "over_epochs": 1}  # the way down is over at once
+    assert rates(flat, learning_rate_schedule=one) == pytest.approx([0.8, *[0.2] * 5])
     # Losses 3, 2, then two that are no better: after them the rate is halved, and waits anew.
     plateau = {"kind": "plateau", "patience": 2, "factor": 0.5}
     found = rates([3.0, 2.0, 2.0, 2.5, 2.0, 2.0, 1.0], learning_rate_schedule=plateau)

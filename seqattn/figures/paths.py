@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from seqattn.data.sequences import share_a_plane
 from seqattn.figures.style import (
     BLACK,
     BLUE,
@@ -51,7 +52,7 @@ def paths_figure(
 ) -> Figure:
     """Sequences with what was said of them, and its mean squared error where the truth is known.
 
-    Two features that are given and said are drawn in their plane, a panel a sequence. Others go
+    Two features that are given and said, and spread alike, are drawn in their plane. Others go
     over the steps: a single one in a panel a sequence, several in a column of panels each, since
     they have units of their own; what is said comes first there, and the first sequences and
     features alone are drawn. What is said goes on from what was given of the same feature.
@@ -66,7 +67,7 @@ def paths_figure(
         rooted: give the root of the error, in the data's units.
     """
     said = features if said is None else said
-    if len(features) == 2 and list(features) == list(said):
+    if share_a_plane(features, said, [*source, *target, *forecast]):
         return _in_planes(source, target, forecast, titles, features, rooted)
     return _over_steps(source, target, forecast, titles, features, said, rooted)
 

@@ -149,7 +149,7 @@ def learning_rates(config: Training, history: Iterable[float]) -> Callable[[floa
                 return config.learning_rate
             case CosineRate():
                 way = (schedule.over_epochs or config.epochs) - 1
-                share = min(epoch / way, 1.0) if way > 0 else 0.0
+                share = min(epoch / way, 1.0) if way > 0 else float(epoch > 0)
                 span = config.learning_rate - schedule.minimum
                 return schedule.minimum + span * 0.5 * (1 + math.cos(math.pi * share))
             case StepRate():
