@@ -221,6 +221,51 @@ def test_words_say_no_more_than_the_numbers() -> None:
         interval=(-0.01, 0.02)
     )
     assert "4 seeds are too few" in pair(seeds=4, p_holm=0.13, smallest_p=0.125)
+    assert pair(alike=2).endswith("in 27 of 32 seeds, 2 alike.")
+
+
+@pytest.mark.parametrize(("sign", "better", "worse"), [(-1, "a", "b"), (1, "b", "a")])
+def test_equal_losses_are_wins_of_neither(sign: int, better: str, worse: str) -> None:
+    gaps = sign * np.concatenate([[0.0, 0.0, 0.0], np.linspace(0.125, 1, 17)])
+    losses = {"a": dict(enumerate(2 + gaps)), "b": dict(enumerate(np.full(20, 2.0)))}
+    (found,) = differences([losses])
+    assert found.sentence().startswith(f"{better} is better than {worse} by ")
+    assert found.sentence().endswith(", in 17 of 20 seeds, 3 alike.")
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_median_against_which_the_test_speaks_decides_nothing(sign: int) -> None:
+    """Most seeds a little better, the others far worse: the median says one, the ranks the other."""
+    numbers = np.random.RandomState(1)
+    small, large = numbers.uniform(0.001, 0.01, 240), numbers.uniform(0.1, 0.3, 160)
+    gaps = sign * np.concatenate([-small, large])
+    losses = {"a": dict(enumerate(2 + gaps)), "b": dict(enumerate(np.full(400, 2.0)))}
+    (found,) = differences([losses])
+    low, high = found.interval
+    assert low * high > 0
+    assert found.p_holm < 0.05
+    assert not found.decided
+    speaks_for = "b" if sign > 0 else "a"
+    assert "400 seeds cannot tell a and b apart" in found.sentence()
+    assert f"speaks for {speaks_for} (p = " in found.sentence()
+
+
+def test_the_smallest_p_is_that_of_pairs_that_all_agree() -> None:
+    def smallest(seeds: dict[str, int]) -> dict[tuple[str, str], tuple[float, float]]:
+        """Pair -> its smallest p, and its p where every variant is better than the one before."""
+        losses = {
+            name: {seed: -10 * place + 0.01 * seed * (place + 1) for seed in range(count)}
+            for place, (name, count) in enumerate(seeds.items())
+        }
+        found = differences([losses])
+        return {(pair.first, pair.second): (pair.smallest_p, pair.p_holm) for pair in found}
+
+    assert smallest({"a": 7, "b": 7}) == {("a", "b"): (2**-6, 2**-6)}
+    assert smallest({"a": 7, "b": 7, "c": 7})["a", "c"] == (3 * 2**-6, 3 * 2**-6)
+    # Holm corrects the pair of 12 seeds first, so those of 6 are two among two, not among three.
+    unequal = smallest({"a": 12, "b": 12, "c": 6})
+    assert unequal["a", "b"] == (3 * 2**-11, 3 * 2**-11)
+    assert unequal["a", "c"] == unequal["b", "c"] == (2 * 2**-5, 2 * 2**-5)
 
 
 def test_equal_losses_are_no_difference() -> None:

@@ -82,7 +82,9 @@ class Difference:
         p_holm: the same with Holm's correction (1979) for all pairs of the comparison.
         effect: matched-pairs rank-biserial correlation (Kerby 2014), -1 where the first is better
             in every pair, 1 where the second is.
-        smallest_p: what p_holm would be if all pairs agreed; above 0.05 nothing can be shown.
+        smallest_p: what p_holm would be if in every test all pairs agreed; from 0.05 on nothing can
+            be shown.
+        alike: in how many pairs neither is better.
     """
 
     first: str
@@ -95,12 +97,13 @@ class Difference:
     p_holm: float
     effect: float
     smallest_p: float
+    alike: int = 0
 
     @property
     def decided(self) -> bool:
-        """Test and interval both say that one is better."""
+        """Test and interval both say that one is better, and the same one."""
         low, high = self.interval
-        return self.p_holm < LEVEL and (low > 0 or high < 0)
+        return self.p_holm < LEVEL and (low > 0 < self.effect or high < 0 > self.effect)
 
     def sentence(self) -> str:
         """In plain words, no more than the numbers say."""
@@ -109,11 +112,12 @@ class Difference:
             better, worse, wins = (
                 (self.first, self.second, self.first_better)
                 if self.median < 0
-                else (self.second, self.first, self.seeds - self.first_better)
+                else (self.second, self.first, self.seeds - self.first_better - self.alike)
             )
+            alike = f", {self.alike} alike" if self.alike else ""
             return (
                 f"{better} is better than {worse} by {min(low, high):.2g} to {max(low, high):.2g},"
-                f" in {wins} of {self.seeds} seeds."
+                f" in {wins} of {self.seeds} seeds{alike}."
             )
         if self.smallest_p >= LEVEL:
             return (
@@ -123,6 +127,12 @@ class Difference:
         bounds = f"between {self.interval[0]:+.2g} and {self.interval[1]:+.2g}"
         words = f"{self.seeds} seeds cannot tell {self.first} and {self.second} apart"
         if self.interval[0] * self.interval[1] > 0:
+            if self.p_holm < LEVEL:
+                speaks_for = self.first if self.effect < 0 else self.second
+                return (
+                    f"{words}: the median difference lies {bounds}, but the test, which weighs the"
+                    f" large differences, speaks for {speaks_for} (p = {self.p_holm:.2g})."
+                )
             return (
                 f"{words}: the median difference lies {bounds}, but with all pairs tested that can"
                 f" be chance (p = {self.p_holm:.2g})."
@@ -145,13 +155,16 @@ def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Dif
         gaps = np.array([losses[first][seed] - losses[second][seed] for seed in shared])
         tested.append((first, second, gaps, _wilcoxon(gaps)))
     corrected = holm([p for *_, p in tested])
+    smallest = holm([2.0 ** (1 - len(gaps)) for *_, gaps, _ in tested])
     return [
         Difference(
             first, second, len(gaps), float(np.median(gaps)), interval(gaps, np.median),
-            int((gaps < 0).sum()), p, p_holm, rank_biserial(gaps),
-            min(1.0, len(tested) * 2.0 ** (1 - len(gaps))),
+            int((gaps < 0).sum()), p, p_holm, rank_biserial(gaps), smallest_p,
+            int((gaps == 0).sum()),
         )
-        for (first, second, gaps, p), p_holm in zip(tested, corrected, strict=True)
+        for (first, second, gaps, p), p_holm, smallest_p in zip(
+            tested, corrected, smallest, strict=True
+        )
     ]  # fmt: skip
 
 

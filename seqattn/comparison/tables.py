@@ -21,7 +21,7 @@ VARIANTS = (
 )  # fmt: skip
 PAIRS = (
     "first", "second", "seeds", "median_difference", "low", "high", "first_better", "p", "p_holm",
-    "effect", "decided",
+    "effect", "decided", "alike",
 )  # fmt: skip
 SEEDS = (
     "variant", "seed", "test_loss", "test_loss_teacher_forced", "validation_loss", "best_epoch",
@@ -34,7 +34,7 @@ def write_tables(outcome: Outcome) -> None:
     write_whole(outcome.path / "variants.csv", _csv(VARIANTS, map(_row_of, outcome.arms)))
     write_whole(outcome.path / "pairs.csv", _csv(PAIRS, [
         (pair.first, pair.second, pair.seeds, pair.median, *pair.interval, pair.first_better,
-         pair.p, pair.p_holm, pair.effect, pair.decided)
+         pair.p, pair.p_holm, pair.effect, pair.decided, pair.alike)
         for pair in outcome.pairs
     ]))  # fmt: skip
     write_whole(outcome.path / "seeds.csv", _csv(SEEDS, [
@@ -171,7 +171,8 @@ def markdown(outcome: Outcome) -> str:
         [
             pair.first, pair.second, f"{pair.median:+.4f}",
             f"[{pair.interval[0]:+.4f}, {pair.interval[1]:+.4f}]",
-            f"{pair.first_better} of {pair.seeds}", f"{pair.p_holm:.2g}", f"{pair.effect:+.2f}",
+            f"{pair.first_better} of {pair.seeds}" + f", {pair.alike} alike" * bool(pair.alike),
+            f"{pair.p_holm:.2g}", f"{pair.effect:+.2f}",
         ]
         for pair in outcome.pairs
     ]  # fmt: skip
