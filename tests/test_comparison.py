@@ -20,11 +20,14 @@ import yaml
 from matplotlib.image import imread
 from scipy import stats
 
+from seqattn.comparison import read_outcome, sentences
 from seqattn.comparison.statistics import Difference, Spread, differences, holm, rank_biserial
+from seqattn.comparison.tables import cells
 from seqattn.config import json_schema
 from seqattn.config.comparing import plan
 from seqattn.errors import ConfigError
 from seqattn.figures import as_bytes, attention_figure
+from seqattn.runs import RunFolder
 from seqattn.storage import read_arrays
 from tests.conftest import ROOT, Ended, tree
 from tests.faults.nursery import Nursery
@@ -383,7 +386,40 @@ def test_a_variant_that_diverges_is_counted_and_left_out(seqattn: Command, tmp_p
     rows = {row["variant"]: row for row in table(tmp_path / "outputs/mine/variants.csv")}
     (wild,) = (row for name, row in rows.items() if "100" in name)
     assert wild["failed"] == "6"
+    assert wild["unfinished"] == "0"
     assert "left the finite numbers; they are in no number here" in done.out
+    (said,) = (
+        line for line in sentences(read_outcome(tmp_path / "outputs/mine")) if "left" in line
+    )
+    assert said.startswith(f"6 of 6 seeds of {wild['variant']} left the finite numbers")
+
+
+def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -> None:
+    assert seqattn("compare", config(tmp_path, NAMED), "-q").code == 0
+    home = tmp_path / "outputs/mine"
+    for seed, last in ((3, "stopped"), (4, "ended: WorldError"), (5, "gradients: autograd"),
+                       (6, "ended: The training loss is nan in epoch 2, step 1")):  # fmt: skip
+        folder = RunFolder(home / f"looking/seed-{seed}")
+        folder.summary.unlink()
+        folder.say(last)
+    outcome = read_outcome(home)
+    assert [(arm.diverged, arm.unfinished) for arm in outcome.arms] == [(0, 0), (1, 3)]
+    assert cells(outcome.arms[1])[5].endswith("of 2, 1 failed, 3 not ended")
+    said = sentences(outcome)
+    assert "1 of 6 seeds of looking left the finite numbers; they are in no number here." in said
+    assert "3 of 6 seeds of looking have not ended; they are in no number here." in said
+    for seed in (7, 8):
+        (home / f"looking/seed-{seed}/summary.json").unlink()
+    assert cells(read_outcome(home).arms[1])[-1] == "none has a result yet"
+
+
+def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Path) -> None:
+    words = ["compare", config(tmp_path), "--seeds", "6", "--vary"]
+    for key, values, of_data in (("data.noise", "0.1,0.2", 1), ("training.batch_size", "8,16", 0)):
+        assert seqattn(*words, f"{key}={values}", "--name", key).code == 0
+        text = (tmp_path / "outputs" / key / "comparison.md").read_text()
+        assert "in both arms, unless what was varied changes them" in text
+        assert text.count("The variants differ in their data") == of_data
 
 
 # --- train --seeds --------------------------------------------------------------------------------

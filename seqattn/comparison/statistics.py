@@ -70,7 +70,7 @@ def interval(values: Floats, statistic: Callable[..., Any]) -> tuple[float, floa
 
 @dataclass(frozen=True)
 class Difference:
-    """Two variants over the seeds that both have, the same data and seed in both arms.
+    """Two variants over the seeds that both have; a pair is the same seed in both arms.
 
     Attributes:
         first, second: names; the difference is first - second, so below 0 the first is better.

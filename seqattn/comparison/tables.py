@@ -17,7 +17,7 @@ VARIANTS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "mean_low",
     "mean_high", "best", "best_seed", "worst", "worst_seed", "beats_baseline",
     "median_teacher_forced", "median_above_floor", "lowest_alignment_accuracy", "parameters",
-    "seconds",
+    "seconds", "unfinished",
 )  # fmt: skip
 PAIRS = (
     "first", "second", "seeds", "median_difference", "low", "high", "first_better", "p", "p_holm",
@@ -60,17 +60,17 @@ def accuracies(arm: Arm) -> list[float]:
 
 def _row_of(arm: Arm) -> tuple[Any, ...]:
     if arm.spread is None:
-        return (arm.name, 0, arm.failed, *[None] * (len(VARIANTS) - 3))
+        return (arm.name, 0, arm.diverged, *[None] * (len(VARIANTS) - 4), arm.unfinished)
     spread, summaries = arm.spread, arm.summaries.values()
     above = [s["above_floor"] for s in summaries if s["above_floor"] is not None]
     return (
-        arm.name, len(summaries), arm.failed,
+        arm.name, len(summaries), arm.diverged,
         spread.median, *spread.median_interval, spread.mean, *spread.mean_interval,
         spread.best, spread.best_seed, spread.worst, spread.worst_seed,
         beats_baseline(arm), _median([s["test_loss_teacher_forced"] for s in summaries]),
         _median(above) if above else None, min(accuracies(arm), default=None),
         arm.any_summary["parameters"],
-        _median([s["seconds"] for s in summaries]),
+        _median([s["seconds"] for s in summaries]), arm.unfinished,
     )  # fmt: skip
 
 
@@ -89,7 +89,8 @@ def table(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
 def cells(arm: Arm) -> list[str]:
     """A variant's row for people: the columns of `HEADINGS`."""
     if arm.spread is None:
-        return [arm.name, *[NONE] * (len(HEADINGS) - 2), "none ended with a finite loss"]
+        said = "none has a result yet" if arm.unfinished else "none ended with a finite loss"
+        return [arm.name, *[NONE] * (len(HEADINGS) - 2), said]
     spread = arm.spread
     wins = round(beats_baseline(arm) * len(arm.summaries))
     return [
@@ -98,7 +99,9 @@ def cells(arm: Arm) -> list[str]:
         f"{spread.mean:.4f} [{spread.mean_interval[0]:.4f}, {spread.mean_interval[1]:.4f}]",
         f"{spread.best:.4f} ({spread.best_seed})",
         f"{spread.worst:.4f} ({spread.worst_seed})",
-        f"{wins} of {len(arm.summaries)}" + (f", {arm.failed} failed" if arm.failed else ""),
+        f"{wins} of {len(arm.summaries)}"
+        + (f", {arm.diverged} failed" if arm.diverged else "")
+        + (f", {arm.unfinished} not ended" if arm.unfinished else ""),
         f"{min(found):.1%}" if (found := accuracies(arm)) else NONE,
         f"{arm.any_summary['parameters']:,}",
         f"{_median([s['seconds'] for s in arm.summaries.values()]):.2g}",
@@ -135,15 +138,18 @@ def sentences(outcome: Outcome) -> list[str]:
             " variants apart, whatever their losses."
         ]
     said += [
-        f"{arm.failed} of {len(arm.folders)} seeds of {arm.name} left the finite numbers; they are"
-        " in no number here."
+        f"{count} of {len(arm.folders)} seeds of {arm.name} {what}; they are in no number here."
         for arm in outcome.arms
-        if arm.failed
+        for count, what in (
+            (arm.diverged, "left the finite numbers"),
+            (arm.unfinished, "have not ended"),
+        )
+        if count
     ]
     if not outcome.same_data_in_pairs:
         said.append(
-            "The variants differ in their data: their losses are of different test sequences, and"
-            " the same seed pairs only initial weights, order and coins."
+            "The variants differ in their data: their losses need not be of the same test"
+            " sequences, and the two of a pair share no more than their seed."
         )
     return said
 
@@ -161,10 +167,10 @@ def markdown(outcome: Outcome) -> str:
         " of all that went side by side.",
         "", "## What it says", "", *(f"- {sentence}" for sentence in sentences(outcome)), "",
         "## Pairs", "",
-        "Each seed is a pair: the same data, order and coins in both arms. The difference is the"
-        " first variant's loss less the second's, p is of Wilcoxon's signed-rank test with Holm's"
-        " correction for the number of pairs, and the effect is the rank-biserial correlation (-1:"
-        " the first is better for every seed).",
+        "Each seed is a pair: the same data, order and coins in both arms, unless what was varied"
+        " changes them. The difference is the first variant's loss less the second's, p is of"
+        " Wilcoxon's signed-rank test with Holm's correction for the number of pairs, and the"
+        " effect is the rank-biserial correlation (-1: the first is better for every seed).",
         "",
     ]  # fmt: skip
     rows = [
