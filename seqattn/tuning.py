@@ -23,9 +23,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from seqattn.config import to_yaml
 from seqattn.config.searching import Range, Search
-from seqattn.errors import NotFiniteError, StorageError, UsageError
+from seqattn.errors import NotFiniteError, Stopped, StorageError, UsageError
 from seqattn.experiment import Watchers, run
 from seqattn.figures import as_bytes, importance_figure
 from seqattn.runs import EpochRecord, RunFolder
@@ -38,6 +40,8 @@ MARK = "tune.json"
 INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
 STARTUP = 5
 """Trials that are left to end, for the others to be held against."""
+AGAIN = "again"
+"""What a queued trial is of: the number of one that was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Tuned:
 
     Attributes:
         path: its folder.
-        trials: finished, pruned and failed ones, the best first: number, state, loss, values and
-            epochs.
+        trials: finished, pruned, failed and interrupted ones, the best first: number, state, loss,
+            values and epochs.
         importance: key -> share of the difference between good and other trials; empty where fewer
             than four trials finished.
         best: values of the best trial.
@@ -71,15 +75,16 @@ def tune(
     say: Callable[[str], None] = lambda line: None,
 ) -> Tuned:
     """Search until there are `trials` trials in the study, those of before and of other machines
-    counted.
+    counted. A trial that is interrupted is tried again, under another number, and counts once.
 
     Args:
         storage: a database URL of Optuna's, for several machines; None: a file in the folder.
         say: told of each trial that ended.
 
     Raises:
-        UsageError: Optuna is missing, or the folder is another search's.
+        UsageError: Optuna or a database's driver is missing, or the folder is another search's.
         StorageError: the database cannot be reached.
+        Stopped: told to.
     """
     try:
         import optuna
@@ -104,7 +109,7 @@ def tune(
         if done < trials:
             study.optimize(
                 objective, catch=(NotFiniteError,),
-                callbacks=[optuna.study.MaxTrialsCallback(trials, states=_ended())],
+                callbacks=[lambda study, _: study.stop() if _count(study) >= trials else None],
             )  # fmt: skip
     except (optuna.exceptions.StorageInternalError, _database_error()) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
@@ -116,11 +121,26 @@ def _study(storage: str, wanted: Search) -> optuna.Study:
     import optuna
 
     warmup = max(2, wanted.epochs // 5)
-    return optuna.create_study(
-        storage=storage, study_name=wanted.name, load_if_exists=True, direction="minimize",
-        sampler=optuna.samplers.TPESampler(seed=wanted.seed),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup),
-    )  # fmt: skip
+    try:
+        return optuna.create_study(
+            storage=storage, study_name=wanted.name, load_if_exists=True, direction="minimize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup),
+        )  # fmt: skip
+    except ImportError:
+        kind = storage.partition(":")[0]
+        raise UsageError(
+            f"--storage {kind}: needs a driver that is not installed; SQLAlchemy's page on {kind}"
+            " names those there are."
+        ) from None
+
+
+def _sampler(wanted: Search, number: int) -> optuna.samplers.TPESampler:
+    """A trial's own: its numbers are a function of seed and trial, so neither a second start nor
+    another machine tries what was tried."""
+    import optuna
+
+    (seed,) = np.random.SeedSequence([wanted.seed, number]).generate_state(1)
+    return optuna.samplers.TPESampler(seed=int(seed))
 
 
 def _trial(
@@ -129,6 +149,7 @@ def _trial(
 ) -> float:  # fmt: skip
     import optuna
 
+    trial.study.sampler = _sampler(wanted, trial.number)
     values = {each.path: _suggested(trial, each) for each in wanted.ranges}
     name = f"trial-{trial.number}"
     config = wanted.config(values).model_copy(update={"name": name})
@@ -140,11 +161,15 @@ def _trial(
             say(f"{name}: pruned after epoch {record.epoch}, at {record.validation_loss:.4g}")
             raise optuna.TrialPruned
 
-    _, summary = run(
-        config, path, device=device, threads=threads, overwrite=RunFolder(path / name).is_run,
-        watchers=replace(told, begin=lambda done, epochs: None, epoch=epoch, say=lambda line: None,
-                         facts=lambda facts: None), plots=False,
-    )  # fmt: skip
+    try:
+        _, summary = run(
+            config, path, device=device, threads=threads, overwrite=RunFolder(path / name).is_run,
+            watchers=replace(told, begin=lambda done, epochs: None, epoch=epoch,
+                             say=lambda line: None, facts=lambda facts: None), plots=False,
+        )  # fmt: skip
+    except Stopped:
+        _enqueue(trial.study, trial)
+        raise
     trial.set_user_attr("epochs", summary["epochs"])
     loss = float(summary["validation_loss"])
     said = ", ".join(f"{key}={_short(value)}" for key, value in values.items())
@@ -172,28 +197,44 @@ def _ended() -> tuple[Any, ...]:
 
 
 def _count(study: optuna.Study) -> int:
-    return len(study.get_trials(deepcopy=False, states=_ended()))
+    """Trials that have ended by themselves."""
+    again = _tried_again(study)
+    ended = study.get_trials(deepcopy=False, states=_ended())
+    return sum(trial.number not in again for trial in ended)
+
+
+def _tried_again(study: optuna.Study) -> set[int]:
+    """Numbers of the trials that were interrupted and have been queued again."""
+    found = (trial.user_attrs.get(AGAIN) for trial in study.get_trials(deepcopy=False))
+    return {number for number in found if number is not None}
+
+
+def _enqueue(study: optuna.Study, trial: optuna.Trial | optuna.trial.FrozenTrial) -> None:
+    study.enqueue_trial(trial.params, user_attrs={AGAIN: trial.number})
 
 
 def _again(study: optuna.Study) -> None:
     """Try again what a killed process was at."""
     from optuna.trial import TrialState
 
+    queued = _tried_again(study)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if trial.number not in queued:
+            _enqueue(study, trial)
         study.tell(trial.number, state=TrialState.FAIL)
-        study.enqueue_trial(trial.params)
 
 
 def _conclude(study: optuna.Study, wanted: Search, path: Path) -> Tuned:
     from optuna.trial import TrialState
 
-    rows = list[dict[str, Any]]()
+    rows, again = list[dict[str, Any]](), _tried_again(study)
     for trial in study.get_trials(deepcopy=False, states=_ended()):
         values = {each.path: _value(each, trial.params[each.path])
                   for each in wanted.ranges if each.path in trial.params}  # fmt: skip
         whole = trial.state == TrialState.COMPLETE
         loss = trial.value if whole else min(trial.intermediate_values.values(), default=None)
-        rows.append({"trial": trial.number, "state": trial.state.name.lower(), "loss": loss,
+        state = "interrupted" if trial.number in again else trial.state.name.lower()
+        rows.append({"trial": trial.number, "state": state, "loss": loss,
                      "epochs": len(trial.intermediate_values), "values": values})  # fmt: skip
     rows.sort(key=lambda row: (row["state"] != "complete",
                                float("inf") if row["loss"] is None else row["loss"]))  # fmt: skip

@@ -13,8 +13,9 @@ import pytest
 from seqattn import tuning
 from seqattn.config import resolve
 from seqattn.config.searching import Search, search
-from seqattn.errors import ConfigError
-from seqattn.runs import RunFolder
+from seqattn.errors import ConfigError, Stopped
+from seqattn.experiment import Watchers
+from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
 
 SMALL = ["data.n_train=24", "data.n_validation=8", "data.n_test=8", "training.epochs=4"]
@@ -91,12 +92,61 @@ def test_it_goes_on_where_it_was_stopped_and_tries_again_what_was_lost(tmp_path:
     for each in asked.ranges:
         tuning._suggested(lost, each)
     found = tuning.tune(asked, tmp_path, 5, threads=1)
-    assert len(found.trials) == 5
+    assert len(found.trials) == 6, "what was lost does not count"
     by_number = {row["trial"]: row for row in found.trials}
-    assert by_number[2]["state"] == "fail"
+    assert by_number[2]["state"] == "interrupted"
     assert by_number[3]["values"] == by_number[2]["values"], "what was lost is tried again"
     again = tuning.tune(asked, tmp_path, 5, threads=1)
     assert again.trials == found.trials, "nothing is trained any more"
+
+
+def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path: Path) -> None:
+    asked, epochs = wanted(tmp_path), 4
+    seen = list[EpochRecord]()
+    at_the_last = Watchers(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
+    with pytest.raises(Stopped):
+        tuning.tune(asked, tmp_path, 3, threads=1, watchers=at_the_last)
+    found = tuning.tune(asked, tmp_path, 3, threads=1)
+    by_number = {row["trial"]: row for row in found.trials}
+    assert [by_number[k]["state"] for k in range(4)] == [
+        "complete", "complete", "interrupted", "complete",
+    ]  # fmt: skip
+    assert by_number[3]["values"] == by_number[2]["values"]
+    assert len(found.trials) == 4
+
+
+def test_a_search_that_is_started_again_tries_what_it_would_have_tried(tmp_path: Path) -> None:
+    asked = wanted(tmp_path, RATE)
+    at_once = tuning.tune(asked, tmp_path / "at-once", 4, threads=1)
+    for trials in (1, 2, 4):
+        parted = tuning.tune(asked, tmp_path / "parted", trials, threads=1)
+    tried = {row["trial"]: row["values"]["training.learning_rate"] for row in at_once.trials}
+    assert len(set(tried.values())) == 4
+    assert {row["trial"]: row["values"]["training.learning_rate"] for row in parted.trials} == tried
+
+
+def test_a_database_without_a_driver_is_refused(
+    seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text("name: found\n")
+    done = seqattn("tune", "c.yaml", "--search", RATE, "--storage", "oracle://me:secret@there/x")
+    assert done.code == 2
+    assert "--storage oracle: needs a driver that is not installed" in done.err
+    assert "secret" not in done.err
+
+
+@pytest.mark.parametrize("words", [("tune", "--search", RATE), ("compare",)])
+def test_several_processes_are_refused_by_name(
+    words: tuple[str, ...], seqattn: Callable[..., Ended], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "c.yaml").write_text("name: found\n")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    done = seqattn(words[0], "c.yaml", *words[1:])
+    assert done.code == 2
+    assert f"{words[0]} trains many runs in one process" in done.err
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_trials_that_do_worse_are_pruned_and_sick_ones_fail(

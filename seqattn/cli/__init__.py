@@ -33,7 +33,7 @@ from seqattn.cli.data import data_app
 from seqattn.cli.explaining import explain
 from seqattn.cli.exporting import export
 from seqattn.cli.looking import doctor, plot_attention, report
-from seqattn.cli.many import are_several, goes_on, joined, launcher
+from seqattn.cli.many import are_several, goes_on, joined, launcher, refuse_several
 from seqattn.cli.predicting import evaluate, predict
 from seqattn.cli.terminal import (
     leave_at_once,
@@ -262,6 +262,7 @@ def compare(
 
     from seqattn.config.comparing import plan
 
+    refuse_several("compare")
     if ray_address is not None and engine is not Engine.ray:
         raise UsageError(f"--ray-address {ray_address}: goes with --engine ray.")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []

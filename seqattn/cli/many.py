@@ -22,6 +22,18 @@ def are_several() -> bool:
     return size.isascii() and size.isdigit() and int(size) > 1 and "RANK" in os.environ
 
 
+def refuse_several(verb: str) -> None:
+    """
+    Raises:
+        UsageError: a command that trains many runs was started as several processes.
+    """
+    if are_several():
+        raise UsageError(
+            f"{verb} trains many runs in one process; several processes share the batches of one"
+            " run. Leave torchrun out."
+        )
+
+
 def launcher() -> str:
     """Who started this process: the same for processes that torchrun has started again."""
     return f"{socket.gethostname()} {os.getppid()}"

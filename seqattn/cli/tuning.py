@@ -17,6 +17,7 @@ from seqattn.cli.arguments import (
     Quiet,
     Threads,
 )
+from seqattn.cli.many import refuse_several
 from seqattn.cli.terminal import note, printable, progress, told_to_stop
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def tune(
 
     from seqattn.config.searching import search as read
 
+    refuse_several("tune")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     wanted = read(config, [*(overrides or []), *shortcuts], search)
     with told_to_stop() as told, progress(wanted.name, True, told) as watchers:
@@ -81,8 +83,9 @@ def _print(tuned: Tuned) -> None:
 
     states = [row["state"] for row in tuned.trials]
     table = Table(
-        title=Text(f"{tuned.path.name}: {len(states)} trials, {states.count('pruned')} pruned,"
-                   f" {states.count('fail')} failed"), title_justify="left",
+        title=Text(f"{tuned.path.name}: {len(states) - states.count('interrupted')} trials,"
+                   f" {states.count('pruned')} pruned, {states.count('fail')} failed"),
+        title_justify="left",
     )  # fmt: skip
     keys = list(tuned.best)
     short = [key.rpartition(".")[2] for key in keys]
