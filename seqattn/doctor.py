@@ -19,7 +19,7 @@ from seqattn.data import Sequences, Splits
 from seqattn.errors import UsageError
 from seqattn.evaluation import References, evaluate_runs, free_run, loss_of
 from seqattn.runs import RunFolder
-from seqattn.training import Trained
+from seqattn.training import Trained, teacher_forcing_probability
 
 State = Literal["found", "fine", "unknown"]
 
@@ -75,6 +75,8 @@ class Evidence:
         without: way -> loss where the weights are not the model's own.
         baseline: name and loss of the best parameter-free baseline.
         seeds: test losses of this run's seeds, where there are several.
+        kind: of the model: recurrent, transformer, fast_weights.
+        forcing: schedule of teacher forcing, and the chance of the truth in the last epoch.
     """
 
     weights: NDArray[np.float32] | None
@@ -88,6 +90,8 @@ class Evidence:
     without: dict[str, float]
     baseline: tuple[str, float]
     seeds: tuple[float, ...] = ()
+    kind: str = "recurrent"
+    forcing: tuple[str, float] = ("constant", 1.0)
 
 
 def evidence(trained: Trained, data: Splits, seeds: Sequence[float] = ()) -> Evidence:
@@ -100,6 +104,10 @@ def evidence(trained: Trained, data: Splits, seeds: Sequence[float] = ()) -> Evi
     if free.maps:
         weights = np.asarray(free.attention_arrays(part, steps_real=True)["weights"], np.float32)
     attention = getattr(trained.config.model, "attention", None)
+    training = trained.config.training
+    told_at_the_end = teacher_forcing_probability(
+        training.teacher_forcing, training.epochs - 1, training.epochs
+    )
     return Evidence(
         weights=weights,
         meaning=free.meaning,
@@ -112,6 +120,8 @@ def evidence(trained: Trained, data: Splits, seeds: Sequence[float] = ()) -> Evi
         without=_without(trained, part, data) if weights is not None else {},
         baseline=(scored.best_baseline, against.baselines[scored.best_baseline]),
         seeds=tuple(seeds),
+        kind=trained.config.model.kind,
+        forcing=(training.teacher_forcing.schedule, told_at_the_end),
     )
 
 
@@ -424,8 +434,27 @@ def _exposed(seen: Evidence) -> Finding:
         name, "found", number,
         "It has learned to go on from the truth, not from what it said itself; on its own, mistakes"
         " grow.",
-        "training.teacher_forcing.probability: 0.5, or a schedule: linear that ends at 0",
+        _less_truth(seen.kind, *seen.forcing),
     )  # fmt: skip
+
+
+def _less_truth(kind: str, schedule: str, chance: float) -> str:
+    """What to change so that a model learns from its own words.
+
+    Args:
+        chance: of the truth in the last epoch.
+    """
+    if kind == "transformer":
+        return (
+            "model.kind: recurrent, with training.teacher_forcing.probability: 0.5 (a transformer"
+            " is always told the truth); or training.epochs: (more)"
+        )
+    if chance == 0:
+        return "training.epochs: (more), or model.hidden_dim: (wider): it hears itself already"
+    down = "training.teacher_forcing: {schedule: linear, end: 0}"
+    if schedule == "constant" and chance > 0.5:
+        return f"training.teacher_forcing.probability: 0.5, or {down}"
+    return down
 
 
 def _apart(seen: Evidence) -> Finding:

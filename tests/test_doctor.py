@@ -13,7 +13,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from seqattn import doctor
+from seqattn import doctor, experiment
+from seqattn.config import resolve
 from seqattn.doctor import NAMES, Evidence
 from tests.conftest import ROOT, Ended
 
@@ -124,6 +125,49 @@ def test_what_is_meant_is_no_illness() -> None:
     nothing = seen_with(healthy(), alignment=None)
     nothing = dataclasses.replace(nothing, weights=None, without={})
     assert not found(nothing)
+
+
+@pytest.mark.parametrize(
+    ("kind", "schedule", "chance", "change"),
+    [
+        ("recurrent", "constant", 1.0, ["training.teacher_forcing.probability: 0.5",
+                                        "training.teacher_forcing: {schedule: linear, end: 0}"]),
+        ("recurrent", "constant", 0.5, ["training.teacher_forcing: {schedule: linear, end: 0}"]),
+        ("fast_weights", "exponential", 0.9,
+         ["training.teacher_forcing: {schedule: linear, end: 0}"]),
+        ("recurrent", "linear", 0.0, ["training.epochs: (more)", "model.hidden_dim: (wider)"]),
+        ("transformer", "constant", 1.0, ["model.kind: recurrent", "training.epochs: (more)"]),
+    ],
+)  # fmt: skip
+def test_a_remedy_for_exposure_is_one_that_this_run_can_take(
+    kind: str, schedule: str, chance: float, change: list[str]
+) -> None:
+    seen = seen_with(healthy(), loss=0.16, kind=kind, forcing=(schedule, chance))
+    (exposed,) = (finding for finding in doctor.examine(seen) if finding.name == NAMES[9])
+    assert all(words in exposed.change for words in change)
+    for words in change:
+        if "(" not in words:
+            resolve(None, [f"model.kind={kind}", words.replace(": ", "=", 1)])
+    if chance == 0.5 or kind == "transformer":
+        assert not exposed.change.startswith("training.teacher_forcing.probability")
+
+
+@pytest.mark.parametrize(
+    ("sets", "kind", "forcing"),
+    [
+        (["training.teacher_forcing={schedule: linear, end: 0.25}"], "recurrent", ("linear", 0.25)),
+        (["model.kind=transformer", "training.teacher_forcing.probability=1"], "transformer",
+         ("constant", 1.0)),
+    ],
+)  # fmt: skip
+def test_the_evidence_says_how_often_a_run_was_told_the_truth(
+    sets: list[str], kind: str, forcing: tuple[str, float], tmp_path: Path
+) -> None:
+    small = ["training.epochs=2", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]
+    folder, _ = experiment.run(resolve(None, [*small, *sets]).config, tmp_path, plots=False)
+    _, trained = experiment.open_run(folder.path)
+    seen = doctor.evidence(trained, experiment.data_of(trained))
+    assert (seen.kind, seen.forcing) == (kind, forcing)
 
 
 def test_stuck_at_the_end_of_sources_of_several_lengths() -> None:
