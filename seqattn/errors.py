@@ -68,7 +68,7 @@ class BusyError(SeqattnError):
 
 
 class NotFiniteError(SeqattnError):
-    """A loss that is NaN or infinite; the weights are those before the step (exit 7)."""
+    """A loss, gradient or update that is NaN or infinite (exit 7). No step is made with it."""
 
     exit_code = 7
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from seqattn.config import Config
-from seqattn.errors import Stopped
+from seqattn.errors import Stopped, UsageError
 from seqattn.experiment import Watchers, run_all
 from seqattn.runs import METRICS, RunFolder
 from seqattn.training.checkpoints import VERSION
@@ -53,7 +53,8 @@ def verify_resume(
         stops: how many.
 
     Raises:
-        SeqattnError: what a user can mend.
+        UsageError: the training has one step.
+        SeqattnError: what else a user can mend.
     """
     whole, parted = RunFolder(home / "at-once"), RunFolder(home / "with-stops")
     say("Training at once.")
@@ -63,6 +64,11 @@ def verify_resume(
     batches = job.data.batches(config.training.batch_size)
     assert job.state is not None
     steps = batches * job.state.epoch
+    if steps < 2:
+        raise UsageError(
+            "A training of one step cannot be stopped in between. Set training.epochs higher, or"
+            " training.batch_size lower."
+        )
     numbers = np.random.RandomState(config.seed % 2**32)
     chosen = sorted(1 + int(k) for k in numbers.permutation(steps - 1)[:stops])
     past = 0

@@ -167,9 +167,12 @@ def _trial(
             watchers=replace(told, begin=lambda done, epochs: None, epoch=epoch,
                              say=lambda line: None, facts=lambda facts: None), plots=False,
         )  # fmt: skip
-    except Stopped:
+    except Stopped as stopped:
         _enqueue(trial.study, trial)
-        raise
+        raise Stopped(
+            stopped.exit_code - 128, f"in {path / name}; the same command goes on, and tries its"
+            " values again.",
+        ) from None  # fmt: skip
     trial.set_user_attr("epochs", summary["epochs"])
     loss = float(summary["validation_loss"])
     said = ", ".join(f"{key}={_short(value)}" for key, value in values.items())

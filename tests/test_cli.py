@@ -664,6 +664,14 @@ def test_verify_resume_names_the_first_tensor_that_differs(
     assert tree(tmp_path).keys() == {"my.yaml"}
 
 
+def test_one_step_cannot_be_stopped_in_between(seqattn: Command, tmp_path: Path) -> None:
+    words = ["verify-resume", small_config(tmp_path), *SETS, "--set", "training.epochs=1"]
+    done = seqattn(*words, "--set", "training.batch_size=48")
+    assert done.code == 2
+    assert "A training of one step cannot be stopped in between" in done.err
+    assert "Stopped after" not in done.out
+
+
 # --- evaluate -----------------------------------------------------------------------------------
 
 

@@ -20,14 +20,15 @@ import yaml
 from matplotlib.image import imread
 from scipy import stats
 
-from seqattn.comparison import read_outcome, sentences
+from seqattn.comparison import compare, read_outcome, sentences
 from seqattn.comparison.statistics import Difference, Spread, differences, holm, rank_biserial
 from seqattn.comparison.tables import cells
 from seqattn.config import json_schema
 from seqattn.config.comparing import plan
-from seqattn.errors import ConfigError
+from seqattn.errors import ConfigError, Stopped
+from seqattn.experiment import Watchers
 from seqattn.figures import as_bytes, attention_figure
-from seqattn.runs import RunFolder
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.storage import read_arrays
 from tests.conftest import ROOT, Ended, tree
 from tests.faults.nursery import Nursery
@@ -376,6 +377,18 @@ def test_a_killed_comparison_ends_with_the_same_tables(tmp_path: Path) -> None:
     for name in ("variants.csv", "seeds.csv", "pairs.csv"):
         whole, cut = (table(tmp_path / place / "mine" / name) for place in ("whole", "cut"))
         assert without_seconds(whole) == without_seconds(cut)
+
+
+def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
+    epochs = list[EpochRecord]()
+    watchers = Watchers(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
+    planned = plan(config(tmp_path, NAMED))
+    with pytest.raises(Stopped, match="outputs/mine; the same command goes on from there") as told:
+        compare(planned, tmp_path / "outputs", watchers=watchers)
+    assert told.value.exit_code == 143
+    assert "--resume" not in str(told.value)
+    outcome = compare(planned, tmp_path / "outputs")
+    assert [arm.unfinished for arm in outcome.arms] == [0, 0]
 
 
 def test_a_variant_that_diverges_is_counted_and_left_out(seqattn: Command, tmp_path: Path) -> None:

@@ -421,6 +421,22 @@ def test_no_step_on_a_loss_that_is_not_finite(poison: float) -> None:
         assert same(before, steps[-1].weights)
 
 
+def test_a_validation_loss_that_is_not_finite_blames_no_batch() -> None:
+    """All updates were made, and nothing was saved since."""
+    section = config()
+    model, data, validation, _ = started(section)
+    validation.target[3] = math.nan
+    saved: list[TrainingState] = []
+    with pytest.raises(
+        NotFiniteError, match="^The validation loss is nan after epoch 1,"
+    ) as caught:
+        one(model, data, validation, section.training, seed=23, save=saved.append)
+    assert "all its updates were made; the newest checkpoint, if there is one" in str(caught.value)
+    assert "training.clip_norm" in str(caught.value)
+    assert "batch" not in str(caught.value)
+    assert [(state.epoch, state.step) for state in saved] == [(0, 1), (0, 2), (0, 3)]
+
+
 @pytest.mark.parametrize("more", [{}, {"clip_norm": 1.0}, {"optimizer": "sgd"}])
 def test_no_step_on_a_gradient_that_is_not_finite(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -104,8 +104,10 @@ def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path
     asked, epochs = wanted(tmp_path), 4
     seen = list[EpochRecord]()
     at_the_last = Watchers(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
-    with pytest.raises(Stopped):
+    with pytest.raises(Stopped, match="found/trial-2; the same command goes on, and tries") as told:
         tuning.tune(asked, tmp_path, 3, threads=1, watchers=at_the_last)
+    assert told.value.exit_code == 130
+    assert "--resume" not in str(told.value)
     found = tuning.tune(asked, tmp_path, 3, threads=1)
     by_number = {row["trial"]: row for row in found.trials}
     assert [by_number[k]["state"] for k in range(4)] == [

@@ -23,7 +23,7 @@ from seqattn.comparison.outcome import Arm, Outcome
 from seqattn.comparison.statistics import Spread, differences
 from seqattn.comparison.tables import sentences, write_tables
 from seqattn.config.comparing import Comparison
-from seqattn.errors import CheckpointError, UsageError
+from seqattn.errors import CheckpointError, Stopped, UsageError
 from seqattn.experiment import Job, Watchers, run_all
 from seqattn.runs import RunFolder
 from seqattn.storage import read_whole, write_json
@@ -56,6 +56,7 @@ def compare(
 
     Raises:
         SeqattnError: what a user can mend; a folder that is not this comparison's among them.
+        Stopped: told to.
     """
     path = output_dir / comparison.name
     _refuse_another(path, comparison)
@@ -79,12 +80,17 @@ def compare(
             provenance=provenance, before_writing=say_what_it_is,
         )  # fmt: skip
         device = "cpu"  # nothing is left to train
-    jobs = run_all(
-        wanted, device=device, threads=threads, resume=True, plots=plots,
-        config_path=config_path, watchers=watchers,
-        before_writing=say_what_it_is, provenance=provenance,
-        given_up=diverged,
-    )  # fmt: skip
+    try:
+        jobs = run_all(
+            wanted, device=device, threads=threads, resume=True, plots=plots,
+            config_path=config_path, watchers=watchers,
+            before_writing=say_what_it_is, provenance=provenance,
+            given_up=diverged,
+        )  # fmt: skip
+    except Stopped as stopped:
+        raise Stopped(
+            stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
+        ) from None
     count = len(comparison.seeds)
     arms = tuple(
         arm_of(variant.name, jobs[place * count : (place + 1) * count], variant.series, variant.at)

@@ -53,11 +53,11 @@ class Run:
         ids: names of the training sequences, for errors.
         film: where it looked at some epochs, if that is to be recorded.
         on_epoch: told of each finished epoch.
-        save: given the state every `checkpoint_seconds`, at the end, on a stop, and before a loss
-            that is not finite is refused.
+        save: given the state every `checkpoint_seconds`, at the end, on a stop, and before a step
+            that is not finite is refused; not after a validation loss that is not finite.
         finished: False where it was told to stop before its end.
         early: True where early stopping ended it.
-        error: a loss that is not finite; nothing was updated by it, and the others go on.
+        error: a loss, gradient or update that is not finite; the others go on.
     """
 
     model: SequenceModel
@@ -233,7 +233,7 @@ class Group:
             improved = []
             for k, run in self.still_going():
                 if not math.isfinite(free[k] + forced[k]):
-                    self.fail(k, free[k] + forced[k], "validation loss", len(self.batches) - 1)
+                    self.fail_validation(k, free[k] + forced[k])
                     continue
                 if free[k] < run.best_loss:
                     improved.append(k)
@@ -502,19 +502,34 @@ class Group:
                 if not math.isfinite(value):
                     run.state = self.state_of(k)
                     run.save(run.state)
-                    self.fail(k, value, what, self.step)
+                    self.fail_step(k, value, what)
                     break
 
-    def fail(self, k: int, value: float, what: str, step: int) -> None:
+    def fail_step(self, k: int, value: float, what: str) -> None:
         run = self.runs[k]
-        ids = self.feed.names(step, run.seed, self.epoch, run.ids)
+        ids = self.feed.names(self.step, run.seed, self.epoch, run.ids)
         batch = f"{len(ids)} training sequences: {', '.join(ids[:MOST_NAMED])}"
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+        self.fail(
+            k,
+            f"The {what} is {value} in epoch {self.epoch + 1}, step {self.step + 1}, at learning"
+            f" rate {self.rates[k]:g}, in a batch of {batch}{more}. No update was made with it, and"
+            " the newest checkpoint is from before it.",
+        )
+
+    def fail_validation(self, k: int, value: float) -> None:
+        self.fail(
+            k,
+            f"The validation loss is {value} after epoch {self.epoch + 1}, at learning rate"
+            f" {self.rates[k]:g}. The epoch's losses and gradients were finite, and all its updates"
+            " were made; the newest checkpoint, if there is one, is from before its end.",
+        )
+
+    def fail(self, k: int, words: str) -> None:
+        """End a run with an error that says how to go on."""
         self.runs[k].error = NotFiniteError(
-            f"The {what} is {value} in epoch {self.epoch + 1}, step {step + 1}, at learning rate"
-            f" {self.rates[k]:g}, in a batch of {batch}{more}. No update was made with it, and"
-            " the newest checkpoint is from before it. Try a lower training.learning_rate, set"
-            " training.clip_norm, or data.scaling for data of your own."
+            f"{words} Try a lower training.learning_rate, set training.clip_norm, or data.scaling"
+            " for data of your own."
         )
         self.going[k] = False
 
