@@ -98,7 +98,7 @@ def scaled_dot_backward(dscores: Array, cache: Cache) -> tuple[Array, Array]:
 
 
 def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cache]:
-    """q . W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", eq. 8, general).
+    """q . W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", 3.1, general).
 
     Args:
         query: (N..., T, Q).

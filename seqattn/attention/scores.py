@@ -75,7 +75,7 @@ class UniformScore(Score):
 
 
 class DotScore(Score):
-    """q . k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", eq. 8, dot)."""
+    """q . k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", 3.1, dot)."""
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(encoded, self.heads)
@@ -108,7 +108,7 @@ class ScaledDotScore(Score):
 
 
 class GeneralScore(Score):
-    """q . W k (Luong et al. 2015, eq. 8, general). A head takes its share of q and of W k."""
+    """q . W k (Luong et al. 2015, 3.1, general). A head takes its share of q and of W k."""
 
     def __init__(self, hidden: int, heads: int = 1) -> None:
         super().__init__(heads)
