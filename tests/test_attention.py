@@ -308,6 +308,17 @@ def test_sparsemax_by_hand() -> None:
     assert torch.isnan(sparsemax(scores, torch.zeros(1, 3, dtype=torch.bool))).all()
 
 
+def test_sparsemax_of_large_scores_sums_to_one() -> None:
+    """In float32 the sum of three scores around 1e7 is known to 4 at best."""
+    scores = torch.tensor([[[0.0, 1, -3], [0, 0, -1], [0, 0, 0]]])
+    keep = torch.tensor([[True, True, False]])
+    for large in (1e7, -1e7, 3e38):
+        moved = scores + large
+        expected = [[0, 1, 0], [0.5, 0.5, 0], [1 / 3] * 3] if large < 1e8 else [[1 / 3] * 3] * 3
+        np.testing.assert_allclose(sparsemax(moved, None)[0], expected, atol=1e-6)
+        assert sparsemax(moved, keep).sum(-1).tolist() == [[1, 1, 1]]
+
+
 def test_sparsemax_is_the_nearest_point_of_the_simplex(states: tuple[Tensor, Tensor]) -> None:
     """Against the condition that makes it so: no other point of the simplex is nearer, which for
     a projection p of z means (z - p) . (q - p) <= 0 for every corner q."""

@@ -160,7 +160,8 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     With the scores in falling order z_(1) >= z_(2) >= ..., the support is the longest beginning
     with 1 + k z_(k) > z_(1) + ... + z_(k); tau is what makes the rest sum to 1; and a weight is
     max(z - tau, 0). Its slope by autograd is eq. 14 of the paper: the upstream gradient less its
-    mean over the support.
+    mean over the support. The largest score is taken off first: it changes no weight, and sums of
+    large scores would round 1 away.
 
     Args:
         scores: (..., N, T, S).
@@ -170,6 +171,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
         (..., N, T, S), each row summing to 1; NaN for a row with nothing to attend to.
     """
     z = masked(scores, keep)
+    z = z - z.detach().amax(dim=-1, keepdim=True)
     *_, S = z.shape
     falling = z.sort(dim=-1, descending=True).values
     sums = falling.cumsum(dim=-1)
