@@ -22,12 +22,13 @@ import seqattn as package
 from seqattn import experiment, pictures
 from seqattn.cli.looking import _print_weights
 from seqattn.cli.panel import Panel, sparkline
+from seqattn.comparison import read_outcome
 from seqattn.config import resolve
 from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, DataError, Stopped, UsageError
 from seqattn.figures import attention_figure
 from seqattn.report import report
-from seqattn.report.content import MOST_EXAMPLES, classes, errors, of_run
+from seqattn.report.content import MOST_EXAMPLES, classes, errors, of_outcome, of_run, thinned
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.storage import read_arrays
 from tests.conftest import ROOT, Ended
@@ -244,6 +245,7 @@ def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended])
     ]
     assert seqattn(*words).code == 0
     content = of_run(RunFolder(Path("outputs/squares")))
+    assert content["asked"] == "Trained by"
     assert content["command"].startswith("seqattn train ")
     assert content["command"].endswith("squares.yaml --set training.epochs=1 --seed 7 -q")
     origins = {key: origin for key, _, origin in content["config"]}
@@ -276,6 +278,13 @@ def test_what_is_broken_is_said_and_the_rest_is_shown(file: str, mine: RunFolder
     report(mine.path)
 
 
+def test_values_of_the_config_are_in_the_letters_they_were_written_in(mine: RunFolder) -> None:
+    text = "data: {kind: file, path: x.csv, features: [tüp]}\n"
+    mine.config.write_text(text, encoding="utf-8")
+    values = {key: value for key, value, _ in of_run(mine, examine=False)["config"]}
+    assert values["data.features"] == '["tüp"]'
+
+
 def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
     """Before there was `said` in predictions, or a command in environment.json."""
     said = read_arrays(mine.predictions)
@@ -284,6 +293,7 @@ def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
     mine.environment.write_text(json.dumps({"python": "3.11"}))
     content = of_run(mine)
     assert not content["notices"]
+    assert content["asked"] == "Train it again"
     assert content["command"] == f"seqattn train {mine.config} --name small-again"
 
 
@@ -378,6 +388,37 @@ def test_where_it_starts_is_of_a_plane_alone() -> None:
         said[part] = source / [1, 1e5]
     (found,) = classes(said, np.ones(3))
     assert found["name"] == "where it starts"
+
+
+def test_what_is_shown_of_a_chosen_run(tmp_path: Path) -> None:
+    config = resolve(None, [*SMALL, "data.length=5", "data.kind=copy", "model.attention.heads=2"])
+    experiment.run_all(experiment.seeds_of(config.config, tmp_path / "many", 2), threads=1)
+    outcome = read_outcome(tmp_path / "many")
+    file = outcome.arms[0].folders[23].attention
+    looked = read_arrays(file)
+    looked["source_lengths"][0], looked["target_lengths"][0] = 3, 2
+    looked["weights"][0, :, :, 2:] = looked["weights"][0, :, :, :, 3:] = np.nan
+    looked["weights"][0, 0, 0, 1, 1] = np.nan
+    np.savez(file, **looked)
+    first, second = of_outcome(outcome)["arms"][0]["points"]
+    weights = np.array(first["weights"], dtype=float)
+    assert np.allclose(weights, looked["weights"][0, 0, 0, :2, :3], atol=5e-4, equal_nan=True)
+    assert np.shape(second["weights"]) == (5, 5)
+    for point in (first, second):
+        assert point["part"] == ", head 0"
+        assert [epoch for epoch, _ in point["curve"]] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("best", [1, 437, 650, 999])
+def test_a_long_curve_keeps_its_best_and_last(best: int) -> None:
+    history = [
+        EpochRecord(k, 1.0, abs(k - best) + 1.0, 1.0, 0.01, 0.5, 0.1) for k in range(1, 1000)
+    ]
+    curve = thinned(history)
+    assert len(curve) < 400
+    assert [best, 1.0] in curve
+    assert [epoch for epoch, _ in (curve[0], curve[-1])] == [1, 999]
+    assert curve == sorted(curve)
 
 
 def test_a_missing_extra_is_named(

@@ -40,7 +40,7 @@ def report(path: Path, output: Path | None = None) -> Path:
     """
     _ask_for_libraries()
     if path.is_dir() and is_comparison(path) and not RunFolder(path).is_run:
-        content = of_outcome(read_outcome(path))
+        content = of_outcome(read_outcome(path), None if output is None else output.parent)
     else:
         folder, _ = find_run(path)
         path, content = folder.path, of_run(folder)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,8 @@ FINE_CELLS = 2**20
 MOST_CLASSES = 24
 WORST = 10
 MOST_SEEDS_SHOWN = 400
+MOST_POINTS = 200
+"""Points of the curve of a run that is chosen; below twice as many, every epoch is one."""
 UNIT_OF_SPREAD = " (each feature in units of its spread)"
 KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 
@@ -71,6 +76,7 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         "environment": _environment(environment),
         "command": environment.get("command")
         or f"seqattn train {folder.config} --name {folder.path.name}-again",
+        "asked": "Trained by" if environment.get("command") else "Train it again",
         "curves": _curves(history, summary),
         "summary": None if summary is None else _verdict(summary),
         "notices": notices,
@@ -131,7 +137,13 @@ def _config(folder: RunFolder, notices: list[str]) -> list[list[str]]:
     for at, value in leaves(as_plain(config)):
         key = ".".join(at)
         origin = "" if known is None else str(known.get(key, "default"))
-        rows.append([key, value if isinstance(value, str) else json.dumps(value), origin])
+        rows.append(
+            [
+                key,
+                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False),
+                origin,
+            ]
+        )
     return rows
 
 
@@ -363,8 +375,11 @@ def packed_points(points: NDArray[np.floating]) -> dict[str, Any]:
 # --- many runs ------------------------------------------------------------------------------------
 
 
-def of_outcome(outcome: Outcome) -> dict[str, Any]:
+def of_outcome(outcome: Outcome, home: Path | None = None) -> dict[str, Any]:
     """A comparison, or many seeds of one config; every seed with what is shown when it is chosen.
+
+    Args:
+        home: the folder of the page, from where its links go; None: that of the outcome.
 
     Raises:
         CheckpointError: no run in it has ended.
@@ -372,7 +387,7 @@ def of_outcome(outcome: Outcome) -> dict[str, Any]:
     if not any(arm.summaries for arm in outcome.arms):
         raise CheckpointError(f"{outcome.path}: none of its runs has ended with a finite loss yet.")
     notices = list[str]()
-    arms, shown = [], 0
+    arms, shown, start = [], 0, home or outcome.path
     total = sum(len(arm.folders) for arm in outcome.arms)
     for arm in outcome.arms:
         points, missing = [], []
@@ -388,6 +403,7 @@ def of_outcome(outcome: Outcome) -> dict[str, Any]:
                 "best_epoch": summary["best_epoch"],
                 "beats": summary["beats_best_baseline"],
                 "path": folder.path.relative_to(outcome.path).as_posix(),
+                "link": Path(os.path.relpath(folder.path.resolve(), start.resolve())).as_posix(),
                 "page": (folder.path / "report.html").exists(),
             }
             if shown < MOST_SEEDS_SHOWN:
@@ -437,15 +453,27 @@ def _glance(folder: RunFolder) -> dict[str, Any]:
     """A run's curve and its first sequence, for when its point is chosen."""
     glance: dict[str, Any] = {}
     try:
-        history = folder.read_metrics()
-        every = max(1, len(history) // 200)
-        glance["curve"] = [[r.epoch, r.validation_loss] for r in history[::every]]
+        glance["curve"] = thinned(folder.read_metrics())
         if folder.attention.exists():
             looked = read_arrays(folder.attention)
-            weights = looked["weights"][0, 0, 0]
+            _, L, A, _, _ = looked["weights"].shape
+            S, T = (int(looked[f"{side}_lengths"][0]) for side in ("source", "target"))
+            weights = looked["weights"][0, 0, 0, :T, :S]
             if weights.size <= 64 * 64:
-                glance["weights"] = np.round(np.nan_to_num(weights, nan=-9), 3).tolist()
+                glance["weights"] = [
+                    [round(w, 3) if math.isfinite(w) else None for w in row]
+                    for row in weights.tolist()
+                ]
+                glance["part"] = (", layer 0" if L > 1 else "") + (", head 0" if A > 1 else "")
                 glance["signed"] = str(looked["meaning"]) == "strength"
     except (CheckpointError, KeyError, ValueError, IndexError):
         return glance
     return glance
+
+
+def thinned(history: Sequence[EpochRecord]) -> list[list[float]]:
+    """Epoch and validation loss of some hundreds of epochs; the first, best and last are kept."""
+    best = min(range(len(history)), key=lambda k: history[k].validation_loss)
+    every = max(1, len(history) // MOST_POINTS)
+    kept = sorted({*range(0, len(history), every), best, len(history) - 1})
+    return [[history[k].epoch, history[k].validation_loss] for k in kept]

@@ -62,13 +62,32 @@ function fill(select, words, chosen = 0) {
   select.disabled = words.length < 2;
 }
 
+// Words where a plot may be, and room for a plot where words may be.
+function write(id, words) {
+  Plotly.purge(id);
+  $(id).textContent = words;
+}
+
+function clear(id) {
+  if (!$(id).data) $(id).textContent = "";
+}
+
 const numbered = (count) => Array.from({ length: count }, (_, k) => String(k));
 
+// Of a log axis: 1, 2 and 5 of each power of ten, or even steps where that would leave few.
 function ticks(log, values) {
   if (!log) return { tickformat: "~g" };
   const real = values.filter((x) => x > 0);
-  return { dtick: Math.max(...real) > 5 * Math.min(...real) ? "D2" : "D1", tickformat: "~g" };
+  const [low, high] = [Math.min(...real), Math.max(...real)];
+  if (real.length < 2 || low === high || high > 5 * low) return { dtick: "D2", tickformat: "~g" };
+  const rough = (high - low) / 3;
+  const power = 10 ** place(rough);
+  const step = power * [5, 2, 1].find((digit) => digit * power <= rough * 1.0001);
+  return { dtick: `L${step}`, tickformat: "~g" };
 }
+
+// Epochs and steps are whole.
+const whole = (count) => ({ tickformat: "d", ...(count <= 12 ? { dtick: 1 } : {}) });
 
 // From blue through white, which is 0, to red.
 const DIVERGING = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"].map((colour, k) => [k / 4, colour]);
@@ -81,6 +100,9 @@ function shades(meaning, array, largest) {
   return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
 }
 
+// Sources of more points share their weight among so many that colours end at the largest.
+const LONG = 16;
+
 function heatmap(z, across, down, colours, title) {
   return {
     type: "heatmap", z, x: across, y: down, ...colours, xgap: z.length <= 16 ? 1 : 0, ygap: z.length <= 16 ? 1 : 0,
@@ -90,17 +112,19 @@ function heatmap(z, across, down, colours, title) {
   };
 }
 
+// Thin ones stand on a dark ground, or bright cells would hide them.
 function outlines(places, colour) {
-  return (places || []).flatMap((column, row) => (column < 0 ? [] : [{
-    type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5,
-    line: { color: colour, width: places.length > 24 ? 1 : 2.5 },
-  }]));
+  const lines = places.length > 24 ? [{ color: "#000000", width: 4 }, { color: colour, width: 1.5 }] : [{ color: colour, width: 2.5 }];
+  return places.flatMap((column, row) => (column < 0 ? [] : lines.map((line) => (
+    { type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5, line }
+  ))));
 }
 
 // --- the attention explorer ----------------------------------------------------------------------
 
 const KINDS = { cross: "the decoder at the source", encoder_self: "the source at itself", decoder_self: "the target at itself" };
 
+const DECODER_STEPS = "looked at: decoder steps, named by the point they<br>forecast; each has read the point before";
 const MOST_ROWS = 4;
 const shortened = (name) => (name.length > 18 ? `${name.slice(0, 8)}\u2026${name.slice(-9)}` : name);
 
@@ -131,6 +155,16 @@ async function explorer() {
   };
   const points = (array, count, feature) =>
     Array.from({ length: count }, (_, k) => array.at(now.example, k, feature));
+
+  // What a feature varies by in the sequence: in what is said of it, or else in what is given.
+  function spread(feature) {
+    const [S, T] = lengths();
+    const told = examples.said.indexOf(feature);
+    const values = told < 0
+      ? points(source, S, examples.features.indexOf(feature))
+      : [...points(target, T, told), ...points(forecast, T, told)];
+    return Math.max(...values) - Math.min(...values);
+  }
 
   // Long sources share their weight among many points: then colours end at the largest, unless 1
   // is asked for. Which it is stands beside the heatmap.
@@ -163,12 +197,16 @@ async function explorer() {
     const every = plane ? [""] : [...new Set([...examples.said, ...examples.features])];
     const rows = every.slice(0, MOST_ROWS);
     const axes = {};
+    const spreads = new Map((plane ? examples.said : rows).map((name) => [name, spread(name)]));
+    const at = (feature, x, y) => (plane
+      ? examples.said.map((name, f) => measured(f ? y : x, spreads.get(name))).join(", ")
+      : `${plain(feature)} ${measured(y, spreads.get(feature))}`);
     rows.forEach((feature, row) => {
       const axis = row ? `y${row + 1}` : "y";
       const add = (kind, names, xs, ys, extra) => traces.push({
-        x: xs, y: ys, text: names, yaxis: axis, mode: "lines+markers", name: kind, legendgroup: kind,
+        x: xs, y: ys, text: names.map((name, k) => `${name}<br>${at(feature, xs[k], ys[k])}`), yaxis: axis, mode: "lines+markers", name: kind, legendgroup: kind,
         showlegend: !traces.some((trace) => trace.name === kind),
-        hovertemplate: plane ? "%{text}<br>%{x:.3g}, %{y:.3g}<extra></extra>" : `%{text}<br>${plain(feature)} %{y:.5~g}<extra></extra>`,
+        hovertemplate: "%{text}<extra></extra>",
         ...extra,
       });
       const given = plane ? 1 : examples.features.indexOf(feature);
@@ -219,9 +257,10 @@ async function explorer() {
     const across = now.kind === "decoder_self" ? targetNames(columns, S) : sourceNames(columns);
     const down = now.kind === "encoder_self" ? sourceNames(rows) : targetNames(rows, S);
     const title = meaning === "strength" ? "read strength" : "attention weight";
-    const known = now.kind === "cross" && data.alignment ? "; outlined in orange: the true one" : "";
+    const known = now.kind === "cross" && data.alignment ? "looked at; outlined in orange: the true one" : "looked at";
+    const below = now.kind === "decoder_self" ? DECODER_STEPS : known;
     Plotly.react("map", [heatmap(z, across, down, shades(meaning, maps[now.kind], largest()), title)], layout({
-      xaxis: { title: { text: `looked at${known}` }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: marks(),
+      xaxis: { title: { text: below }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: marks(),
     }), config);
   }
 
@@ -232,14 +271,13 @@ async function explorer() {
     const first = now.kind === "decoder_self" ? S : 0;
     const order = weights.map((w, k) => [w, k]).filter(([w]) => Number.isFinite(w)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
     const looks = order.map(([w, k]) => `point ${first + k + 1} with ${w.toFixed(maps[now.kind].decimals > 2 ? 3 : 2).replace("-", "\u2212")}`).join(", ");
-    let said = `Step ${now.step + 1} (${rowName}) looks at ${looks || "nothing"}.`;
+    const steps = now.kind === "decoder_self" && looks ? "the steps of " : "";
+    let said = `Step ${now.step + 1} (${rowName}) looks at ${steps}${looks || "nothing"}.`;
     if (!now.kind) said = `Step ${now.step + 1} (${rowName}).`;
     if (now.kind !== "encoder_self") {
-      const T = lengths()[1];
       const each = examples.said.slice(0, MOST_ROWS).map((feature, f) => {
-        const both = [...points(target, T, f), ...points(forecast, T, f)];
-        const spread = Math.max(...both) - Math.min(...both);
-        return `${feature} ${measured(forecast.at(now.example, now.step, f), spread)} (truth ${measured(target.at(now.example, now.step, f), spread)})`;
+        const [told, truth] = [forecast, target].map((array) => measured(array.at(now.example, now.step, f), spread(feature)));
+        return `${feature} ${told} (truth ${truth})`;
       });
       const more = examples.said.length - each.length;
       said += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;
@@ -291,11 +329,12 @@ async function explorer() {
   $("kind").addEventListener("change", (event) => { now.kind = kinds[Number(event.target.value)]; all(); });
   $("layer").addEventListener("change", (event) => { now.layer = Number(event.target.value); all(); });
   $("head").addEventListener("change", (event) => { now.head = Number(event.target.value); all(); });
-  $("colours").value = Math.max(...examples.source_lengths) > 16 ? "largest" : "1";
+  $("colours").value = Math.max(...examples.source_lengths) > LONG ? "largest" : "1";
   $("colours").disabled = meaning === "strength" || !kinds.length;
+  $("colours").parentElement.hidden = $("colours").disabled;
   $("colours").addEventListener("change", all);
   $("step").addEventListener("input", (event) => setStep(Number(event.target.value)));
-  errors(choose, setStep);
+  errors(choose, (step) => (now.kind === "encoder_self" ? undefined : setStep(step)));
   all();
   if (now.kind) $("map").on("plotly_hover", (event) => { const row = event.points[0].pointIndex[0]; if (row !== now.step) setStep(row); });
   $("path").on("plotly_hover", (event) => {
@@ -312,7 +351,7 @@ function errors(choose, setStep) {
   const draw = () => {
     const { accent } = theme();
     Plotly.react("by-step", [{ type: data.by_step.length > 40 ? "scatter" : "bar", x: data.by_step.map((_, k) => k + 1), y: data.by_step, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }],
-      layout({ title: { text: `Mean squared error${data.unit} by target step`, font: { size: 14 } }, xaxis: { title: { text: "target step" }, tickformat: "d", ...(data.by_step.length <= 12 ? { dtick: 1 } : {}) }, yaxis: { rangemode: "tozero" } }), config);
+      layout({ title: { text: `Mean squared error${data.unit} by target step`, font: { size: 14 } }, xaxis: { title: { text: "target step" }, ...whole(data.by_step.length) }, yaxis: { rangemode: "tozero" } }), config);
   };
   draw();
   $("by-step").on("plotly_click", (event) => setStep(event.points[0].x - 1));
@@ -377,7 +416,7 @@ function curves() {
     if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
     Plotly.react("loss", traces, layout({
       hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
-      xaxis: { title: { text: "epoch" } }, yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${data.unit}` }, ...ticks(log, [...found.training, ...found.validation, found.floor || 1e9, found.baseline ? found.baseline[1] : 0].filter((x) => x < 1e9)) },
+      xaxis: { title: { text: "epoch" }, ...whole(found.epoch.length) }, yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${data.unit}` }, ...ticks(log, [...found.training, ...found.validation, ...found.teacher_forced, found.floor, found.baseline?.[1]]) },
     }), config);
   };
   $("scale").addEventListener("change", draw);
@@ -395,6 +434,17 @@ async function film() {
   fill($("film-layer"), numbered(layers));
   fill($("film-head"), numbered(heads));
   $("film-frame").max = frames - 1;
+  const long = Math.max(...found.source_lengths) > LONG;
+  // Of all frames, so that a colour means the same in each.
+  function largest(k, layer, head) {
+    const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
+    let most = 1e-6;
+    for (let frame = 0; frame < frames; frame += 1) {
+      for (const w of matrix(weights, T, S, frame, k, layer, head).flat()) most = Math.max(most, w);
+    }
+    return most;
+  }
+  let most = 1;
   const draw = () => {
     const [k, layer, head, frame] = ["film-example", "film-layer", "film-head", "film-frame"].map((id) => Number($(id).value));
     const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
@@ -405,10 +455,14 @@ async function film() {
     const epoch = found.epochs[frame];
     $("film-name").textContent = epoch ? `After epoch ${epoch}` : "Before training";
     $("film-frame").setAttribute("aria-valuetext", $("film-name").textContent);
-    Plotly.react("film-map", [heatmap(z, across, down, shades(found.meaning, weights), found.meaning === "strength" ? "read strength" : "attention weight")],
+    Plotly.react("film-map", [heatmap(z, across, down, shades(found.meaning, weights, most), found.meaning === "strength" ? "read strength" : "attention weight")],
       layout({ xaxis: { title: { text: "looked at" } }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: outlines(known, "#e69f00") }), config);
   };
-  for (const id of ["film-example", "film-layer", "film-head"]) $(id).addEventListener("change", draw);
+  const choose = () => {
+    if (long) most = largest(...["film-example", "film-layer", "film-head"].map((id) => Number($(id).value)));
+    draw();
+  };
+  for (const id of ["film-example", "film-layer", "film-head"]) $(id).addEventListener("change", choose);
   $("film-frame").addEventListener("input", draw);
   let playing = null;
   const pause = () => {
@@ -429,7 +483,7 @@ async function film() {
     return undefined;
   });
   redraws.push(draw);
-  draw();
+  choose();
 }
 
 // --- many runs -----------------------------------------------------------------------------------
@@ -455,10 +509,13 @@ function comparison() {
       shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: arm.median, y1: arm.median, line: { color: ink, width: 2.5 } });
       shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: arm.interval[0], y1: arm.interval[1], line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
     });
-    for (const [name, loss] of data.references) {
+    // The next one up goes to the other side, and the next two above their lines: near ones stay apart.
+    const sorted = [...data.references].sort((a, b) => a[1] - b[1]);
+    sorted.forEach(([name, loss], k) => {
+      const side = k % 2 ? "left" : "right";
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(loss) : loss, yanchor: "bottom", text: plain(name), showarrow: false, font: { size: 11, color: soft } });
-    }
+      annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: log ? Math.log10(loss) : loss, yanchor: k % 4 < 2 ? "top" : "bottom", text: plain(name), showarrow: false, font: { size: 11, color: soft } });
+    });
     Plotly.react("seeds", traces, layout({
       shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...ticks(log, [...arms.flatMap((arm) => arm.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
       xaxis: { tickvals: arms.map((_, a) => a), ticktext: arms.map((arm) => plain(arm.name)), range: [-0.6, arms.length - 0.4], zeroline: false },
@@ -473,33 +530,33 @@ function comparison() {
     draw();
     if (!point) {
       $("chosen-name").textContent = `${arm.name}: no run has ended`;
-      $("chosen-words").textContent = "";
+      for (const id of ["chosen-words", "chosen-curve", "chosen-map"]) write(id, "");
       return;
     }
     $("chosen-name").textContent = `${arm.name}, seed ${point.seed}`;
     const words = `Test loss ${number(point.loss)} free running, ${number(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best rule without parameters. `;
     const link = document.createElement("a");
-    link.href = point.path.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
+    link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
     link.textContent = point.page ? "Open its own page" : "Open its folder";
     const command = document.createElement("code");
     command.textContent = `seqattn report ${data.path}/${point.path}`;
     $("chosen-words").replaceChildren(words, link, point.page ? "" : ", or write its page: ", point.page ? "" : command);
     const { accent } = theme();
     if (point.curve) {
+      clear("chosen-curve");
       Plotly.react("chosen-curve", [{ type: "scatter", mode: point.curve.length > 1 ? "lines" : "markers", x: point.curve.map((row) => row[0]), y: point.curve.map((row) => row[1]), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }],
-        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", ...ticks(true, point.curve.map((row) => row[1])) }, xaxis: { title: { text: "epoch" } } }), config);
+        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", ...ticks(true, point.curve.map((row) => row[1])) }, xaxis: { title: { text: "epoch" }, ...whole(point.curve.at(-1)[0]) } }), config);
     } else {
-      Plotly.purge("chosen-curve");
-      $("chosen-curve").textContent = "No curve is kept of this run.";
+      write("chosen-curve", "No curve is kept of this run.");
     }
     if (point.weights) {
-      const z = point.weights.map((row) => row.map((w) => (w <= -9 ? null : w)));
+      clear("chosen-map");
+      const z = point.weights;
       const signed = { low: Math.min(...z.flat()), high: Math.max(...z.flat()) };
-      Plotly.react("chosen-map", [heatmap(z, z[0].map((_, s) => `point ${s + 1}`), z.map((_, t) => `point ${z[0].length + t + 1}`), shades(point.signed ? "strength" : "distribution", signed), "weight")],
-        layout({ title: { text: "Attention in its first test sequence", font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
+      Plotly.react("chosen-map", [heatmap(z, z[0].map((_, s) => `point ${s + 1}`), z.map((_, t) => `point ${z[0].length + t + 1}`), shades(point.signed ? "strength" : "distribution", signed, z[0].length > LONG ? signed.high : 1), "weight")],
+        layout({ title: { text: `Attention in its first test sequence${point.part}`, font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
     } else {
-      Plotly.purge("chosen-map");
-      $("chosen-map").textContent = "No attention is kept of this run.";
+      write("chosen-map", "No attention is kept of this run.");
     }
   }
 

@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from seqattn.comparison import read_outcome
 from seqattn.report import page as page_of
 from seqattn.report import report
-from seqattn.report.content import of_run
+from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import RunFolder
 from seqattn.storage import read_arrays
 from tests.browser.conftest import Opened
@@ -237,9 +239,159 @@ def test_a_point_of_a_comparison_opens_its_run(opened: Open, compared: Path) -> 
     assert found.page.locator("#seed option").count() == 2
 
 
+@pytest.fixture
+def outcome(compared: Path) -> dict[str, Any]:
+    """What is on the page of a comparison, to change."""
+    return of_outcome(read_outcome(compared))
+
+
+def written(content: dict[str, Any], home: Path) -> Path:
+    file = home / "changed.html"
+    file.write_text(page_of(content), encoding="utf-8")
+    return file
+
+
+def test_words_go_where_a_plot_comes(opened: Open, outcome: dict[str, Any], tmp_path: Path) -> None:
+    for key in ("curve", "weights"):
+        del outcome["arms"][0]["points"][0][key]
+    outcome["arms"].append({"name": "none", "points": [], "missing": [1], "median": None})
+    found = opened(written(outcome, tmp_path))
+    assert found.text("#chosen-map") == "No attention is kept of this run."
+    assert found.text("#chosen-curve") == "No curve is kept of this run."
+    found.page.select_option("#arm", "1")
+    for place in ("#chosen-map", "#chosen-curve"):
+        assert found.page.locator(f"{place} .main-svg").count()
+        assert "is kept of this run" not in found.text(place)
+    found.page.select_option("#arm", "2")
+    assert found.text("#chosen-name") == "none: no run has ended"
+    assert found.text("#chosen-map") == found.text("#chosen-curve") == ""
+    found.page.select_option("#arm", "0")
+    assert found.text("#chosen-map") == "No attention is kept of this run."
+
+
+def test_labels_of_near_references_stand_apart(
+    opened: Open, outcome: dict[str, Any], tmp_path: Path
+) -> None:
+    outcome["references"] = [["noise floor", 0.01], ["first", 1.0], ["second", 1.001],
+                             ["third", 1.002], ["fourth", 1.003]]  # fmt: skip
+    found = opened(written(outcome, tmp_path))
+    boxes = found.page.evaluate(
+        """() => [...document.querySelectorAll("#seeds .annotation-text")].map((e) => {
+          const {left, right, top, bottom} = e.getBoundingClientRect();
+          return [left, right, top, bottom];
+        })"""
+    )
+    assert len(boxes) == 5
+    for k, (left, right, top, bottom) in enumerate(boxes):
+        for other in boxes[:k]:
+            beside = right <= other[0] or other[1] <= left
+            assert beside or bottom <= other[2] + 2 or other[3] <= top + 2, boxes
+
+
+@pytest.mark.parametrize("losses", [(0.21, 0.22, 0.29), (0.0101, 0.0102, 0.0103), (1.0, 4.0, 4.9)])
+def test_a_logarithmic_scale_has_ticks_to_read(
+    losses: tuple[float, ...], opened: Open, outcome: dict[str, Any], tmp_path: Path
+) -> None:
+    outcome["references"] = []
+    for arm in outcome["arms"]:
+        arm["median"] = None
+        for point, loss in zip(arm["points"], losses, strict=False):
+            point["loss"] = loss
+            point["curve"] = [[k + 1, each] for k, each in enumerate(losses)]
+    found = opened(written(outcome, tmp_path))
+    assert found.page.evaluate("document.getElementById('seeds').layout.yaxis.type") == "log"
+    for place in ("#seeds", "#chosen-curve"):
+        ticks = found.page.locator(f"{place} .ytick text").all_text_contents()
+        assert 2 <= len({tick for tick in ticks if tick}) <= 12, ticks
+    epochs = found.page.locator("#chosen-curve .xtick text").all_text_contents()
+    assert epochs == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("width", [400, 1240])
+def test_nothing_is_wider_than_the_window(
+    width: int, opened: Open, outcome: dict[str, Any], runs: dict[str, Path], tmp_path: Path
+) -> None:
+    long = "model.attention.score=" + "scaled_dot" * 4
+    for arm in outcome["arms"]:
+        arm["name"] = f"{long}{arm['name']}"
+    outcome["sentences"] = [f"{long} had a lower test loss than {long[::-1]}."]
+    outcome["rows"][0][0] = long
+    for page in (written(outcome, tmp_path), runs["transformer"] / "report.html"):
+        found = opened(page, viewport={"width": width, "height": 900})
+        wide = found.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, page
+
+
+def test_links_of_a_page_elsewhere_lead_to_the_runs(compared: Path, tmp_path: Path) -> None:
+    page = report(compared, tmp_path / "deep" / "er" / "page.html")
+    text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
+    assert text is not None
+    points = [point for arm in json.loads(text[1])["arms"] for point in arm["points"]]
+    for point in points:
+        assert (page.parent / point["link"]).resolve() == (compared / point["path"]).resolve()
+
+
+def test_steps_of_a_decoder_are_named_by_what_they_forecast(
+    opened: Open, runs: dict[str, Path]
+) -> None:
+    found = opened(runs["transformer"] / "report.html")
+    found.page.select_option("#kind", "2")
+    assert found.text("#said").startswith("Step 1 (point 3) looks at the steps of point 3 with 1.0")
+    title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
+    assert "each has read the point before" in title
+    found.page.select_option("#kind", "0")
+    assert "the steps of" not in found.text("#said")
+    title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
+    assert "read the point before" not in title
+
+
+def test_a_bar_of_a_target_step_is_no_source_point(opened: Open, runs: dict[str, Path]) -> None:
+    found = opened(runs["transformer"] / "report.html")
+    click = "document.getElementById('by-step').emit('plotly_click', {points: [{x: 2}]})"
+    for kind, step in (("1", "0"), ("0", "1")):
+        found.page.select_option("#kind", kind)
+        found.page.evaluate(click)
+        assert found.page.locator("#step").input_value() == step
+
+
+def test_a_film_of_long_sources_ends_its_colours_at_the_largest(
+    opened: Open, runs: dict[str, Path]
+) -> None:
+    for name, wanted in (("copy", None), ("squares", 1.0)):
+        found = opened(runs[name] / "report.html")
+        film = read_arrays(runs[name] / "film.npz")["weights"]
+        most = found.page.evaluate("document.getElementById('film-map').data[0].zmax")
+        assert most == pytest.approx(wanted or float(film[:, 0, 0, 0].max()), abs=1e-4)
+
+
+def test_a_printed_page_says_what_it_shows(opened: Open, runs: dict[str, Path]) -> None:
+    found = opened(runs["squares"] / "report.html")
+    found.page.emulate_media(media="print")
+    for seen in ("#example", "#layer", "#head", "#step-name", "#film-example", "#film-name",
+                 "#worst button >> nth=0"):  # fmt: skip
+        assert found.page.locator(seen).is_visible(), seen
+    for hidden in ("#before", "#after", "#step", "#film-frame", "#film-play", "nav"):
+        assert not found.page.locator(hidden).is_visible(), hidden
+
+
+def test_what_a_page_says_of_weights_is_there_with_weights_alone(
+    opened: Open, runs: dict[str, Path]
+) -> None:
+    found = opened(runs["plain"] / "report.html")
+    assert "light up" not in found.text("#explorer")
+    assert found.page.locator("#map").get_attribute("role") is None
+    assert "weight" not in str(found.page.locator("#path").get_attribute("aria-label"))
+    for name, seen in (("plain", False), ("fast_weights", False), ("copy", True)):
+        found = opened(runs[name] / "report.html")
+        assert found.page.locator("#colours").is_visible() == seen
+    outlined = found.page.evaluate("document.getElementById('map').layout.shapes.length")
+    assert outlined == 2 * 32 + 1, "a dark line below each orange one, and the step"
+
+
 HOSTILE = [
     "<script>document.title='run'</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>",
     "{{ 7 * 7 }}", "<!--<script>", "<a href='javascript:alert(1)'>x</a>", "&lt;b&gt;", "\u2028'`${1}",
+    "%{x} %{meta}",
 ]  # fmt: skip
 
 
@@ -265,6 +417,15 @@ def test_names_are_words_and_nothing_else(
     assert options[2].startswith(HOSTILE[2])
     assert found.page.locator("img, main script, main a[href^=javascript]").count() == 0
     assert HOSTILE[0] in found.text("#said")
+    content["examples"] |= {"plane": False, "features": ["%{y}", "b"], "said": ["%{y}", "b"]}
+    found = opened(written(content, tmp_path))
+    drawn = found.page.evaluate(
+        "document.getElementById('path').data.map((t) => [t.hovertemplate, t.text[0]])"
+    )
+    assert {template for template, _ in drawn} == {"%{text}<extra></extra>"}
+    forecast = re.search(r"Forecast: %\{y\} (\S+) ", found.text("#said"))
+    assert forecast is not None
+    assert f"point 3<br>%{{y}} {forecast[1]}" in [text for _, text in drawn]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
