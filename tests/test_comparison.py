@@ -20,7 +20,8 @@ import yaml
 from matplotlib.image import imread
 from scipy import stats
 
-from seqattn.comparison import compare, read_outcome, sentences
+from seqattn.comparison import Arm, compare, read_outcome, sentences
+from seqattn.comparison.drawing import median_look
 from seqattn.comparison.statistics import Difference, Spread, differences, holm, rank_biserial
 from seqattn.comparison.tables import cells
 from seqattn.config import json_schema
@@ -28,8 +29,8 @@ from seqattn.config.comparing import plan
 from seqattn.errors import ConfigError, Stopped
 from seqattn.experiment import Watchers
 from seqattn.figures import as_bytes, attention_figure
-from seqattn.runs import EpochRecord, RunFolder
-from seqattn.storage import read_arrays
+from seqattn.runs import EpochRecord, RunFolder, attention_arrays
+from seqattn.storage import read_arrays, write_arrays
 from tests.conftest import ROOT, Ended, tree
 from tests.faults.nursery import Nursery
 
@@ -483,6 +484,59 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
         assert f"seqattn compare configs/compare/{path.name}" in text
         assert all(word in text for word in ("Purpose", "Expect", "Time"))
         validator.validate(yaml.safe_load(text))
+
+
+def arm_that_looked(
+    folder: Path, lengths: list[tuple[int, int]], layers: int = 1, heads: int = 1, name: str = "dot"
+) -> tuple[Arm, dict[int, np.ndarray]]:
+    """Three seeds with random weights over test sequences of these lengths."""
+    sources, targets = np.array(lengths).T
+    folders, kept = {}, {}
+    for seed in (3, 4, 5):
+        numbers = np.random.default_rng(seed)
+        weights = numbers.random((len(lengths), layers, heads, targets.max(), sources.max()))
+        weights *= np.arange(sources.max()) < sources[:, None, None, None, None]
+        weights /= weights.sum(axis=-1, keepdims=True)
+        folders[seed], kept[seed] = RunFolder(folder / name / f"seed-{seed}"), weights
+        folders[seed].path.mkdir(parents=True)
+        alignment = np.tile(np.arange(targets.max()), (len(lengths), 1))
+        alignment[np.arange(len(lengths)), targets - 1] = sources - 1  # the last looks at the last
+        write_arrays(folders[seed].attention, attention_arrays(
+            weights, ids=[str(k) for k in range(len(lengths))], source_lengths=sources,
+            target_lengths=targets, meaning="distribution", alignment=alignment,
+        ))  # fmt: skip
+    return Arm(name, folders, {seed: {} for seed in folders}, None), kept
+
+
+def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path) -> None:
+    lengths = [(2, 2), (4, 3), (3, 2), (4, 3), (2, 2), (4, 3), (3, 2), (3, 2)]
+    arm, kept = arm_that_looked(tmp_path, lengths)
+    look = median_look(arm)
+    assert look is not None
+    # (4, 3) and (3, 2) are as common: the longer ones.
+    means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
+    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
+    assert look.alignment.tolist() == [0, 1, 3]
+    assert look.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
+    arm, _ = arm_that_looked(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
+    look = median_look(arm)
+    assert look is not None
+    assert look.weights.shape == (2, 2)
+    np.testing.assert_allclose(look.weights.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
+    name = "a_variant_with_a_name_that_is_long_and_ends_with-2"
+    arm, kept = arm_that_looked(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
+    look = median_look(arm)
+    assert look is not None
+    first, *others = look.title.split("\n")
+    assert others == ["median of 3 seeds", "mean of its layers and heads"]
+    assert first.startswith("a_variant_w")
+    assert first.endswith("_ends_with-2")
+    assert len(first) == 24
+    means = [weights.mean(axis=(0, 1, 2)) for weights in kept.values()]
+    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
 
 
 def test_kinds_of_models_against_each_other(tmp_path: Path, seqattn: Any) -> None:

@@ -21,6 +21,7 @@ from seqattn.figures import (
     formats,
     loss_figure,
     paths_figure,
+    shortened,
     vectors_figure,
 )
 from seqattn.pictures import panel_titles, picture_ending
@@ -315,6 +316,10 @@ def pictures_of_every_kind() -> dict[str, Figure]:
         "one series": paths(1, 1, 1e6),
         "series": paths(6, 3, 1e-6),
         "one weight": attention_figure([np.ones((1, 1))], titles=["t"]),
+        "one weight of a long name": attention_figure(
+            [np.ones((1, 1))],
+            titles=[f"{shortened('W' * 60, 24)}\nof sequences of 24 and 24 points"],
+        ),
         "long": attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
         "strengths": strengths(),
         "vectors": vectors_figure(
@@ -322,6 +327,15 @@ def pictures_of_every_kind() -> dict[str, Figure]:
             np.full(9, 1 / 9), title="one, forecast step 2", cosines=True,
         ),
     }  # fmt: skip
+
+
+def test_names_that_begin_alike_are_told_apart() -> None:
+    assert shortened("attention_heads-2", 17) == "attention_heads-2"
+    for most in (10, 11):
+        short = [shortened(f"model_attention_heads-{k}", most) for k in (2, 4)]
+        assert [len(name) for name in short] == [most, most]
+        assert short[0] != short[1]
+        assert short[0].startswith("mode")
 
 
 @pytest.mark.parametrize("name", list(pictures_of_every_kind()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,11 @@ from seqattn.figures import (
     attention_figure,
     band_figure,
     comparison_figure,
+    shortened,
 )
 from seqattn.storage import read_arrays, write_whole
+
+LONGEST = 24  # letters of a variant's name above its weights
 
 
 def draw_all(outcome: Outcome) -> None:
@@ -38,11 +42,11 @@ def draw_all(outcome: Outcome) -> None:
         [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
         title=f"{outcome.name}: validation loss, free running",
     )))  # fmt: skip
-    looked = [(arm, weights) for arm in arms if (weights := median_weights(arm)) is not None]
+    looked = [found for arm in arms if (found := median_look(arm)) is not None]
     if looked:
-        told = [shared_alignment(arm, len(weights)) for arm, weights in looked]
+        told = [look.alignment for look in looked]
         write_whole(outcome.path / "attention.png", as_bytes(attention_figure(
-            [weights for _, weights in looked], titles=[arm.name for arm, _ in looked],
+            [look.weights for look in looked], titles=[look.title for look in looked],
             alignment=told if any((places >= 0).any() for places in told) else None,
         )))  # fmt: skip
     if outcome.along:
@@ -74,17 +78,6 @@ def _number(arm: Arm) -> float:
     return arm.at
 
 
-def shared_alignment(arm: Arm, steps: int) -> NDArray[np.int64]:
-    """(T,) true source step of each target step, where it is the same in all test sequences; -1
-    elsewhere."""
-    none = np.full(steps, -1)
-    arrays = read_arrays(next(iter(arm.folders[seed] for seed in arm.summaries)).attention)
-    told = arrays.get("alignment")
-    if told is None:
-        return none
-    return np.where((told == told[0]).all(axis=0), told[0], none)
-
-
 def validation_losses(arm: Arm) -> NDArray[np.float64]:
     """(seeds, epochs); a run that stopped early keeps its last loss."""
     histories = [
@@ -95,22 +88,57 @@ def validation_losses(arm: Arm) -> NDArray[np.float64]:
     return np.array([losses + losses[-1:] * (longest - len(losses)) for losses in histories])
 
 
-def median_weights(arm: Arm) -> NDArray[np.float64] | None:
-    """(T, S): of each seed the mean over test sequences, layers and heads; of these the median.
+@dataclass(frozen=True)
+class Look:
+    """Where a variant looked.
+
+    Attributes:
+        weights: (T, S).
+        alignment: (T,) true source step of each target step, where it is the same in all sequences
+            that the weights are of; -1 elsewhere.
+        title: the variant, and what the weights are of.
+    """
+
+    weights: NDArray[np.float64]
+    alignment: NDArray[np.int64]
+    title: str
+
+
+def median_look(arm: Arm) -> Look | None:
+    """Of each seed the mean over layers, heads and the test sequences of the commonest lengths; of
+    these the median.
 
     None without attention, and for signed strengths: a memory may as well learn the opposite
     sign with another seed, so their median over seeds would mean nothing.
     """
-    means = []
-    for seed in arm.summaries:
-        folder = arm.folders[seed]
-        if not folder.attention.exists():
-            return None
-        arrays = read_arrays(folder.attention)
-        if str(arrays["meaning"]) == "strength":
-            return None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of cells that are padding everywhere
-            means.append(np.nanmean(arrays["weights"], axis=(0, 1, 2)))
-    median: NDArray[np.float64] = np.median(np.array(means, dtype=np.float64), axis=0)
-    return median
+    if not all(arm.folders[seed].attention.exists() for seed in arm.summaries):
+        return None
+    seeds = [read_arrays(arm.folders[seed].attention) for seed in arm.summaries]
+    if any(str(arrays["meaning"]) == "strength" for arrays in seeds):
+        return None
+    first = seeds[0]
+    lengths = list(zip(first["source_lengths"].tolist(), first["target_lengths"].tolist(),
+                       strict=True))  # fmt: skip
+    S, T = _commonest(lengths)
+    here = np.array([pair == (S, T) for pair in lengths])
+    means = [arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)) for arrays in seeds]
+    alignment = np.full(T, -1)
+    if (told := first.get("alignment")) is not None:
+        told = told[here, :T]
+        alignment = np.where((told == told[0]).all(axis=0), told[0], -1)
+    _, L, A, *_ = first["weights"].shape
+    several = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
+    title = [
+        shortened(arm.name, LONGEST),
+        f"median of {len(seeds)} seeds" if len(seeds) > 1 else "of one seed",
+        *[f"of sequences of {S} and {T} points"] * (not here.all()),
+        *[f"mean of its {several}"] * bool(several),
+    ]
+    median = np.median(np.array(means, dtype=np.float64), axis=0)
+    return Look(median, alignment, "\n".join(title))
+
+
+def _commonest(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Source and target length of most sequences; the longest of those that are as common."""
+    counts = Counter(lengths)
+    return max(counts, key=lambda pair: (counts[pair], sum(pair), pair))

@@ -4,7 +4,7 @@ from seqattn.figures.attention import attention_figure
 from seqattn.figures.comparison import along_figure, band_figure, comparison_figure
 from seqattn.figures.curves import importance_figure, loss_figure
 from seqattn.figures.paths import paths_figure
-from seqattn.figures.style import as_bytes, as_moving, formats
+from seqattn.figures.style import as_bytes, as_moving, formats, shortened
 from seqattn.figures.vectors import vectors_figure
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "importance_figure",
     "loss_figure",
     "paths_figure",
+    "shortened",
     "vectors_figure",
 ]

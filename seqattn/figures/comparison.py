@@ -19,9 +19,11 @@ from seqattn.figures.style import (
     PURPLE,
     SKY,
     VERMILION,
+    shortened,
     styled,
 )
 
+LONGEST = 34  # letters of a variant's name
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 DASHES = ("-", (0, (5, 2)), "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 
@@ -55,7 +57,7 @@ def comparison_figure(
     for place, (name, loss) in enumerate(sorted(lines, key=lambda line: line[1])):
         dashes = DASHES[1:][place % len(DASHES[1:])]
         axes.axvline(loss, color=GREY, lw=1.1, ls=dashes, zorder=0, label=f"{name} {loss:.4g}")
-    axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
+    axes.set_yticks(range(len(names)), [shortened(name, LONGEST) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xscale("log")
     _plain_log_ticks(axes)
@@ -85,7 +87,7 @@ def band_figure(
         marker = "o" if len(epochs) < 2 else None
         axes.fill_between(epochs, low, high, color=color, alpha=0.15, lw=0)
         axes.plot(epochs, median, color=color, ls=dashes, lw=1.6, marker=marker,
-                  label=_shortened(name))  # fmt: skip
+                  label=shortened(name, LONGEST))  # fmt: skip
     axes.set_yscale("log")
     _plain_log_ticks(axes, vertical=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -131,7 +133,7 @@ def along_figure(
             if not shown:
                 continue
             panel.plot([x for x, _ in shown], [np.median(seeds) for _, seeds in shown],
-                       color=color, ls=dashes, lw=1.6, label=_shortened(name))  # fmt: skip
+                       color=color, ls=dashes, lw=1.6, label=shortened(name, LONGEST))  # fmt: skip
             for x, seeds in shown:
                 panel.plot([x] * len(seeds), seeds, "o", ms=4, color=color, alpha=0.5, mew=0)
     top = panels[0]
@@ -167,7 +169,3 @@ def _plain_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
     axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= 34 else f"{name[:31]}..."

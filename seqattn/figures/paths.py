@@ -20,6 +20,7 @@ from seqattn.figures.style import (
     VERMILION,
     arrange,
     grid,
+    shortened,
     styled,
     tick_width,
     title_height,
@@ -140,17 +141,11 @@ def _over_steps(
         _name_axes(figure, "step", names[0])
         return figure
     for axes, name in zip(panels[::columns], names, strict=True):
-        axes.set_ylabel(_shortened(name), fontsize=9)
+        axes.set_ylabel(shortened(name, LONGEST), fontsize=9)
         axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
     left_out = len(every) - len(names)
     _name_axes(figure, f"step ({left_out} more features are not drawn)" if left_out else "step", "")
     return figure
-
-
-def _shortened(name: str) -> str:
-    """Its middle left out: long names often begin alike."""
-    half = LONGEST // 2
-    return name if len(name) <= LONGEST else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _panels(shape: tuple[int, int], shown: int) -> tuple[Figure, list[Axes]]:

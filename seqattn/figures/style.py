@@ -172,6 +172,12 @@ def title_height(titles: Iterable[str], size: float) -> float:
     return (lines * size * 1.2 + 7) / POINTS
 
 
+def shortened(name: str, most: int) -> str:
+    """A name of at most `most` letters, its middle left out: long names often begin alike."""
+    half = most // 2
+    return name if len(name) <= most else f"{name[: most - half - 1]}…{name[-half:]}"
+
+
 def thinned(count: int, most: int) -> list[int]:
     """At most `most` evenly spaced places out of `count`, from the first."""
     return list(range(0, count, max(1, math.ceil(count / most))))
