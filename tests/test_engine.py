@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from torch import Tensor
 from seqattn import experiment
 from seqattn import layers as layers_module
 from seqattn.attention import normalizers
-from seqattn.config import Config, Recurrent, every_key
+from seqattn.config import Config, Recurrent, every_key, resolve
 from seqattn.data import load
-from seqattn.errors import UsageError
+from seqattn.errors import ConfigError, UsageError
+from seqattn.experiment import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models.derived import DerivedLoss, covers, wants_runs_inner
+from seqattn.runs import RunFolder
 from seqattn.training import Batch, Run, mean_squared_error, to_tensors, train
 from seqattn.training import loop as loop_module
 from seqattn.training import objective as objective_module
@@ -476,6 +478,36 @@ def test_a_group_of_which_some_stopped_early_is_gone_on_with(
     assert all(job.summary for job in jobs)
 
 
+def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every key of every kind of config, changed alone."""
+
+    def is_refused(before: Config, now: Config) -> bool:
+        try:
+            resume_module.refuse_another_run(RunFolder(tmp_path), before, now, 0)
+        except ConfigError:
+            return True
+        return False
+
+    config = resolve(None, []).config
+    for text in ("training.learning_rate=0.02", "training.batch_size=8", "data.noise=0.2",
+                 "model.hidden_dim=4", "training.teacher_forcing.probability=0.7", "seed=5"):  # fmt: skip
+        assert is_refused(config, resolve(None, [text]).config), text
+    assert not is_refused(config, resolve(None, ["training.checkpoint_seconds=1"]).config)
+    keys = {".".join(path) for path, _, _ in every_key()}
+    assert len(keys) > 80
+    taken = set[str]()
+    for key in keys:
+        monkeypatch.setattr(resume_module, "differences", lambda *_, key=key: {key: (1, 2)})
+        if not is_refused(config, config):
+            taken.add(key)
+    assert taken == {
+        "name", "data.path", "data.validation_path", "data.test_path", "training.epochs",
+        "training.checkpoint_seconds", "training.record_attention", "logging.tensorboard",
+    }  # fmt: skip
+
+
 def test_draws_are_a_function_of_where_they_are_made() -> None:
     """Every seed, epoch, step, name and call has numbers of its own, and has them again."""
     like = torch.zeros(1, dtype=torch.float64)
@@ -553,18 +585,33 @@ def test_a_compiled_step_trains_the_same(model: dict[str, Any], quick_compiler: 
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("after", "ends_as"), [(0.5, "autograd, a step compiled"), (2.0, "autograd")]
+)
 def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
-    quick_compiler: None, monkeypatch: pytest.MonkeyPatch
+    after: float, ends_as: str, quick_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Epochs take a second, and once compiled half of it, or two."""
+    weigh, took, ended = loop_module.Group.weigh_compiling, iter(()), list[str]()
+
+    def weighed(group: loop_module.Group, taken: float, say: Callable[[str], None]) -> None:
+        weigh(group, next(took), say)
+        ended.append(group.objective.name)
+
+    monkeypatch.setattr(loop_module.Group, "weigh_compiling", weighed)
     config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
     said: list[str] = []
+    took = iter([1.0, after, after, after])
     train([run_of(config, torch.float64)], say=said.append)
     assert said == ["autograd"]  # a second of training is no reason to compile
     monkeypatch.setattr(loop_module, "COMPILE_SECONDS", 0.0)
     said.clear()
+    ended.clear()
+    took = iter([1.0, after, after, after])
     train([run_of(config, torch.float64)], say=said.append)
     assert said[:2] == ["autograd", "autograd, a step compiled"]
-    assert set(said[2:]) <= {"autograd: compiled steps were no faster"}
+    assert said[2:] == ["autograd: compiled steps were no faster"] * (after > 1)
+    assert ended == ["autograd, a step compiled", *[ends_as] * 3]
 
 
 def test_what_cannot_be_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -584,6 +631,7 @@ def test_what_cannot_be_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     run = run_of(config_of({}, {}, False, 1), torch.float32)
+    weights = {k: v.clone() for k, v in run.model.state_dict().items()}
     assert choose_threads([run])[0] == 1
     monkeypatch.setattr(threads_module, "cores", lambda: [0, 1])
     monkeypatch.setattr(threads_module, "TINY", 0)
@@ -593,7 +641,6 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(threads_module, "SMALL", 0.0)
     monkeypatch.setattr(threads_module, "WORTH", 1e9)
     assert choose_threads([run])[0] == 2
-    weights = {k: v.clone() for k, v in run.model.state_dict().items()}
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
     torch.set_num_threads(before)
 
