@@ -125,7 +125,7 @@ def explain(
             _one_of("--head", head, 1)
             _fast_weights(made, model, tensor, step, features)
         elif isinstance(model, TransformerModel):
-            _transformer(made, model, tensor, step, layer, head, features)
+            _transformer(made, model, tensor, step, layer, head)
     made.model_says = _rounded(own).tolist()
     return made
 
@@ -394,9 +394,8 @@ def _fast_weights(
 
 
 def _transformer(
-    made: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int,
-    features: Sequence[str],
-) -> None:  # fmt: skip
+    made: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int
+) -> None:
     _one_of("--layer", layer, len(model.decoder))
     look = model.cross_look(source, step, layer)
     _one_of("--head", head, look.keys.shape[1])

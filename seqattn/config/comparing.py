@@ -28,14 +28,12 @@ class Variant:
     Attributes:
         name: of its folder and in every table.
         config: with the seed of the first run.
-        changes: dotted key -> value that makes it a variant.
         series: the variant without the number it is at; its own name where there is none.
         at: the number, where variants are compared along a key.
     """
 
     name: str
     config: Config
-    changes: Mapping[str, Any]
     series: str = ""
     at: float | None = None
 
@@ -131,7 +129,7 @@ def plan(
             mistakes += [*wrong, *(error.mistakes or [str(error)])]
             continue
         mistakes += wrong
-        variants.append(Variant(name, config, changes, *series.get(name, (name, None))))
+        variants.append(Variant(name, config, *series.get(name, (name, None))))
     seen: dict[str, str] = {}
     for variant in variants:
         same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)

@@ -30,13 +30,11 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
         )
         stack = Stack([run.model for _, run in together])
         scored = evaluate_runs(stack.model, len(together), data.test, tested, data.scaling)
-        for (job, run), (evaluation, free) in zip(together, scored, strict=True):
-            _write_results(job, run, evaluation, free, validated)
+        for (job, _), (evaluation, free) in zip(together, scored, strict=True):
+            _write_results(job, evaluation, free, validated)
 
 
-def _write_results(
-    job: Job, run: Run, evaluation: Evaluation, free: FreeRun, validated: References
-) -> None:
+def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: References) -> None:
     """A run's forecasts, weights and summary."""
     folder, state, config, data = job.folder, job.state, job.config, job.data
     assert state is not None
