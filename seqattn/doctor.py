@@ -69,7 +69,7 @@ class Evidence:
         meaning: of the numbers; see `seqattn.models.AttentionMap`.
         source_lengths: (N,).
         alignment: (N, T) the source step that tells each target step, -1 where none does.
-        padding_mass: the largest weight on padding.
+        padding_mass: the largest sum of a step's weights on padding.
         normalizer: what makes weights of scores: softmax, sparsemax, hard; "" elsewhere.
         loss, forced: free running, and teacher-forced.
         without: way -> loss where the weights are not the model's own.

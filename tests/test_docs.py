@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from seqattn.config import json_schema
 from seqattn.config.manual import manual
@@ -29,6 +30,11 @@ def blocks(page: Path, language: str) -> list[str]:
         elif inside == language:
             found[-1].append(line)
     return ["\n".join(lines) for lines in found]
+
+
+def name_in(config: Path) -> Any:
+    """The folder's name that a config asks for."""
+    return yaml.safe_load(config.read_text())["name"]
 
 
 def test_every_command_of_ten_minutes_does_what_is_told(
@@ -57,6 +63,30 @@ def test_every_command_of_ten_minutes_does_what_is_told(
     assert "scaled_dot is better than uniform by 0.14 to 0.2, in 12 of 12 seeds." in everything
     assert "found worse than a baseline" in by_verb["seqattn doctor outputs/attention"]
     assert "median 0.05153, worst 0.1378" in by_verb["seqattn doctor outputs/many"]
+
+
+def test_commands_typed_in_order_do_not_meet_in_a_folder() -> None:
+    """What trains goes to a folder of its own, or goes on with the same there."""
+    taken = {"squares": ["train", "configs/squares.yaml"]}  # by `make train`
+    for page in (ROOT / "README.md", ROOT / "docs" / "scale.md", TEN):
+        text = "\n".join(blocks(page, "")).replace("\\\n", " ")
+        for line in text.splitlines():
+            _, _, command = line.partition("seqattn ")
+            verb, *words = shlex.split(command, comments=True) or [""]
+            if verb not in ("train", "compare", "tune"):
+                continue
+            (ours,) = (word for word in words if word.endswith(".yaml"))
+            named = str(name_in(ROOT / ours))
+            if "--name" in words:
+                named = words[words.index("--name") + 1]
+            goes_on = {"--resume", "--engine", "ray", "--ray-address", "HOST:PORT"}
+            what = [verb, *(word for word in words if word not in goes_on)]
+            fresh = named not in taken
+            assert fresh or (taken[named] == what and (verb == "compare" or "--resume" in words)), (
+                f"{page.name}: {line}"
+            )
+            taken[named] = what
+    assert len(taken) >= 12
 
 
 def test_every_key_is_in_the_page_of_keys() -> None:
