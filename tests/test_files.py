@@ -254,6 +254,34 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
         read_all(tmp_path / "o.npy", XY)
 
 
+def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "a.npz"
+    values = np.arange(12.0).reshape(1, 4, 3)
+    np.savez(file, values=values, features=np.array(["c", "a", "b"]))
+    piece = read_all(file, Form(features=("a", "b")))
+    assert piece.points.features == ("a", "b")
+    assert np.array_equal(piece.points.of(0), values[0][:, [1, 2]])
+    assert piece.notes == ("left out: c",)
+    assert piece.where(1, 0) == "values[0, 1, 1] ('a')"
+    renamed = read_all(file, Form(features=("x", "y", "z"), may_rename=True))
+    assert renamed.points.features == ("c", "a", "b")
+    assert renamed.notes == ("c, a, b are read as x, y, z, in this order",)
+    with pytest.raises(
+        DataError, match="'values' has no feature 'x'; it has c, a, b. Needed are x"
+    ):
+        read_all(file, Form(features=("x",)))
+    np.savez(file, values=values, features=np.array(["c", "a", "a"]))
+    with pytest.raises(DataError, match="'features' has 'a' twice"):
+        read_all(file, Form())
+    np.savez(file, source=values, features=np.array(["c", "a", "b"]), target=values[..., :2],
+             said=np.array(["e", "d"]))  # fmt: skip
+    apart = read_all(file, Form(features=("b", "d", "e"), apart=(("b",), ("d", "e"))))
+    assert np.array_equal(apart.points.of(0), values[0][:, [2]])
+    assert apart.target is not None
+    assert apart.target.features == ("d", "e")
+    assert np.array_equal(apart.target.of(0), values[0][:, [1, 0]])
+
+
 def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(

@@ -378,6 +378,29 @@ def test_columns_of_their_own_go_through_every_verb(
     assert seqattn("evaluate", "outputs/c", "--input", "f.csv").code == 0
 
 
+def test_an_npz_file_with_its_features_in_another_order_is_the_same(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    values = np.random.default_rng(0).standard_normal((12, 6, 2)).cumsum(axis=1)
+    np.savez("f.npz", values=values, features=np.array(["x", "y"]))
+    np.savez("g.npz", values=values[..., ::-1], features=np.array(["y", "x"]))
+    Path("c.yaml").write_text(
+        "name: c\ndata: {kind: file, path: f.npz, source_length: 4}\ntraining: {epochs: 1}\n"
+    )
+    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    for verb in (["predict"], ["evaluate", "--json"]):
+        one, other = (seqattn(*verb, "outputs/c", "--input", f) for f in ("f.npz", "g.npz"))
+        assert one.out == other.out != ""
+    both = {"source": values[:, :4], "features": np.array(["x", "y"])}
+    np.savez("f.npz", **both, target=values[:, 4:], said=np.array(["x", "y"]))
+    np.savez("g.npz", **both, target=values[:, 4:, ::-1], said=np.array(["y", "x"]))
+    assert seqattn("train", "c.yaml", "--quiet", "--name", "d", "--set",
+                   "data.source_length=null").code == 0  # fmt: skip
+    one, other = (seqattn("evaluate", "--json", "outputs/d", "--input", f)
+                  for f in ("f.npz", "g.npz"))  # fmt: skip
+    assert one.out == other.out != ""
+
+
 def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
     rows = [f"s{k};{t};{k + t},5" for k in range(20) for t in range(6)]
     Path("de.csv").write_text("\n".join(["sequence;step;\U0001f600", *rows]) + "\n")

@@ -70,7 +70,8 @@ def scored(file: Path, trained: Trained) -> Sequences:
         form = Form(features=trained.layout.features, may_rename=True)
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
-    piece = read_all(file, replace(form, format="auto", group=None))
+    apart = trained.layout.features, trained.layout.said
+    piece = read_all(file, replace(form, format="auto", group=None, apart=apart))
     for line in piece.notes:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:

@@ -3,19 +3,22 @@
 NPY: one array (N, L, F), or (N, L) for one feature; it is mapped, not read. A tail of points that
 are NaN in every feature is padding. NPZ: `source` and, apart, `target`; or `values` for both. With
 `source_lengths`, `target_lengths` or `lengths`, `ids`, `features` and `said` where there are some:
-what `seqattn data sample` and the run folder's predictions.npz have.
+what `seqattn data sample` and the run folder's predictions.npz have. Features that the file names
+are chosen by name, as columns of a table are.
 """
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.columns import chosen, listed
 from seqattn.data.files.piece import Form, Piece, Ragged, first_line, offsets_of
 from seqattn.data.sequences import Integers, real_points, stretches
 from seqattn.errors import DataError
@@ -40,7 +43,8 @@ def read_npy(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piece]:
     values = _points(array, str(path), "the array")
     for first, part in [(0, values)] if whole and len(values) else stretches(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
-        yield _piece(part, None, names, form, f"row {first + 1} on", first)
+        where = f"row {first + 1} on"
+        yield _piece(part, None, names, _Which.by_place(where, part.shape[2], form), where, first)
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
@@ -71,9 +75,10 @@ def read_npz(file: Path | BinaryIO, name: str, form: Form) -> Iterator[Piece]:
     if N == 0:
         raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
     lengths = _lengths(arrays, name, ("source_lengths", "lengths"), values, key)
-    if "features" in arrays and form.features is None:
-        features = tuple(str(word) for word in _texts(arrays["features"], name, "features"))
-        form = Form(**{**vars(form), "features": features})
+    has_target = "target" in arrays and key != "values"
+    if has_target and form.apart is not None:
+        form = replace(form, features=form.apart[0])
+    which = _Which.of(arrays, "features", name, key, values.shape[2], form)
     ids = (
         tuple(str(word) for word in _texts(arrays["ids"], name, "ids"))
         if "ids" in arrays
@@ -81,25 +86,24 @@ def read_npz(file: Path | BinaryIO, name: str, form: Form) -> Iterator[Piece]:
     )
     if len(ids) != N:
         raise DataError(f"{name}: has {N} sequences in {key!r} and {len(ids)} ids.")
-    piece = _piece(values, lengths, ids, form, key, 0)
-    if "target" not in arrays or key == "values":
+    piece = _piece(values, lengths, ids, which, key, 0)
+    if not has_target:
         yield piece
         return
     target = _points(arrays["target"], name, "'target'")
     if len(target) != N:
         raise DataError(f"{name}: has {N} sequences in {key!r} and {len(target)} in 'target'.")
-    said = (
-        tuple(str(word) for word in _texts(arrays["said"], name, "said"))
-        if "said" in arrays
-        else _names_like(piece.points.features, target.shape[2])
-    )
-    if len(said) != target.shape[2]:
-        raise DataError(f"{name}: 'target' has {target.shape[2]} features, 'said' {len(said)}.")
+    T = target.shape[2]
+    told = replace(form, features=None if form.apart is None else form.apart[1])
+    if "said" not in arrays and told.features is None:
+        told = replace(told, features=_names_like(piece.points.features, T))
+    said = _Which.of(arrays, "said", name, "target", T, told)
     target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
-    of_target = _piece(target, target_lengths, ids, Form(features=said), "target", 0)
+    of_target = _piece(target, target_lengths, ids, said, "target", 0)
     yield Piece(
-        piece.ids, piece.points, piece.where, of_target.points, of_target.where, notes=piece.notes
-    )
+        piece.ids, piece.points, piece.where, of_target.points, of_target.where,
+        notes=tuple(dict.fromkeys([*piece.notes, *said.notes])),
+    )  # fmt: skip
 
 
 def default_names(features: int) -> tuple[str, ...]:
@@ -112,23 +116,72 @@ def _names_like(source: tuple[str, ...], features: int) -> tuple[str, ...]:
     return source if same else tuple(f"t{i}" for i in range(1, features + 1))
 
 
+@dataclass(frozen=True)
+class _Which:
+    """Which features of an array are read.
+
+    Attributes:
+        names: what they are called.
+        places: of each in a point; None: all, in their order.
+        notes: what a reader should be told.
+    """
+
+    names: tuple[str, ...]
+    places: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int, form: Form
+    ) -> _Which:
+        """By the names that the file gives its features, where it has some; else by their places.
+
+        Args:
+            words: the array that has the names.
+
+        Raises:
+            DataError: a feature that is not there, or another number of names.
+        """
+        if words not in arrays:
+            return cls.by_place(key, F, form)
+        own = _texts(arrays[words], name, words)
+        if len(own) != F:
+            raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(own)} names.")
+        doubled = sorted({word for word in own if own.count(word) > 1})
+        if doubled:
+            raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
+        names, notes = chosen(own, form, f"{name}: {key!r} has no feature", f"it has {listed(own)}")
+        places = tuple(own.index(word) for word in names)
+        return cls(names, None if places == tuple(range(F)) else places, notes)
+
+    @classmethod
+    def by_place(cls, key: str, F: int, form: Form) -> _Which:
+        """
+        Raises:
+            DataError: another number of names.
+        """
+        names = default_names(F) if form.features is None else form.features
+        if len(names) != F:
+            raise DataError(
+                f"{key}: has {F} features a point, but there are {len(names)} names:"
+                f" {', '.join(names)}."
+            )
+        return cls(names)
+
+
 def _piece(
     values: NDArray[np.floating],
     lengths: Integers | None,
     ids: tuple[str, ...],
-    form: Form,
+    which: _Which,
     key: str,
     first: int,
 ) -> Piece:
     """(N, L, F) with lengths as one piece; without, a tail of NaN points is padding."""
+    if which.places is not None:
+        values = values[:, :, which.places]
     N, L, F = values.shape
-    names = default_names(F) if form.features is None else form.features
-    if len(names) != F:
-        raise DataError(
-            f"{key}: has {F} features a point, but there are {len(names)} names:"
-            f" {', '.join(names)}."
-        )
-    notes: tuple[str, ...] = ()
+    names, notes = which.names, which.notes
     if lengths is None:
         lengths = np.empty(N, dtype=np.int64)
         for at, rows in stretches(values):
@@ -136,7 +189,7 @@ def _piece(
             tail = np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
             lengths[at : at + len(rows)] = L - tail
         if (lengths < L).any():
-            notes = ("a sequence ends where all that follows is NaN",)
+            notes = (*notes, "a sequence ends where all that follows is NaN")
     full = bool((lengths == L).all())
     points = values.reshape(N * L, F) if full else values[real_points(lengths, L)]
     offsets = offsets_of(lengths)
@@ -144,10 +197,11 @@ def _piece(
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(offsets, row, side="right")) - 1
         step = row - int(offsets[k])
-        cell = f"[{first + k}, {step}, {feature}]"
+        place = feature if which.places is None else which.places[feature]
+        cell = f"[{first + k}, {step}, {place}]"
         return f"{key.split(' ')[0] if key.startswith('row') else key}{cell} ({names[feature]!r})"
 
-    return Piece(ids, Ragged(points, offsets, tuple(names)), where, notes=notes)
+    return Piece(ids, Ragged(points, offsets, names), where, notes=notes)
 
 
 def _points(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:

@@ -43,7 +43,7 @@ class Columns:
         Raises:
             DataError: columns are missing or doubled.
         """
-        found = f"found {_listed(header)}"
+        found = f"found {listed(header)}"
         doubled = sorted({cell for cell in header if header.count(cell) > 1})
         if doubled:
             raise DataError(f"{name}:1: the column {doubled[0]!r} stands there twice.")
@@ -77,7 +77,7 @@ class Columns:
                     f"{name}:1: no column {word!r}; {found}. Expected the header {expected}"
                 )
         others = [cell for cell in header if cell not in taken]
-        features, notes = _chosen(others, form, name, found)
+        features, notes = chosen(others, form, f"{name}:1: no column", found)
         return cls(True, form.sequence, form.order, form.group, features, features, notes)
 
     @classmethod
@@ -92,7 +92,8 @@ class Columns:
                 f"{name}:1: no columns such as x_1, y_1, x_2, y_2, a feature and a step each;"
                 f" {found}."
             )
-        features, notes = _chosen(list(dict.fromkeys(f for f, _ in steps)), form, name, found)
+        stems = list(dict.fromkeys(feature for feature, _ in steps))
+        features, notes = chosen(stems, form, f"{name}:1: no column", found)
         numbers = sorted({step for feature, step in steps if feature in features})
         cells = list[str]()
         for step in range(numbers[0], numbers[-1] + 1):
@@ -105,7 +106,7 @@ class Columns:
                 cells.append(steps[feature, step])
         unread = [cell for cell in others if cell not in steps.values()]
         if unread:
-            notes = (*notes, f"left out: {_listed(unread)}")
+            notes = (*notes, f"left out: {listed(unread)}")
         return cls(False, sequence, None, form.group, features, tuple(cells), notes)
 
 
@@ -119,26 +120,34 @@ def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
     return found
 
 
-def _chosen(
-    others: list[str], form: Form, name: str, found: str
+def chosen(
+    others: Sequence[str], form: Form, lacks: str, found: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Features to be read, and notes."""
+    """Features to be read, and notes.
+
+    Args:
+        others: what there is.
+        lacks, found: for a message.
+
+    Raises:
+        DataError: one that is asked for is not there.
+    """
     wanted = form.features
     if wanted is None:
         if not others:
-            raise DataError(f"{name}:1: has no column with features; {found}.")
+            raise DataError(f"{lacks} with features; {found}.")
         return tuple(others), ()
     missing = [feature for feature in wanted if feature not in others]
     if not missing:
         left_out = [cell for cell in others if cell not in wanted]
-        return wanted, ((f"left out: {_listed(left_out)}",) if left_out else ())
+        return wanted, ((f"left out: {listed(left_out)}",) if left_out else ())
     if form.may_rename and len(others) == len(wanted) == len(missing):
         note = f"{', '.join(others)} are read as {', '.join(wanted)}, in this order"
         return tuple(others), (note,)
-    raise DataError(f"{name}:1: no column {missing[0]!r}; {found}. Needed are {_listed(wanted)}.")
+    raise DataError(f"{lacks} {missing[0]!r}; {found}. Needed are {listed(wanted)}.")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     shown = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names[:12]]
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"

@@ -32,6 +32,8 @@ class Form:
         features: columns to be read, in this order; None: all that have no other purpose.
         may_rename: where no column has the name of a feature, but there are as many columns, they
             are taken in their own order.
+        apart: features of source and target, for an NPZ file that keeps them apart and names them;
+            None: `features`, and all of the target.
     """
 
     format: str = "auto"
@@ -43,6 +45,7 @@ class Form:
     group: str | None = None
     features: tuple[str, ...] | None = None
     may_rename: bool = False
+    apart: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

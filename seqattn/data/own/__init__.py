@@ -65,13 +65,15 @@ def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
         given_only: only the columns that are given, as for a forecast.
     """
     wanted: list[str] | None = config.features
+    apart = None
     if config.source_features is not None and config.target_features is not None:
+        apart = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
         wanted = list(dict.fromkeys(config.source_features if given_only else both))
     return Form(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
         decimal=config.decimal, sequence=config.sequence, order=config.order, group=config.group,
-        features=None if wanted is None else tuple(wanted),
+        features=None if wanted is None else tuple(wanted), apart=None if given_only else apart,
     )  # fmt: skip
 
 
