@@ -194,6 +194,38 @@ def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
     assert every["s2"][:, 0].tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("cut", [{"source_length": 3}, {"target_length": 2}])
+def test_a_source_is_filled_from_its_own_points(tmp_path: Path, cut: dict[str, int]) -> None:
+    """An empty cell before the cut must not be told by what comes after it."""
+    walk = [10.0, "", "", 80.0, 160.0]
+    text = table([(f"s{k}", t, walk[t], "" if t == 3 else t) for k in range(10) for t in range(5)])
+    splits = loaded(tmp_path, text, missing="interpolate", scaling="none", **cut)
+    for part in (splits.train, splits.validation, splits.test):
+        assert part.source[0].tolist() == [[10, 0], [10, 1], [10, 2]]
+        assert part.target[0].tolist() == [[80, 3], [160, 4]]
+    empty = text.replace("s4,0,10.0", "s4,0,")
+    with pytest.raises(DataError, match="sequence 's4' has no 'x' in its source: nothing to"):
+        loaded(tmp_path, empty, missing="interpolate", **cut)
+
+
+def test_the_source_of_a_window_is_filled_from_its_own_points(tmp_path: Path) -> None:
+    values = [1, "", 3, "", "", "", 70, 8, 9, 10]
+    rows = [(f"s{k}", t, values[t]) for k in range(10) for t in range(10)]
+    splits = loaded(
+        tmp_path, table(rows, "sequence,step,x"), window={"source": 3, "target": 1},
+        missing="interpolate", scaling="none",
+    )  # fmt: skip
+    found = {name.partition("@")[2]: part.source[k, :, 0].tolist()
+             for part in (splits.train, splits.validation, splits.test)
+             for k, name in enumerate(part.ids)}  # fmt: skip
+    assert found == {
+        "3": [1, 2, 3], "4": [3, 3, 3], "5": [3, 3, 3], "7": [70, 70, 70], "8": [70, 70, 8],
+        "9": [70, 8, 9],
+    }  # fmt: skip
+    assert splits.train.target[:6, 0, 0].tolist() == [19.75, 36.5, 53.25, 8, 9, 10]
+    assert any("10 sequences with empty cells were dropped" in note for note in splits.notes)
+
+
 def test_rows_that_lack_are_missing(tmp_path: Path) -> None:
     rows = [(f"s{k}", t, k, 10.0 * t) for k in range(10) for t in range(6) if (k, t) != (4, 3)]
     with pytest.raises(DataError, match="step 4 follows step 2, but steps are 1 apart"):

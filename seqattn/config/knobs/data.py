@@ -279,8 +279,8 @@ class OwnFile(Section):
     """Subtract each sequence's last source point first, and add it again at the end: for series
     that drift to levels that no training sequence had."""
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
-    """What becomes of empty cells. interpolate: linearly within the sequence and its part; at an
-    end the nearest value stays."""
+    """What becomes of empty cells. interpolate: linearly within the sequence and its part, those of
+    a source from the points of that source alone; at an end the nearest value stays."""
     season: Count | None = None
     """Steps after which a series repeats, for the seasonal-naive baseline; null: none."""
 

@@ -1,7 +1,8 @@
 """The user's own sequences as three parts: cut, split, scaled, and what became of empty cells.
 
 The order matters, so that nothing leaks: sequences are split first; empty cells are filled within a
-part; windows are cut within a part; scaling is fitted on the training part alone.
+part, those of a source from its own points; windows are cut within a part; scaling is fitted on the
+training part alone.
 """
 
 from __future__ import annotations

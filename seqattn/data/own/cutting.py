@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.files import Piece, Ragged, step_text
-from seqattn.data.own.series import Series
+from seqattn.data.own.series import Series, numbered
 from seqattn.data.sequences import Floats, Integers, Sequences, real_points
 from seqattn.errors import DataError
 
@@ -203,10 +203,16 @@ def _windows(
         starts.append(places)
         ids += [f"{series.ids[k]}@{_step_at(series, int(p + window.source), k)}" for p in places]
     first = np.concatenate(starts)
+    keep: NDArray[np.bool_] = np.ones(len(first), dtype=bool)
     if config.missing == "drop_sequence":
         empty = np.isnan(sources).any(axis=1) | np.isnan(targets).any(axis=1)
         count = np.concatenate([[0], np.cumsum(empty)])
         keep = count[first + needed] == count[first]
+    elif series.was_empty is not None:  # a source needs something to be filled from
+        known = ~_columns(series, series.was_empty, given)
+        counts = np.concatenate([np.zeros((1, len(given)), dtype=np.int64), known.cumsum(axis=0)])
+        keep = np.asarray((counts[first + window.source] > counts[first]).all(axis=1))
+    if not keep.all():
         series.dropped += [name for name, kept in zip(ids, keep, strict=True) if not kept]
         first = first[keep]
         ids = [name for name, kept in zip(ids, keep, strict=True) if kept]
@@ -242,8 +248,11 @@ def _made(
             raise DataError(
                 f"{series.name}: sequence {ids[int(empty[0])]!r} has no points in its {what}."
             )
+    source = gathered(sources, source_starts, source_lengths)
+    if series.was_empty is not None:
+        source = _filled_alone(source, source_starts, source_lengths, ids, given, series)
     return Sequences(
-        source=gathered(sources, source_starts, source_lengths),
+        source=source,
         source_lengths=source_lengths,
         target=gathered(targets, target_starts, target_lengths),
         target_lengths=target_lengths,
@@ -264,3 +273,38 @@ def _last_two(series: Series, starts: Integers, lengths: Integers) -> NDArray[np
         np.stack([np.maximum(last - 1, starts), last], axis=1)
     ]
     return found
+
+
+def _columns(series: Series, rows: NDArray[np.bool_], names: tuple[str, ...]) -> NDArray[np.bool_]:
+    """(rows, features) of some features of a series."""
+    return rows[:, [series.points.features.index(name) for name in names]]
+
+
+def _filled_alone(
+    source: Floats, starts: Integers, lengths: Integers, ids: Sequence[str],
+    given: tuple[str, ...], series: Series,
+) -> Floats:  # fmt: skip
+    """(N, S, F) sources whose empty cells are filled linearly between points of their own; at an
+    end the nearest value stays, so that nothing is told of what follows.
+
+    Raises:
+        DataError: a source without a value of a feature.
+    """
+    assert series.was_empty is not None
+    empty = _columns(series, series.was_empty, given)
+    at_an_end = np.argwhere(empty[starts] | empty[starts + lengths - 1])
+    if not at_an_end.size:
+        return source
+    filled = np.array(source, dtype=np.float64)
+    steps = numbered(series)
+    for k, feature in at_an_end:
+        length = int(lengths[k])
+        rows = slice(int(starts[k]), int(starts[k]) + length)
+        gaps, at, column = empty[rows, feature], steps[rows], filled[k, :length, feature]
+        if gaps.all():
+            raise DataError(
+                f"{series.name}: sequence {ids[k]!r} has no {given[feature]!r} in its source:"
+                " nothing to interpolate between."
+            )
+        column[gaps] = np.interp(at[gaps], at[~gaps], column[~gaps])
+    return filled

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from seqattn.config import OwnFile
 from seqattn.data.files import Ragged, offsets_of, step_text
 from seqattn.data.own.cutting import columns_apart, ended_sides
-from seqattn.data.own.series import Series, rows_of
+from seqattn.data.own.series import Series, numbered, rows_of
 from seqattn.data.sequences import stretches
 from seqattn.errors import DataError
 
@@ -139,13 +139,12 @@ def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None) -> None
 def _interpolate(
     series: Series, ragged: Ragged, missing: NDArray[np.bool_], where: Callable[[int, int], str]
 ) -> int:
-    """Fill empty cells of each sequence linearly over its steps; returns how many."""
+    """Fill empty cells of each sequence linearly over its steps; returns how many. What a source
+    has is filled once more when it is cut, from its own points alone."""
     values = np.array(ragged.values, dtype=np.float64)
     steps = np.arange(len(values), dtype=np.float64)
-    if series.order is not None and ragged is series.points:
-        steps = series.order.astype(
-            "int64" if series.order.dtype.kind == "M" else "float64"
-        ).astype(np.float64)
+    if ragged is series.points:
+        steps = numbered(series)
     rows = np.flatnonzero(missing.any(axis=1))
     for k in np.unique(np.searchsorted(ragged.offsets, rows, side="right") - 1):
         here = slice(int(ragged.offsets[k]), int(ragged.offsets[k + 1]))
@@ -163,7 +162,7 @@ def _interpolate(
             )
     changed = Ragged(values, ragged.offsets, ragged.features)
     if ragged is series.points:
-        series.points = changed
+        series.points, series.was_empty = changed, missing
     else:
         series.target = changed
     return int(missing.sum())

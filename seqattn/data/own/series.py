@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files import Piece, Ragged, offsets_of, step_text
+from seqattn.data.sequences import Floats
 
 
 @dataclass(eq=False)
@@ -21,6 +22,7 @@ class Series:
         where: (row, feature) -> the place in the file.
         target: what the file keeps apart as target.
         order: (rows,) steps, or None.
+        was_empty: (rows, F) the cells of `points` that were filled; None: none was.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Series:
     target: Ragged | None = None
     where_target: Callable[[int, int], str] | None = None
     order: NDArray[np.generic] | None = None
+    was_empty: NDArray[np.bool_] | None = None
     filled: int = 0
     dropped: list[str] = field(default_factory=list)
 
@@ -50,6 +53,14 @@ def series_of(piece: Piece, places: Sequence[int], name: str) -> Series:
         target, where_target,
         piece.order if piece.order is None or whole else piece.order[rows_of(points, places)],
     )  # fmt: skip
+
+
+def numbered(series: Series) -> Floats:
+    """(rows,) the step of each as a number; without, its place."""
+    order = series.order
+    if order is None:
+        return np.arange(len(series.points.values), dtype=np.float64)
+    return order.astype("int64" if order.dtype.kind == "M" else "float64").astype(np.float64)
 
 
 def rows_of(ragged: Ragged, places: Sequence[int]) -> NDArray[np.int64]:
