@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load, tasks
-from seqattn.data.files import Form, Piece, format_of, read_all, read_pieces
+from seqattn.data.files import Form, Piece, format_of, read_all, read_pieces, step_text
 from seqattn.data.files import text as text_room
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
 from seqattn.data.own import as_sources
@@ -104,6 +106,66 @@ def test_dates_are_steps_that_go_on() -> None:
     assert piece.ids == ("f",)
     ahead = Steps.of_piece(piece).after(2)
     assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_a_part_of_a_second_is_kept(unit: str, tmp_path: Path) -> None:
+    times = [np.datetime64("2001-12-29T12:00:00") + np.timedelta64(250 * k, "ms") for k in range(3)]
+    stamps = pa.array(times, pa.timestamp("ms")).cast(pa.timestamp(unit))
+    file = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"step": stamps, "x": [1.0, 2, 3]}), file)
+    piece = read_all(file, Form(sequence=None))
+    assert piece.order is not None
+    assert [step_text(step) for step in piece.order[:2]] == [
+        "2001-12-29T12:00:00", "2001-12-29T12:00:00.250000",
+    ]  # fmt: skip
+    ahead = Steps.of_piece(piece).after(2)
+    assert [step_text(step) for step in ahead[0]] == [
+        "2001-12-29T12:00:00.750000", "2001-12-29T12:00:01",
+    ]  # fmt: skip
+    for form in ("csv", "parquet"):
+        with (tmp_path / f"n.{form}").open("wb") as written:
+            writer = TableWriter(written, form, ["x"])
+            writer.write(piece.ids, ahead, np.ones((1, 2, 1)))
+            writer.close()
+        again = read_all(tmp_path / f"n.{form}", Form())
+        assert again.order is not None
+        assert (again.order == ahead[0]).all()
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.duration("ms"), pa.duration("ns"), pa.time32("ms"), pa.time64("us")], ids=str
+)
+def test_durations_and_times_of_a_day_are_seconds(kind: Any, tmp_path: Path) -> None:
+    counted = {"ms": 1, "us": 1000, "ns": 1_000_000}[kind.unit] * np.array([0, 1500, 3000])
+    column = pa.array(counted, pa.int32() if kind == pa.time32("ms") else pa.int64()).cast(kind)
+    table = pa.table({"step": column, "x": [1.0, 2, 3]})
+    pq.write_table(table, tmp_path / "f.parquet")
+    piece = read_all(tmp_path / "f.parquet", Form(sequence=None))
+    assert piece.order is not None
+    assert piece.order.tolist() == [0, 1.5, 3]
+
+
+def test_times_of_a_zone_are_utc_and_said(tmp_path: Path) -> None:
+    kind = pa.timestamp("s", "Europe/Berlin")
+    pq.write_table(
+        pa.table({"step": pa.array([0, 3600], kind), "x": [1.0, 2]}), tmp_path / "f.parquet"
+    )
+    piece = read_all(tmp_path / "f.parquet", Form(sequence=None))
+    assert piece.order is not None
+    assert piece.order[0] == np.datetime64("1970-01-01")
+    assert piece.notes == (
+        "times in 'step' are of the zone Europe/Berlin, and are read and written as UTC",
+    )
+
+
+def test_a_type_that_is_no_step_is_refused(tmp_path: Path) -> None:
+    kind = pa.month_day_nano_interval()
+    table = pa.table({"step": pa.array([(1, 2, 3)], kind), "x": [1.0]})
+    with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(DataError, match="the column 'step' holds month_day_nano_interval"):
+        read_all(tmp_path / "f.arrow", Form(sequence=None))
 
 
 def test_a_stretch_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from seqattn.config import OwnFile
@@ -461,6 +462,20 @@ def test_sources_that_end_anywhere_are_no_table(seqattn: Command, tmp_path: Path
     assert not Path("v.csv").exists()
     written = seqattn("data", "sample", "v.yaml", "--output", "a: b #1.jsonl")
     assert 'path: "a: b #1.jsonl"' in written.out
+
+
+def test_check_reads_an_arrow_stream_and_blank_lines_before_a_header(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    made = pa.table({"id": ["a", "a", "b"], "t": [1, 2, 1], "x": [1.0, 2, 3]})
+    with pa.ipc.new_stream("s.arrow", made.schema) as stream:
+        stream.write_table(made)
+    Path("b.csv").write_text("\n\nid,t,x\na,1,1\na,2,2\nb,1,3\n")
+    for file in ("s.arrow", "b.csv"):
+        done = seqattn("data", "check", file)
+        assert done.code == 0, done.err
+        assert "sequences told apart by 'id', 2 sequences of 1 to 2 points" in done.out
+        assert "  t: 1 to 2" in done.out
 
 
 def test_check_says_what_cannot_be_trained_on(seqattn: Command, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from seqattn.data.files.piece import DATES, Form, first_line
 from seqattn.data.sequences import Floats
 from seqattn.errors import DataError, UsageError
 
+DATE = r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?"
+A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 EMPTY = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "none")
 
 
@@ -115,22 +117,28 @@ def names_and_order(
 
 
 def _in_order(pa: Any, column: Any, name: str, first: int, cell: str, form: Form) -> NDArray[Any]:
-    """Steps as numbers, or as dates: 2001-12-29 or 2001-12-29T12:00."""
-    if pa.types.is_temporal(column.type):
+    """Steps as numbers, or as dates: 2001-12-29 or 2001-12-29T12:00; durations and times of a day
+    as numbers of seconds."""
+    kind = column.type
+    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+        whole = pa.int32() if pa.types.is_time32(kind) else pa.int64()
+        counted = pa.compute.cast(pa.compute.cast(column, whole), pa.float64(), safe=False)
+        steps: NDArray[Any] = counted.to_numpy(zero_copy_only=False) / A_SECOND[kind.unit]
+    elif pa.types.is_temporal(kind):
         try:
-            column = pa.compute.cast(column, pa.timestamp("s"), safe=False)
-        except pa.ArrowInvalid:
-            raise DataError(f"{name}: the column {cell!r} holds {column.type}.") from None
-        steps: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(DATES)
-    elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = pa.compute.cast(column, pa.timestamp("us"), safe=False)
+        except pa.ArrowException:
+            raise DataError(f"{name}: the column {cell!r} holds {kind}.") from None
+        steps = column.to_numpy(zero_copy_only=False).astype(DATES)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         texts = pa.compute.utf8_trim_whitespace(column)
         some = texts[0].as_py() if len(texts) else ""
-        if re.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?", some or ""):
+        if re.fullmatch(DATE, some or ""):
             try:
-                cast = pa.compute.cast(texts, pa.timestamp("s"))
+                cast = pa.compute.cast(texts, pa.timestamp("us"))
             except pa.ArrowInvalid:
                 for row, text in enumerate(texts.to_pylist()):
-                    if not re.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?", text or ""):
+                    if not re.fullmatch(DATE, text or ""):
                         raise DataError(
                             f"{name}: row {first + row}, column {cell!r} holds"
                             f" {str(text)[:SHOWN]!r}, not a date."

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 from pathlib import Path
 
 import numpy as np
@@ -39,21 +37,18 @@ def guessed(
 
 def _header(path: Path, kind: str, delimiter: str | None) -> list[str]:
     from seqattn.data.files.cells import arrow
+    from seqattn.data.files.text import header_of
+    from seqattn.data.files.typed import open_typed
 
     if kind in ("csv", "tsv"):
         with path.open("rb") as file:
-            line = file.readline(2**20).decode("utf-8-sig", errors="replace")
-        sign = delimiter or ("\t" if kind == "tsv" else ",")
-        return [cell.strip() for row in csv.reader(io.StringIO(line), delimiter=sign)
-                for cell in row]  # fmt: skip
+            return header_of(file, str(path), delimiter or ("\t" if kind == "tsv" else ","))
     pa = arrow()
     try:
-        if kind == "parquet":
-            return list(pa.parquet.read_schema(path).names)
-        with pa.memory_map(str(path)) as mapped:
-            return list(pa.ipc.open_file(mapped).schema.names)
-    except (pa.ArrowException, OSError):
+        schema, _ = open_typed(pa, path, kind == "parquet")
+    except (pa.ArrowException, OSError, ValueError):
         return []  # the reader says what is wrong
+    return list(schema.names)
 
 
 def layout(kind: str, form: Form, piece: Piece) -> str:

@@ -17,7 +17,7 @@ LARGEST = 1e15
 """Models work in float32, where the square of a value must still be finite."""
 LONGEST_LINE = 16 * 2**20
 """Bytes of a row of text: nothing that a person or a program meant is longer."""
-DATES = "datetime64[s]"
+DATES = "datetime64[us]"
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,19 @@ def read_text_table(raw: BinaryIO, name: str, form: Form, *, tabs: bool) -> Iter
     """
     pa = arrow()
     delimiter = form.delimiter or ("\t" if tabs else ",")
-    header = _header(raw, name, delimiter)
+    header = header_of(raw, name, delimiter)
     columns = Columns.find(header, form, name, _few_separators(header, delimiter))
     yield from pieces_of(
         _text_batches(pa, raw, name, header, columns, delimiter, form), columns, name
     )
 
 
-def _header(raw: BinaryIO, name: str, delimiter: str) -> list[str]:
-    """The first row that is not blank."""
+def header_of(raw: BinaryIO, name: str, delimiter: str) -> list[str]:
+    """The first row that is not blank.
+
+    Raises:
+        DataError: there is none, or it is no text.
+    """
     line = b"\n"
     first = True
     while line and not line.strip(b"\r\n \t"):

@@ -4,7 +4,7 @@ a time."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,11 +31,11 @@ def read_typed_table(file: Path | BinaryIO, name: str, form: Form, *, parquet: b
     """
     pa = arrow()
     try:
-        header, batches = _open_typed(pa, file, parquet)
+        schema, batches = open_typed(pa, file, parquet)
     except (pa.ArrowException, OSError, ValueError) as error:
         kind = "Parquet" if parquet else "Arrow"
         raise DataError(f"{name}: is no whole {kind} file ({first_line(error)}).") from None
-    columns = Columns.find(header, form, name, "")
+    columns = _columns(pa, schema, form, name)
     yield from pieces_of(_typed_batches(pa, batches, columns, name), columns, name)
 
 
@@ -69,8 +69,7 @@ class Fragment:
             found = _fragment(self.path)
             if self.group is not None:
                 found = found.subset(row_group_ids=[self.group])
-            header = list(found.physical_schema.names)
-            columns = Columns.find(header, self.form, self.name, "")
+            columns = _columns(pa, found.physical_schema, self.form, self.name)
             batches = iter(
                 found.to_batches(
                     columns=columns.needed, batch_size=ROWS, batch_readahead=1, use_threads=False
@@ -115,13 +114,13 @@ def fragments_of(files: Sequence[Path], form: Form) -> Iterator[Fragment]:
         parquet = KINDS[file.suffix.lower()] == "parquet"
         try:
             whole = _fragment(file)
-            header = list(whole.physical_schema.names)
+            schema = whole.physical_schema
             rows = [group.num_rows for group in whole.row_groups] if parquet else []
             empty = whole.count_rows() == 0
         except (pa.ArrowException, OSError, ValueError) as error:
             name = "Parquet" if parquet else "Arrow"
             raise DataError(f"{file}: is no whole {name} file ({first_line(error)}).") from None
-        columns = Columns.find(header, form, str(file), "")
+        columns = _columns(pa, schema, form, str(file))
         named = columns.is_long or columns.sequence is not None
         if empty:
             continue
@@ -141,23 +140,41 @@ def _fragment(path: Path) -> Any:
     return found
 
 
-def _open_typed(pa: Any, file: Path | BinaryIO, parquet: bool) -> tuple[list[str], Iterator[Any]]:
+def _columns(pa: Any, schema: Any, form: Form, name: str) -> Columns:
+    """
+    Raises:
+        DataError: columns are missing or doubled.
+    """
+    columns = Columns.find(list(schema.names), form, name, "")
+    if columns.order is None:
+        return columns
+    kind = schema.field(columns.order).type
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return columns
+    said = f"times in {columns.order!r} are of the zone {kind.tz}, and are read and written as UTC"
+    return replace(columns, notes=(*columns.notes, said))
+
+
+def open_typed(pa: Any, file: Path | BinaryIO, parquet: bool) -> tuple[Any, Iterator[Any]]:
+    """Schema and batches of a Parquet file, or of an Arrow file or stream.
+
+    Raises:
+        ArrowException, OSError, ValueError: it is none.
+    """
     source = str(file) if isinstance(file, Path) else pa.py_buffer(file.read())
     if parquet:
         opened = pa.parquet.ParquetFile(
             source if isinstance(source, str) else pa.BufferReader(source), memory_map=True
         )
-        return list(opened.schema_arrow.names), opened.iter_batches(ROWS)
+        return opened.schema_arrow, opened.iter_batches(ROWS)
     mapped = pa.memory_map(source) if isinstance(source, str) else pa.BufferReader(source)
     try:
         table = pa.ipc.open_file(mapped)
-        return list(table.schema.names), (
-            table.get_batch(k) for k in range(table.num_record_batches)
-        )
+        return table.schema, (table.get_batch(k) for k in range(table.num_record_batches))
     except pa.ArrowInvalid:
         mapped.seek(0)
         stream = pa.ipc.open_stream(mapped)
-        return list(stream.schema.names), iter(stream)
+        return stream.schema, iter(stream)
 
 
 def _typed_batches(pa: Any, batches: Iterator[Any], columns: Columns, name: str) -> Iterator[Batch]:

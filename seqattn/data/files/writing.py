@@ -11,13 +11,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.cells import arrow
-from seqattn.data.files.piece import Piece
+from seqattn.data.files.cells import A_SECOND, arrow
+from seqattn.data.files.piece import DATES, Piece
 from seqattn.data.files.rows import step_text
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.errors import DataError, UsageError
 
 SEQUENCE, STEP = "sequence", "step"
+A_DAY = 86_400 * A_SECOND["us"]
 DIGITS = 8  # significant ones that a model's float32 can have
 
 
@@ -31,14 +32,15 @@ class Steps:
 
     def __init__(self, last_two: NDArray[Any]) -> None:
         self.dates = last_two.dtype.kind == "M"
-        before, self.last = (last_two.astype(np.int64) if self.dates else last_two).T
+        counted = last_two.astype(DATES).astype(np.int64) if self.dates else last_two
+        before, self.last = counted.T
         apart = self.last - before
-        self.apart = np.where(apart > 0, apart, 86_400 if self.dates else 1)
+        self.apart = np.where(apart > 0, apart, A_DAY if self.dates else 1)
 
     def after(self, steps: int) -> NDArray[Any]:
         """(N, steps) numbers, or dates."""
         ahead = self.last[:, None] + self.apart[:, None] * np.arange(1, steps + 1)
-        named: NDArray[Any] = ahead.astype("datetime64[s]") if self.dates else ahead
+        named: NDArray[Any] = ahead.astype(DATES) if self.dates else ahead
         return named
 
     @classmethod
@@ -114,9 +116,12 @@ class TableWriter:
         if self.form in ("csv", "tsv"):
             names = pa.array([quoted(name, self.separator) for name in ids], pa.string()).take(rows)
             texts = pa.compute.cast(at, pa.string())
-            if at.type == pa.timestamp("s"):
-                midnight = not (flat.astype(np.int64) % 86_400).any()
-                texts = pa.compute.strftime(at, "%Y-%m-%d" if midnight else "%Y-%m-%dT%H:%M:%S")
+            if flat.dtype.kind == "M":
+                counted = flat.astype(np.int64)
+                days, seconds = (not (counted % unit).any() for unit in (A_DAY, A_SECOND["us"]))
+                if seconds:
+                    at = at.cast(pa.timestamp("s"))
+                texts = pa.compute.strftime(at, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
             cells = [pa.compute.cast(column, pa.string()) for column in columns]
             lines = pa.compute.binary_join_element_wise(names, texts, *cells, self.separator)
             self.file.write(("\n".join(lines.to_pylist()) + "\n").encode() if N * T else b"")
