@@ -80,6 +80,33 @@ def test_other_delimiters_and_decimals_when_said() -> None:
     assert points(read(text, form)) == points(read(GOOD))
 
 
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("1.234", "holds '1.234', not a number. With data.decimal ',' a number has no dots"),
+        ("1.234,5", "holds '1.234,5', not a number. With data.decimal ',' a number has no dots"),
+        ("1,5m", "holds '1,5m', not a number"),
+        ("1,5,2", "holds '1,5,2', not a number"),
+    ],
+)
+def test_what_is_no_number_with_a_decimal_comma(cell: str, words: str) -> None:
+    form = Form(delimiter=";", decimal=",")
+    with pytest.raises(DataError) as caught:
+        read(f"sequence;step;x\na;1;0,5\na;2;{cell}\n", form)
+    assert f"row 2, column 'x' {words}" in str(caught.value)
+
+
+def test_a_blank_line_of_one_column_is_an_empty_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Form(sequence=None, order=None)
+    text = "\nx\n1\n\n3\n\n\n6\n\n\n"
+    for block in (text_room.BLOCK, 2):
+        monkeypatch.setattr(text_room, "BLOCK", block)
+        found = np.concatenate(points(read(text, alone)))[:, 0]
+        assert np.array_equal(found, [1, np.nan, 3, np.nan, np.nan, 6], equal_nan=True)
+        with pytest.raises(DataError, match="row 5, column 'x' holds 'six'"):
+            read("x\n1\n\n3\n\nsix\n", alone)
+
+
 def test_further_columns_are_left_out_and_said() -> None:
     piece = read("sequence,step,speed,y,x\na,1,9,2,1\n")
     assert points(piece) == [[[1.0, 2.0]]]

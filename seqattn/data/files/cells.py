@@ -52,7 +52,12 @@ def numbers_of_texts(
         DataError: one is no number.
     """
     compute = pa.compute
+    original = column
     if decimal == ",":
+        dots = compute.match_substring(column, ".").to_numpy(zero_copy_only=False)
+        if dots.any():
+            row = int(dots.argmax())
+            raise _no_number(original[row].as_py().strip(), name, first + row, cell, decimal)
         column = compute.replace_substring(column, ",", ".")
     try:
         found: Floats = compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
@@ -67,7 +72,8 @@ def numbers_of_texts(
     except pa.ArrowInvalid:
         for row, text in enumerate(texts.to_pylist()):
             if text is not None and not _is_number(pa, text):
-                raise _no_number(text, name, first + row, cell, decimal) from None
+                said = original[row].as_py().strip()
+                raise _no_number(said, name, first + row, cell, decimal) from None
         raise
     numbers: Floats = cast.to_numpy(zero_copy_only=False)
     return numbers
@@ -169,6 +175,8 @@ def _no_number(text: str, name: str, row: int, cell: str, decimal: str) -> DataE
     hint = ""
     if decimal == "." and re.fullmatch(r"[+-]?\d+,\d+", text):
         hint = " If that is a decimal comma, set data.decimal to ','."
+    elif decimal == "," and re.fullmatch(r"[+-]?(\d*\.\d*|\d{1,3}(\.\d{3})+)(,\d*)?", text):
+        hint = " With data.decimal ',' a number has no dots, not between thousands either."
     elif re.search(r"\d[-/.]\d+[-/.]\d", text):
         hint = " Dates, in the column of steps, are written 2001-12-29 or 2001-12-29T12:00."
     return DataError(f"{name}: row {row}, column {cell!r} holds {shown!r}, not a number.{hint}")

@@ -133,7 +133,10 @@ def _text_batches(
                 use_threads=False, block_size=block, column_names=header
             ),
             parse_options=pa.csv.ParseOptions(
-                delimiter=delimiter, invalid_row_handler=remember, newlines_in_values=False
+                delimiter=delimiter,
+                invalid_row_handler=remember,
+                newlines_in_values=False,
+                ignore_empty_lines=len(header) > 1,
             ),
             convert_options=pa.csv.ConvertOptions(
                 include_columns=columns.needed,
@@ -141,7 +144,7 @@ def _text_batches(
                 strings_can_be_null=False,
             ),
         )
-        for batch in reader:
+        for batch in reader if len(header) > 1 else _without_blank_end(pa, reader):
             if batch.num_rows == 0:
                 continue
             cells = [
@@ -158,6 +161,21 @@ def _text_batches(
         raise _not_csv(str(error), bad, name, len(header)) from None
     except StopIteration:
         return
+
+
+def _without_blank_end(pa: Any, batches: Any) -> Iterator[Any]:
+    """Of a table of one column, where a blank line is an empty cell, but none at the very end."""
+    blank = 0
+    for batch in batches:
+        texts = batch.column(0)
+        filled = np.flatnonzero(pa.compute.not_equal(texts, "").to_numpy(zero_copy_only=False))
+        if not filled.size:
+            blank += len(texts)
+            continue
+        end = int(filled[-1]) + 1
+        column = pa.concat_arrays([pa.array([""] * blank, pa.string()), texts.slice(0, end)])
+        yield pa.RecordBatch.from_arrays([column], batch.schema.names)
+        blank = len(texts) - end
 
 
 def _not_csv(words: str, bad: list[Any], name: str, width: int) -> DataError:
