@@ -18,6 +18,7 @@ from seqattn.data.own.cutting import gathered
 from seqattn.data.scaling import Method, fit_feature
 from seqattn.errors import DataError
 from seqattn.training import batches, to_tensors
+from seqattn.training.checkpoints import Layout, load_model
 from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]
@@ -432,6 +433,88 @@ def test_an_npz_file_with_its_features_in_another_order_is_the_same(
     one, other = (seqattn("evaluate", "--json", "outputs/d", "--input", f)
                   for f in ("f.npz", "g.npz"))  # fmt: skip
     assert one.out == other.out != ""
+
+
+RUN = "name: c\ndata: {{kind: file, path: {path}, {more}}}\ntraining: {{epochs: 1}}\n"
+
+
+def test_an_empty_cell_beside_columns_to_be_said(seqattn: Command, tmp_path: Path) -> None:
+    rows = [(f"s{k}", t, k + t, "" if t > 3 else k) for k in range(12) for t in range(5)]
+    Path("f.csv").write_text(table(rows, "sequence,step,a,b"))
+    Path("c.yaml").write_text(
+        RUN.format(path="f.csv", more="source_features: [a], target_features: [b]")
+    )
+    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    Path("g.csv").write_text("sequence,step,a\ns,0,1\ns,1,\ns,2,3\n")
+    for words in (["predict"], ["plot-attention", "--output", "w.png"]):
+        done = seqattn(*words, "outputs/c", "--input", "g.csv")
+        assert done.code == 3
+        assert "row 2, column 'a' is empty" in done.err
+    Path("g.csv").write_text("sequence,step,a\ns,0,1\ns,1,2\ns,2,\n")  # it ends there
+    Path("h.csv").write_text("sequence,step,a\ns,0,1\ns,1,2\n")
+    shorter, longer = (seqattn("predict", "outputs/c", "--input", f) for f in ("h.csv", "g.csv"))
+    assert shorter.out == longer.out != ""
+
+
+@pytest.mark.parametrize("missing", ["refuse", "drop_sequence", "interpolate"])
+def test_a_forecast_goes_on_from_the_last_window(
+    seqattn: Command, tmp_path: Path, missing: str
+) -> None:
+    Path("f.csv").write_text(paths(12, 8))
+    window = "window: {source: 3, target: 2}, missing: " + missing
+    Path("c.yaml").write_text(RUN.format(path="f.csv", more=window))
+    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    Path("short.csv").write_text(table([("s", t, t, -t) for t in (5, 6, 7)]))
+    Path("long.csv").write_text(table([("s", t, "" if t < 3 else t, -t) for t in range(8)]))
+    short, long = (
+        seqattn("predict", "outputs/c", "--input", f"{f}.csv") for f in ("short", "long")
+    )
+    assert short.code == 0
+    assert short.out == long.out
+    Path("j.jsonl").write_text('{"source": [[4, -4], [5, -5], [6, -6], [7, -7]], "id": "s"}\n')
+    counted = seqattn("predict", "outputs/c", "--input", "j.jsonl", "--format", "csv")
+    assert [line.split(",")[1] for line in counted.out.splitlines()] == ["step", "5", "6"]
+    Path("bad.csv").write_text(table([("s", 5, 5, ""), ("s", 6, 6, ""), ("s", 7, 7, "")]))
+    for words in (["predict"], ["plot-attention", "--output", "w.png"]):
+        done = seqattn(*words, "outputs/c", "--input", "bad.csv")
+        assert done.code == 3
+        said = {
+            "refuse": "row 1, column 'y' is empty",
+            "drop_sequence": "all of its 1 sequences have empty cells and were dropped",
+            "interpolate": "nothing to interpolate between",
+        }
+        assert said[missing] in " ".join(done.err.split())
+
+
+def test_missing_rows_are_told_by_the_steps_of_the_training(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    Path("f.csv").write_text(paths(12))
+    Path("c.yaml").write_text(RUN.format(path="f.csv", more="source_length: 3"))
+    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    Path("g.csv").write_text(table([("s", t, t, t) for t in range(0, 10, 2)]))
+    for verb in ("predict", "evaluate"):
+        done = seqattn(verb, "outputs/c", "--input", "g.csv")
+        assert done.code == 3
+        said = " ".join(done.err.split())
+        assert "step 2 follows step 0, but steps are 1 apart" in said
+        assert "or set data.missing to drop_sequence or interpolate" in said
+    plain = load_model(Path("outputs/c/checkpoints/best.safetensors")).layout.as_plain()
+    assert plain.pop("apart") == 1
+    assert Layout.from_plain(plain).apart is None
+
+
+def test_a_format_that_was_said_holds_for_a_file_called_alike(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    Path("f.csv").write_text(paths(12).replace(",", "\t"))
+    Path("c.yaml").write_text(RUN.format(path="f.csv", more="format: tsv, source_length: 3"))
+    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    Path("f.dat").write_bytes(Path("f.csv").read_bytes())
+    Path("f.jsonl").write_text('{"source": [[0, 1], [1, 2], [2, 3], [3, 4]]}\n')
+    for file in ("f.csv", "f.dat", "f.jsonl"):
+        for verb in ("predict", "evaluate"):
+            assert seqattn(verb, "outputs/c", "--input", file).code == 0
 
 
 def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:

@@ -9,13 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from seqattn.attention import Override
 from seqattn.cli.terminal import note
 from seqattn.config import OwnFile
 from seqattn.data import Sequences
-from seqattn.data.files import Form, Piece, read_all, read_pieces
+from seqattn.data.files import ENDINGS, Form, Piece, read_all, read_pieces
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json_line, rounded
-from seqattn.data.own import Series, as_sources, cut, cut_at, form_of, renamed, treat_missing
+from seqattn.data.own import (
+    Series,
+    as_sources,
+    columns_apart,
+    cut,
+    cut_at,
+    ended_sides,
+    form_of,
+    last_rows,
+    of_rows,
+    renamed,
+    treat_missing,
+)
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
 from seqattn.storage import whole_file, write_arrays
@@ -35,26 +49,30 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
         DataError, UsageError: see `read_pieces`.
     """
     config = own_config(trained)
-    alone = config.model_copy(update={"window": None, "source_length": None, "target_length": None})
-    form = form_of(config, given_only=True)
     wanted = replace(
-        form, format="csv" if str(file) == "-" and form.format == "auto" else "auto",
+        form_of(config, given_only=True), format=_format_for(file, config),
         features=trained.layout.features, group=None, may_rename=True,
     )  # fmt: skip
     told = set[str]()
     name = _called(file)
-    found = False
+    read = found = 0
     for piece in read_pieces(file, wanted):
-        found = True
+        read += len(piece)
         for line in set(piece.notes) - told:
             note(f"{name}: {line}.")
             told.add(line)
         names = piece.points.features
-        apart_by = None if isinstance(trained.config.data, OwnFile) else 1.0
-        clean = _without_gaps(renamed(piece, trained.layout.features), name, alone, apart_by)
-        yield clean, as_sources(clean, config, trained.layout.said), names
+        clean = _without_gaps(renamed(piece, trained.layout.features), name, trained)
+        found += len(clean)
+        if len(clean):
+            yield clean, as_sources(clean, config, trained.layout.said), names
     if not found:
-        raise DataError(f"{name}: has no sequences.")
+        raise DataError(
+            f"{name}: all of its {read:,} sequences have empty cells and were dropped"
+            " (data.missing), so none is left."
+            if read
+            else f"{name}: has no sequences."
+        )
 
 
 def scored(file: Path, trained: Trained) -> Sequences:
@@ -71,13 +89,13 @@ def scored(file: Path, trained: Trained) -> Sequences:
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
     apart = trained.layout.features, trained.layout.said
-    piece = read_all(file, replace(form, format="auto", group=None, apart=apart))
+    piece = read_all(file, replace(form, format=_format_for(file, own), group=None, apart=apart))
     for line in piece.notes:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:
         piece = renamed(piece, trained.layout.features)
     series = _series_of(piece, _called(file))
-    treat_missing(series, own, None if isinstance(config, OwnFile) else 1.0)
+    treat_missing(series, own, _apart_by(trained), has_key=isinstance(config, OwnFile))
     if isinstance(config, OwnFile):
         return cut(series, config)
     return cut_at(series, trained.layout.source_length)
@@ -87,10 +105,37 @@ def _called(file: Path) -> str:
     return "standard input" if str(file) == "-" else str(file)
 
 
-def _without_gaps(piece: Piece, name: str, config: OwnFile, apart_by: float | None) -> Piece:
-    """Empty cells refused, dropped or filled as in training."""
+def _format_for(file: Path, config: OwnFile) -> str:
+    """The format of the file that was trained on, where this one is called alike or its name says
+    nothing; else what its name says."""
+    ending = file.suffix.lower()
+    if str(file) == "-":
+        return config.format if config.format in ("csv", "tsv", "jsonl") else "csv"
+    if ending.removeprefix(".") in ENDINGS and ending != Path(config.path).suffix.lower():
+        return "auto"
+    return config.format
+
+
+def _apart_by(trained: Trained) -> float | None:
+    """How far apart whole-numbered steps are, as they were in training."""
+    return trained.layout.apart if isinstance(trained.config.data, OwnFile) else 1.0
+
+
+def _without_gaps(piece: Piece, name: str, trained: Trained) -> Piece:
+    """What a forecast goes on from, empty cells refused, dropped or filled as in training."""
+    config = own_config(trained)
+    apart_by = None if piece.order is None else _apart_by(trained)
+    no_cut: dict[str, Any] = {"window": None, "source_length": None, "target_length": None}
+    ends = columns_apart(config)
+    if not ends:
+        no_cut |= {"source_features": None, "target_features": None}
+    alone = config.model_copy(update=no_cut)
+    if ends and (ended := np.asarray(ended_sides(piece.points, config).any(axis=1))).any():
+        piece = of_rows(piece, ~ended)
+    if config.window is not None:
+        piece = last_rows(piece, config.window.source)
     series = _series_of(replace(piece, target=None, where_target=None), name)
-    treat_missing(series, config, apart_by)
+    treat_missing(series, alone, apart_by, has_key=isinstance(trained.config.data, OwnFile))
     if series.filled:
         note(f"{name}: {series.filled} empty cells were interpolated.")
     if series.dropped:
@@ -169,8 +214,6 @@ class Forecasts:
             self.kept.append((part, values))
 
     def _arrays(self) -> dict[str, Any]:
-        import numpy as np
-
         if len(self.kept) == 1:
             (part, values), *_ = self.kept
             return forecast_arrays(part, values.astype(np.float64), with_target=False)
@@ -181,8 +224,6 @@ class Forecasts:
 
 def joined_sources(parts: list[Sequences]) -> Sequences:
     """Sources of several parts as one; no targets are known."""
-    import numpy as np
-
     if len(parts) == 1:
         return parts[0]
     S = max(part.source.shape[1] for part in parts)
@@ -254,8 +295,6 @@ def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 
 
 def _joined_attention(parts: list[Sequences], runs: list[FreeRun]) -> dict[str, Any]:
-    import numpy as np
-
     if len(runs) == 1:
         return runs[0].attention_arrays(parts[0], steps_real=False)
     part = joined_sources(parts)

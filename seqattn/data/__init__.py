@@ -23,6 +23,7 @@ class Splits:
         notes: what a user should be told of files that were read.
         split: (name, part, first step, last step) of each sequence of such files.
         digests: SHA-256 of each such file.
+        apart: how far apart whole-numbered steps of such files are; None: there are none.
         stream: the training part where it does not stay in memory; `train` is a sample of it.
     """
 
@@ -35,6 +36,7 @@ class Splits:
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()
     stream: Stream | None = None
+    apart: float | None = None
 
     @property
     def training_sequences(self) -> int:
@@ -57,13 +59,16 @@ def load(config: Data) -> Splits:
         return Splits(
             read.sample, read.validation, read.test, read.stream.scaling,
             None if config.season is None else seasonal_naive(read.sample, config.season),
-            read.notes, (), read.digests, read.stream,
+            read.notes, (), read.digests, read.stream, read.apart,
         )  # fmt: skip
     if isinstance(config, OwnFile):
         found = own.load_own(config)
         season = config.season
         rule = None if season is None else seasonal_naive(found.parts[0], season)
-        return Splits(*found.parts, found.scaling, rule, found.notes, found.split, found.digests)
+        return Splits(
+            *found.parts, found.scaling, rule, found.notes, found.split, found.digests,
+            apart=found.apart,
+        )  # fmt: skip
 
     def part(n: int, seed: int) -> Sequences:
         if isinstance(config, Squares):

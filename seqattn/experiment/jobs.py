@@ -86,7 +86,8 @@ class Job:
 
     @property
     def layout(self) -> Layout:
-        return Layout.of(self.data.train, self.data.scaling, self.data.digests)
+        data = self.data
+        return Layout.of(data.train, data.scaling, data.digests, data.apart)
 
     def new_model(self) -> SequenceModel:
         points = self.layout.points

@@ -73,6 +73,7 @@ class Layout:
         source_length, target_length: the longest.
         scaling: to the units the model works in, and back.
         digests: SHA-256 of each file they were read from.
+        apart: how far apart whole-numbered steps are; None: it was not kept, or there are none.
     """
 
     features: tuple[str, ...]
@@ -81,14 +82,19 @@ class Layout:
     target_length: int
     scaling: Scaling
     digests: tuple[str, ...] = ()
+    apart: float | None = None
 
     @classmethod
     def of(
-        cls, part: Sequences, scaling: Scaling | None = None, digests: tuple[str, ...] = ()
+        cls,
+        part: Sequences,
+        scaling: Scaling | None = None,
+        digests: tuple[str, ...] = (),
+        apart: float | None = None,
     ) -> Layout:
         return cls(
             part.features, part.said, part.source.shape[1], part.target.shape[1],
-            Scaling.identity(part) if scaling is None else scaling, digests,
+            Scaling.identity(part) if scaling is None else scaling, digests, apart,
         )  # fmt: skip
 
     @property
@@ -104,6 +110,7 @@ class Layout:
             "target_length": self.target_length,
             "scaling": self.scaling.as_plain(),
             "digests": list(self.digests),
+            **({} if self.apart is None else {"apart": self.apart}),
         }
 
     @classmethod
@@ -113,10 +120,13 @@ class Layout:
             KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
         """
         features, said = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
+        apart = None if plain.get("apart") is None else float(plain["apart"])
+        if apart is not None and not 0 < apart < math.inf:
+            raise ValueError("apart is not finite and above 0")
         return cls(
             features, said, int(plain["source_length"]), int(plain["target_length"]),
             Scaling.from_plain(plain["scaling"], features, said),
-            tuple(str(digest) for digest in plain["digests"]),
+            tuple(str(digest) for digest in plain["digests"]), apart,
         )  # fmt: skip
 
 

@@ -133,6 +133,7 @@ def _of_stream(raw: BinaryIO, name: str, kind: str, form: Form) -> Iterator[Piec
 
 
 __all__ = [
+    "ENDINGS",
     "FORMATS",
     "Form",
     "Piece",

@@ -16,9 +16,9 @@ import numpy as np
 
 from seqattn.config import OwnFile
 from seqattn.data.files import Form, Piece, Ragged, check_file, read_all
-from seqattn.data.own.cutting import alike, as_sources, cut, cut_at
-from seqattn.data.own.missing import treat_missing
-from seqattn.data.own.series import Series, first_and_last, series_of
+from seqattn.data.own.cutting import alike, as_sources, columns_apart, cut, cut_at, ended_sides
+from seqattn.data.own.missing import spacing, treat_missing
+from seqattn.data.own.series import Series, first_and_last, last_rows, of_rows, series_of
 from seqattn.data.own.splitting import PARTS, three_parts
 from seqattn.data.scaling import (
     Scaler,
@@ -32,8 +32,9 @@ from seqattn.data.sequences import Floats, Integers, Sequences, stretches
 from seqattn.errors import DataError
 
 __all__ = [
-    "UNKNOWN", "Own", "Series", "as_sources", "cut", "cut_at", "digests", "fit", "form_of",
-    "load_own", "renamed", "treat_missing",
+    "UNKNOWN", "Own", "Series", "as_sources", "columns_apart", "cut", "cut_at", "digests",
+    "ended_sides", "fit", "form_of", "last_rows", "load_own", "of_rows", "renamed", "spacing",
+    "treat_missing",
 ]  # fmt: skip
 
 UNKNOWN = "unknown"
@@ -50,6 +51,7 @@ class Own:
         notes: what a user should be told, a sentence each.
         split: (name of the sequence, part, first step, last step) of each.
         digests: SHA-256 of each file.
+        apart: how far apart whole-numbered steps of the training part are, or None.
     """
 
     parts: tuple[Sequences, Sequences, Sequences]
@@ -57,6 +59,7 @@ class Own:
     notes: tuple[str, ...]
     split: tuple[tuple[str, str, str, str], ...]
     digests: tuple[str, ...]
+    apart: float | None
 
 
 def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
@@ -110,6 +113,7 @@ def load_own(config: OwnFile) -> Own:
         for part, one in zip(PARTS, series, strict=True)
         for k, name in enumerate(one.ids)
     )
+    apart = spacing(series[0])
     for one in series:
         treat_missing(one, config)
     parts = []
@@ -135,7 +139,7 @@ def load_own(config: OwnFile) -> Own:
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
     )
-    return Own((train, validation, test), scaling, tuple(notes), split, digests(config))
+    return Own((train, validation, test), scaling, tuple(notes), split, digests(config), apart)
 
 
 def digests(config: OwnFile) -> tuple[str, ...]:

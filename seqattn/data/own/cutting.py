@@ -174,7 +174,9 @@ def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
     """(rows, F): True where a side of a sequence has ended: all its cells are empty to the end."""
     ended = np.zeros(ragged.values.shape, dtype=bool)
     for names in (config.source_features, config.target_features):
-        places = [ragged.features.index(name) for name in names or ()]
+        places = [ragged.features.index(name) for name in names or () if name in ragged.features]
+        if not places:
+            continue  # a file to forecast from need not have what is to be said
         empty = np.isnan(ragged.values[:, places]).all(axis=1)
         for k in np.flatnonzero(np.logical_or.reduceat(empty, ragged.offsets[:-1])):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])

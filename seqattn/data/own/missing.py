@@ -14,18 +14,23 @@ from seqattn.data.own.series import Series, numbered, rows_of
 from seqattn.data.sequences import stretches
 from seqattn.errors import DataError
 
+OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
-def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None) -> None:
+
+def treat_missing(
+    series: Series, config: OwnFile, apart_by: float | None = None, *, has_key: bool = True
+) -> None:
     """Refuse, drop or fill empty cells, as the config says. With windows, `drop_sequence` drops the
     windows that have one, later.
 
     Args:
         apart_by: how far apart whole-numbered steps are; None: as the closest two.
+        has_key: whether data.missing can be set; a model of made sequences has no such key.
 
     Raises:
         DataError: with row and column.
     """
-    _treat_gaps(series, config, apart_by)
+    _treat_gaps(series, config, apart_by, OR_SET if has_key else ".")
     apart, bad = columns_apart(config), set[int]()
     for ragged, where in ((series.points, series.where), (series.target, series.where_target)):
         if ragged is None or where is None:
@@ -41,7 +46,7 @@ def treat_missing(series: Series, config: OwnFile, apart_by: float | None = None
             row, feature = (int(i) for i in np.argwhere(missing)[0])
             raise DataError(
                 f"{series.name}: {where(row, feature)} is empty, and so are"
-                f" {int(missing.sum()) - 1} more cells. Fill them{_or_set(apart_by)}"
+                f" {int(missing.sum()) - 1} more cells. Fill them{OR_SET if has_key else '.'}"
             )
         if config.missing == "interpolate":
             series.filled += _interpolate(series, ragged, missing, where)
@@ -63,19 +68,34 @@ def _drop(series: Series, bad: set[int]) -> None:
     series.target = None if series.target is None else series.target.at(kept)
 
 
-def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None) -> None:
-    """Whole-numbered steps that skip some are rows that are missing."""
+def spacing(series: Series) -> float | None:
+    """How far apart whole-numbered steps are: as the closest two of a sequence. None: there are no
+    such two."""
+    apart, inner = _distances(series)
+    return float(apart[inner].min()) if inner.any() else None
+
+
+def _distances(series: Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(rows - 1,) from each whole-numbered step to the next, and whether it is of the same
+    sequence; nothing where steps are others."""
     order = series.order
+    none = np.zeros(0), np.zeros(0, dtype=bool)
     if order is None or order.dtype.kind != "f" or not len(order):
-        return
+        return none
     steps = np.asarray(order, dtype=np.float64)
     if not (steps == np.round(steps)).all():
-        return
+        return none
     inner = np.ones(len(steps) - 1, dtype=bool)
     inner[series.points.offsets[1:-1] - 1] = False
-    apart = np.diff(steps)
-    if not inner.any():
+    return np.diff(steps), inner
+
+
+def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None, or_set: str) -> None:
+    """Whole-numbered steps that skip some are rows that are missing."""
+    apart, inner = _distances(series)
+    if series.order is None or not inner.any():
         return
+    steps = np.asarray(series.order, dtype=np.float64)
     common = apart[inner].min() if apart_by is None else apart_by
     gaps = np.flatnonzero(inner & (apart != common))
     if not gaps.size:
@@ -93,7 +113,7 @@ def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None) -> None
             f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
             f" {step_text(steps[at + 1])} follows step {step_text(steps[at])}, but steps are"
             f" {step_text(common)} apart. Add the rows that lack"
-            f"{_or_set(apart_by)}"
+            f"{or_set}"
         )
     if config.missing == "drop_sequence" and config.window is None:
         _drop(
@@ -185,8 +205,3 @@ def _are_days(steps: NDArray[np.float64]) -> bool:
 def _with_dashes(step: float) -> str:
     digits = step_text(step)
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
-
-
-def _or_set(apart_by: float | None) -> str:
-    """Advice, but for a model of made sequences, which has no such key."""
-    return ", or set data.missing to drop_sequence or interpolate." if apart_by is None else "."

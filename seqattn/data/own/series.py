@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,29 @@ def rows_of(ragged: Ragged, places: Sequence[int]) -> NDArray[np.int64]:
     offsets = ragged.offsets
     found = [np.arange(offsets[k], offsets[k + 1]) for k in places]
     return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+
+def of_rows(piece: Piece, keep: NDArray[np.bool_]) -> Piece:
+    """A piece with some of its rows, which keep their steps; its own target is left out."""
+    points = piece.points
+    rows, whose = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
+    order = piece.order
+    if order is None:
+        order = np.arange(1, len(keep) + 1) - points.offsets[whose].astype(np.float64)
+    lengths = np.bincount(whose[rows], minlength=len(points))
+    return replace(
+        piece, points=Ragged(points.values[rows], offsets_of(lengths), points.features),
+        where=moved(piece.where, rows), order=order[rows], target=None, where_target=None,
+    )  # fmt: skip
+
+
+def last_rows(piece: Piece, most: int) -> Piece:
+    """A piece with the last rows of each sequence."""
+    points = piece.points
+    if (points.lengths <= most).all():
+        return piece
+    ends = np.repeat(points.offsets[1:], points.lengths)
+    return of_rows(piece, ends - np.arange(len(ends)) <= most)
 
 
 def moved(where: Callable[[int, int], str], rows: NDArray[np.int64]) -> Callable[[int, int], str]:

@@ -38,6 +38,7 @@ class Streamed:
         validation, test: in memory.
         notes: what a user should be told.
         digests: SHA-256 of the files of each path of the config.
+        apart: how far apart whole-numbered steps are, or None.
     """
 
     stream: Stream
@@ -46,6 +47,7 @@ class Streamed:
     test: Sequences
     notes: tuple[str, ...]
     digests: tuple[str, ...]
+    apart: float | None
 
 
 def load_stream(config: StreamConfig) -> Streamed:
@@ -127,7 +129,7 @@ def load_stream(config: StreamConfig) -> Streamed:
         f" {len(test):,} test sequences are in memory; baselines are fitted to {len(sample):,}"
         " training sequences"
     )
-    return Streamed(result, sample, validation, test, tuple(notes), tuple(said))
+    return Streamed(result, sample, validation, test, tuple(notes), tuple(said), found.apart)
 
 
 class _Pass:
@@ -148,6 +150,7 @@ class _Pass:
         self.moments = dict[str, Moments]()
         self.notes = list[str]()
         self.last_name = ""
+        self.apart: float | None = None
         self.least, self.numbers = 1.0, np.zeros(0)
 
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -160,9 +163,11 @@ class _Pass:
         path = fragment.path
         if path not in self.digests:
             self.stamps[path], self.digests[path] = stamp_of(path), digest_of(path)
-        dropped = list[str]()
-        part = sequences_of(fragment, self.config, self.notes, dropped)
+        dropped, apart = list[str](), list[float]()
+        part = sequences_of(fragment, self.config, self.notes, dropped, apart)
         self.dropped += len(dropped)
+        if apart:
+            self.apart = min([*apart, *([] if self.apart is None else [self.apart])])
         series = part.ids
         if self.config.window is not None:
             series = tuple(name.rpartition("@")[0] for name in part.ids)

@@ -17,7 +17,7 @@ from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
 from seqattn.data.files.typed import Fragment
-from seqattn.data.own import Series, cut, treat_missing
+from seqattn.data.own import Series, cut, spacing, treat_missing
 from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError
 
@@ -27,8 +27,14 @@ def sequences_of(
     config: StreamConfig,
     notes: list[str] | None = None,
     dropped: list[str] | None = None,
+    apart: list[float] | None = None,
 ) -> Sequences:
-    """A unit as it is to be given and said."""
+    """A unit as it is to be given and said.
+
+    Args:
+        notes, dropped, apart: get what a reader should be told, the names of sequences that were
+            dropped, and how far apart whole-numbered steps are.
+    """
     pieces = list[Piece]()
     seen = Seen()
     for piece in fragment.pieces():
@@ -41,6 +47,9 @@ def sequences_of(
     if notes is not None:
         notes += [note for note in piece.notes if note not in notes]
     series = Series(fragment.name, list(piece.ids), piece.points, piece.where, order=piece.order)
+    common = spacing(series)
+    if apart is not None and common is not None:
+        apart.append(common)
     treat_missing(series, config)
     part = cut(series, config)
     if dropped is not None:
