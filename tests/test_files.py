@@ -128,6 +128,54 @@ def test_wide_form_by_hand() -> None:
     assert points(bare) == [[[4], [5], [6]]]
 
 
+@pytest.mark.parametrize(
+    ("head", "form"),
+    [
+        ("sequence,co2", Form(order=None)),
+        ("sequence,co2,x", Form(order=None)),
+        ("sequence,pm10,pm25", Form(order=None)),
+        ("sequence,x1,x2,y1", Form(order=None)),
+        ("sequence,f1,f2", Form(order=None, features=("f1", "f2"))),
+        ("sequence,f1,f2", Form(order=None, layout="long")),
+        ("co2", Form(sequence=None, order=None)),
+        ("sequence,step,f1,f2", Form()),
+    ],
+)
+def test_numbers_in_names_alone_make_no_wide_table(head: str, form: Form) -> None:
+    rows = [["a", str(t), "1", "2"] for t in range(1, 4)]
+    width = len(head.split(","))
+    text = "\n".join([head, *(",".join(row[:width]) for row in rows)]) + "\n"
+    if form.sequence is None:
+        text = text.replace("a", "1")
+    piece = read(text, form)
+    assert not piece.is_wide
+    assert len(piece) == 1
+    assert piece.notes == ()
+
+
+def test_a_wide_table_that_could_be_long_is_said() -> None:
+    text = "id,x1,y1,x2,y2\na,1,2,3,4\nb,5,6,7,8\n"
+    piece = read(text, Form(sequence="id", order=None))
+    assert points(piece) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
+    assert piece.notes == (
+        "a row is read as a sequence of 2 points; if it is one point, set data.layout to long",
+    )
+    assert read(text, Form(sequence="id")).notes == ()
+    assert read(text, Form(sequence="id", order=None, features=("x", "y"))).is_wide
+    with pytest.raises(DataError, match="'a' comes twice.* a point, set data.layout to long"):
+        read("sequence,f1,f2\na,1,2\na,3,4\n", Form(order=None))
+    with pytest.raises(DataError, match="no column 'step'; found sequence, co2"):
+        read("sequence,co2\na,1\n", Form())
+
+
+def test_a_first_row_of_numbers_is_no_header() -> None:
+    for row in ("370.1,2", "1,3,2", "1e3,-2", "370"):
+        with pytest.raises(DataError, match=":1: its first row is all numbers, so it lacks"):
+            read(f"{row}\n{row}\n", Form(sequence=None, order=None))
+    named = read("400,450\n1,2\n", Form(sequence=None, order=None, features=("400", "450")))
+    assert points(named) == [[[1, 2]]]
+
+
 def test_dates_are_steps_that_go_on() -> None:
     piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", Form(sequence=None))
     assert piece.ids == ("f",)

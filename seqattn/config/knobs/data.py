@@ -245,7 +245,8 @@ class OwnFile(Section):
     """What kind of file; auto goes by the end of its name."""
     layout: Literal["auto", "long", "wide"] = "auto"
     """Of a table. long: a point a row. wide: a sequence a row, with columns such as x_1, y_1, x_2,
-    y_2. auto: long where a column has the name that `order` or `sequence` says."""
+    y_2. auto: wide where columns are called so, two steps of a feature at least, and none has the
+    name that `order` says; with order: null only if all features have the same steps; else long."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     """What separates the cells of a CSV or TSV file; null: a comma, or a tab."""
     decimal: Literal[".", ","] = "."

@@ -51,6 +51,7 @@ def read_pieces(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piec
             raise DataError(
                 f"{name}: the sequence {again!r} comes twice. Rows of one sequence stand together,"
                 " and every sequence has a name of its own."
+                + (" If a row is a point, set data.layout to long." if piece.is_wide else "")
             )
         yield piece
 

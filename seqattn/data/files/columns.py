@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seqattn.data.files.piece import Form
 from seqattn.errors import DataError
@@ -49,12 +49,12 @@ class Columns:
             raise DataError(f"{name}:1: the column {doubled[0]!r} stands there twice.")
         if hint:
             raise DataError(f"{name}:1: {hint}; {found}.")
-        layout = form.layout
+        layout: str = form.layout
+        notes: tuple[str, ...] = ()
         if layout == "auto":
-            long = {form.sequence, form.order} & set(header)
-            wide = wide_columns([cell for cell in header if cell != form.sequence])
-            layout = "wide" if wide and form.order not in header else "long"
-            if not long and not wide and form.sequence is not None:
+            layout, notes = _guessed(header, form)
+            named = {form.sequence, form.order} & set(header)
+            if layout == "long" and not named and form.sequence is not None:
                 expected = ",".join(
                     [w for w in (form.sequence, form.order) if w]
                     + list(form.features or ("x", "y"))
@@ -64,7 +64,8 @@ class Columns:
                     f" {expected}"
                 )
         if layout == "wide":
-            return cls._wide(header, form, name, found)
+            wide = cls._wide(header, form, name, found)
+            return replace(wide, notes=(*notes, *wide.notes))
         return cls._long(header, form, name, found)
 
     @classmethod
@@ -108,6 +109,28 @@ class Columns:
         if unread:
             notes = (*notes, f"left out: {listed(unread)}")
         return cls(False, sequence, None, form.group, features, tuple(cells), notes)
+
+
+def _guessed(header: Sequence[str], form: Form) -> tuple[str, tuple[str, ...]]:
+    """Whether a table is long or wide, and notes: wide where columns are called so, two steps of a
+    feature at least; where it could be long as well, only if all features have the same steps, none
+    left out."""
+    if form.order in header or (form.features and set(form.features) <= set(header)):
+        return "long", ()
+    steps: dict[str, list[int]] = {}
+    for feature, step in wide_columns([w for w in header if w not in (form.sequence, form.group)]):
+        steps.setdefault(feature, []).append(step)
+    if form.features and set(form.features) <= steps.keys():
+        steps = {feature: steps[feature] for feature in form.features}
+    if form.order is not None or (form.sequence is not None and form.sequence not in header):
+        return ("wide" if any(len(of) > 1 for of in steps.values()) else "long"), ()
+    same, *others = {tuple(sorted(of)) for of in steps.values()} or {()}
+    if others or len(same) < 2 or same[-1] - same[0] >= len(same):
+        return "long", ()
+    return "wide", (
+        f"a row is read as a sequence of {len(same)} points; if it is one point, set data.layout to"
+        " long",
+    )
 
 
 def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:

@@ -83,6 +83,8 @@ def section(path: Path, form: Form, piece: Piece) -> str:
             lines.append(f"  sequence: {as_value(form.sequence)}")
         if piece.order is not None and form.order != "step":
             lines.append(f"  order: {as_value(form.order)}")
+        elif piece.is_wide:
+            lines.append("  layout: wide")
         elif piece.order is None and form.order is None:
             lines.append("  order: null")
         if form.delimiter is not None:

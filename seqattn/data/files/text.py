@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -33,7 +34,8 @@ def read_text_table(raw: BinaryIO, name: str, form: Form, *, tabs: bool) -> Iter
     pa = arrow()
     delimiter = form.delimiter or ("\t" if tabs else ",")
     header = header_of(raw, name, delimiter)
-    columns = Columns.find(header, form, name, _few_separators(header, delimiter))
+    hint = _few_separators(header, delimiter) or _no_header(header, form)
+    columns = Columns.find(header, form, name, hint)
     yield from pieces_of(
         _text_batches(pa, raw, name, header, columns, delimiter, form), columns, name
     )
@@ -88,6 +90,17 @@ def _few_separators(header: Sequence[str], delimiter: str) -> str:
                 " (in data check: --delimiter)"
             )
     return ""
+
+
+def _no_header(header: Sequence[str], form: Form) -> str:
+    """What to say of a first row that is all numbers; nothing where they count steps."""
+    if not all(re.fullmatch(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", cell) for cell in header):
+        return ""
+    steps = [int(cell) for cell in header if cell.isdecimal()]
+    counted = steps == list(range(steps[0], steps[0] + len(header))) if steps else False
+    if (counted and len(header) > 1) or (form.features and set(form.features) <= set(header)):
+        return ""
+    return "its first row is all numbers, so it lacks a header, such as sequence,step,x,y"
 
 
 class _CheckedText(io.RawIOBase):
