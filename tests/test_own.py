@@ -106,6 +106,16 @@ def test_a_constant_feature_is_shifted_and_said(method: str, tmp_path: Path) -> 
     assert "y is always 0.1 in the training part: not scaled" in splits.notes
 
 
+def test_a_feature_with_equal_quartiles_is_scaled_and_said(tmp_path: Path) -> None:
+    rows = [(f"s{k}", t, k + t, 5000.0 * (t == 3)) for k in range(20) for t in range(10)]
+    splits = loaded(tmp_path, table(rows), source_length=5, scaling="robust")
+    assert splits.scaling.source.scale[1] == pytest.approx(1500)
+    assert splits.scaling.source.shift[1] == 0
+    said = "y has equal quartiles in the training part: scaled by its standard deviation"
+    assert said in splits.notes
+    assert not any(note.startswith("x ") for note in splits.notes)
+
+
 def test_scales_by_hand() -> None:
     points = np.array([0.0, 1.0, 2.0, 9.0])
 

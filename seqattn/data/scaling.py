@@ -55,28 +55,32 @@ class Fitted:
     Attributes:
         shift, scale: see `Scaler`.
         constant: whether it never changes; its scale is 1 then.
+        quartiles_are_equal: of a feature that changes, so that its standard deviation is its scale.
     """
 
     shift: float
     scale: float
     constant: bool
+    quartiles_are_equal: bool = False
 
 
 def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floating]]]) -> Fitted:
     """Fit one feature's scale to its values in a training part.
 
     standard: mean and standard deviation. minmax: the smallest becomes -1 and the largest 1.
-    robust: median, and the distance between the quartiles; it needs all values at once.
+    robust: median, and the distance between the quartiles, or the standard deviation where these
+    are equal; it needs all values at once.
 
     Args:
         column: gives the values a stretch at a time, each time it is called; (n,) each, one at
             least, all of them finite.
     """
-    n, total, low, high = 0, 0.0, math.inf, -math.inf
+    n, total, low, high, equal = 0, 0.0, math.inf, -math.inf, False
     for values in column():
         if len(values):
             n, total = n + len(values), total + float(values.sum(dtype=np.float64))
             low, high = min(low, float(values.min())), max(high, float(values.max()))
+    least = 1e-12 * max(abs(low), abs(high), 1e-300)  # a spread of rounding errors at most
     match method:
         case "none":
             shift, scale = 0.0, 1.0
@@ -88,14 +92,15 @@ def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floatin
         case "minmax":
             shift, scale = (low + high) / 2, (high - low) / 2
         case "robust":
-            first, shift, last = map(
-                float, np.percentile(np.concatenate([*column()]), [25, 50, 75])
-            )
+            every = np.concatenate([*column()])
+            first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
             scale = last - first
-    # What does not change has a spread of rounding errors at most.
-    if scale <= 1e-12 * max(abs(low), abs(high), 1e-300):
+            equal = low != high and scale <= least
+            if equal:
+                scale = float(every.std(dtype=np.float64))
+    if scale <= least:
         scale = 1.0
-    return Fitted(low if low == high else shift, scale, low == high and method != "none")
+    return Fitted(low if low == high else shift, scale, low == high and method != "none", equal)
 
 
 @dataclass(frozen=True)

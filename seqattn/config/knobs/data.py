@@ -274,8 +274,9 @@ class OwnFile(Section):
     """How one file becomes three parts."""
     scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
     """To the model's units, feature by feature, fitted on the training part. standard: mean 0 and
-    standard deviation 1. minmax: from -1 to 1. robust: median 0 and quartiles 1 apart. Whatever
-    comes out is in your units again; losses are of scaled numbers."""
+    standard deviation 1. minmax: from -1 to 1. robust: median 0 and quartiles 1 apart, or standard
+    deviation 1 where these are equal. Whatever comes out is in your units again; losses are of
+    scaled numbers."""
     relative: bool = False
     """Subtract each sequence's last source point first, and add it again at the end: for series
     that drift to levels that no training sequence had."""

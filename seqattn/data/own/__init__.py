@@ -185,6 +185,9 @@ def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     notes = [
         f"{name} is always {one.shift:g} in the training part: not scaled"
         for name, one in fitted.items() if one.constant
+    ] + [
+        f"{name} has equal quartiles in the training part: scaled by its standard deviation"
+        for name, one in fitted.items() if one.quartiles_are_equal
     ]  # fmt: skip
     scalers = [
         Scaler(*(np.array([getattr(fitted[name], what) for name in names])
