@@ -126,6 +126,17 @@ def test_a_sequence_that_comes_twice_is_in_one_part(tmp_path: Path) -> None:
     assert not (trained_on & (held[0] | held[1]) or held[0] & held[1])
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    for k in range(12):
+        home = tmp_path / "d" / f"trip={k:02}"
+        home.mkdir(parents=True)
+        name = "part-0" if k else "first"
+        pq.write_table(long(1, k).drop(["sequence"]), home / f"{name}.parquet")
+    splits = load(config(tmp_path / "d", sequence=None, split={"validation": 0.3, "test": 0.3}))
+    names = [*splits.train.ids, *splits.validation.ids, *splits.test.ids]
+    assert sorted(names) == ["first", *(f"trip={k:02}/part-0" for k in range(1, 12))]
+
+
 def test_parts_below_the_folder_do_not_train(tmp_path: Path) -> None:
     home = folder_of(tmp_path / "d", wide(60, 0))
     parts = {f"{name}_path": str(folder_of(home / name, wide(20, first)))
@@ -471,6 +482,22 @@ def test_parts_that_do_not_fit_into_memory_are_refused(
         load(config(files))
     with pytest.raises(DataError, match=r"data.buffer: 9,000,000 sequences.* take .* GiB"):
         load(config(files, buffer=9_000_000, split={"validation": 0.05, "test": 0.05}))
+
+
+def test_a_part_without_the_longest_sequence_is_scored(tmp_path: Path) -> None:
+    """Held parts are as long as their own longest sequence, as in memory."""
+    tables = (
+        wide(40, 0),
+        wide(10, 40, ragged=True).slice(0, 1),
+        wide(10, 50, ragged=True).slice(0, 1),
+    )
+    files = [folder_of(tmp_path / name, table) for name, table in zip("abc", tables, strict=True)]
+    sets = [f"data.validation_path={files[1]}", f"data.test_path={files[2]}"]
+    splits = load(a_run(files[0], *sets).data)
+    assert splits.train.target.shape[1] == 3
+    assert splits.validation.target.shape[1] == int(splits.validation.target_lengths[0]) < 3
+    assert splits.test.target.shape[1] == int(splits.test.target_lengths[0])
+    assert len(trained(a_run(files[0], *sets), tmp_path / "o")) == 3
 
 
 def test_the_verbs_work_on_such_a_run(

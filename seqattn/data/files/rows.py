@@ -45,10 +45,22 @@ class Batch:
     group: Any
 
 
-def pieces_of(batches: Iterator[Batch], columns: Columns, name: str) -> Iterator[Piece]:
+def pieces_of(
+    batches: Iterator[Batch], columns: Columns, name: str, alone: str | None = None
+) -> Iterator[Piece]:
+    """
+    Args:
+        name: of the file, for messages.
+        alone: what the one sequence of a file is called where no column says it; None: as the file.
+
+    Raises:
+        DataError: with row and column.
+    """
     found = False
     made = _long_pieces if columns.is_long else _wide_pieces
     for piece in made(batches, columns, name):
+        if columns.is_long and columns.sequence is None and alone is not None:
+            piece = replace(piece, ids=(alone,))
         found = True
         yield replace(piece, notes=columns.notes, is_wide=not columns.is_long)
     if not found:

@@ -3,6 +3,7 @@ a time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ class Fragment:
         name: for messages.
         is_long: whether a row is a point.
         is_named: whether its sequences have names of their own.
+        alone: what its sequence is called where it has but one.
     """
 
     path: Path
@@ -58,6 +60,7 @@ class Fragment:
     form: Form
     is_long: bool
     is_named: bool
+    alone: str
 
     def pieces(self) -> Iterator[Piece]:
         """
@@ -77,7 +80,8 @@ class Fragment:
             )
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DataError(f"{self.name}: cannot be read ({first_line(error)}).") from None
-        yield from pieces_of(_typed_batches(pa, batches, columns, self.name), columns, self.name)
+        found_batches = _typed_batches(pa, batches, columns, self.name)
+        yield from pieces_of(found_batches, columns, self.name, self.alone)
 
 
 def files_of(path: Path, form: str = "auto") -> list[Path]:
@@ -102,15 +106,22 @@ def files_of(path: Path, form: str = "auto") -> list[Path]:
     return files
 
 
-def fragments_of(files: Sequence[Path], form: Form) -> Iterator[Fragment]:
+def fragments_of(files: Sequence[Path], form: Form, home: Path) -> Iterator[Fragment]:
     """What Parquet and Arrow files are read in, by pyarrow's datasets; those without a row are
     left out.
+
+    Args:
+        home: the folder that they lie in, or the one file.
 
     Raises:
         DataError: one of them is broken.
     """
     pa = arrow()
+    stems = Counter(file.stem for file in files)
     for file in files:
+        alone = file.stem
+        if stems[alone] > 1:
+            alone = file.relative_to(home).with_suffix("").as_posix()
         parquet = KINDS[file.suffix.lower()] == "parquet"
         try:
             whole = _fragment(file)
@@ -125,12 +136,12 @@ def fragments_of(files: Sequence[Path], form: Form) -> Iterator[Fragment]:
         if empty:
             continue
         if columns.is_long or len(rows) < 2:
-            yield Fragment(file, None, str(file), form, columns.is_long, named)
+            yield Fragment(file, None, str(file), form, columns.is_long, named, alone)
             continue
         for k, n in enumerate(rows):
             if n:
                 name = f"{file}, row group {k + 1} of {len(rows)}"
-                yield Fragment(file, k, name, form, False, named)
+                yield Fragment(file, k, name, form, False, named, alone)
 
 
 def _fragment(path: Path) -> Any:

@@ -19,7 +19,14 @@ from seqattn.data.own import UNKNOWN, form_of
 from seqattn.data.scaling import Fitted, Scaler, Scaling, no_offsets, places_in, relative_offsets
 from seqattn.data.sequences import Sequences
 from seqattn.data.streaming.order import Stream, Unit
-from seqattn.data.streaming.units import digest_of, picked, sequences_of, stamp_of, together
+from seqattn.data.streaming.units import (
+    digest_of,
+    longest,
+    picked,
+    sequences_of,
+    stamp_of,
+    together,
+)
 from seqattn.errors import DataError
 from seqattn.storage import physical_memory
 from seqattn.streams import stream
@@ -63,15 +70,14 @@ def load_stream(config: StreamConfig) -> Streamed:
             " sequences with --input."
         )
     form = form_of(config)
-    apart = {
-        part: files_of(Path(path), config.format)
-        for part, path in ((1, config.validation_path), (2, config.test_path)) if path is not None
-    }  # fmt: skip
+    given = ((1, config.validation_path), (2, config.test_path))
+    homes = {part: path for part, path in given if path is not None}
+    apart = {part: files_of(Path(path), config.format) for part, path in homes.items()}
     held = {file.resolve() for files in apart.values() for file in files}
     every = files_of(Path(config.path), config.format)
     found = _Pass(config)
     training = [file for file in every if file.resolve() not in held]
-    for number, fragment in enumerate(fragments_of(training, form)):
+    for number, fragment in enumerate(fragments_of(training, form, Path(config.path))):
         found.take(number, fragment)
     if len(training) < len(every):
         found.notes.append(
@@ -81,8 +87,8 @@ def load_stream(config: StreamConfig) -> Streamed:
     said, seen = [found.digest()], dict[str, Path]()
     kept = {1: found.kept[1], 2: found.kept[2]}
     for part, files in apart.items():
-        own = _Pass(config, part)
-        for number, fragment in enumerate(fragments_of(files, form)):
+        own, home = _Pass(config, part), Path(homes[part])
+        for number, fragment in enumerate(fragments_of(files, form, home)):
             own.take(number, fragment)
         kept[part] = own.kept[part]
         said.append(own.digest())
@@ -117,9 +123,8 @@ def load_stream(config: StreamConfig) -> Streamed:
             f" largest unit of the files ({unit:,} sequences) take {needed / 2**30:.1f} GiB; the"
             f" machine has {physical_memory() / 2**30:.1f} GiB."
         )
-    sample, validation, test = (
-        together(parts, S, T) for parts in (found.sample(), kept[1], kept[2])
-    )
+    sample = together(found.sample(), S, T)
+    validation, test = (together(parts, *longest(parts)) for parts in (kept[1], kept[2]))
     notes = [*found.notes, *constant]
     if found.dropped:
         notes.append(f"{found.dropped} sequences with empty cells were dropped (data.missing)")

@@ -67,8 +67,16 @@ def picked(part: Sequences, places: NDArray[np.int64]) -> Sequences:
     )  # fmt: skip
 
 
+def longest(parts: Sequence[Sequences]) -> tuple[int, int]:
+    """Points of the longest source and of the longest target."""
+    return (
+        max(int(part.source_lengths.max()) for part in parts),
+        max(int(part.target_lengths.max()) for part in parts),
+    )
+
+
 def together(parts: Sequence[Sequences], S: int, T: int) -> Sequences:
-    """Parts of several units as one, padded to the longest of all."""
+    """Parts of several units as one, padded to S and T points."""
     steps = [part.last_steps for part in parts if part.last_steps is not None]
     return Sequences(
         np.concatenate([wider(part.source, S) for part in parts]),
@@ -83,9 +91,11 @@ def together(parts: Sequence[Sequences], S: int, T: int) -> Sequences:
 
 
 def wider(points: NDArray[Any], length: int) -> NDArray[Any]:
-    """(n, L, F) with zeros up to a length."""
+    """(n, L, F) with zeros up to a length, or without what is padding beyond it."""
     missing = length - points.shape[1]
-    return points if missing == 0 else np.pad(points, ((0, 0), (0, missing), (0, 0)))
+    if missing <= 0:
+        return points[:, :length]
+    return np.pad(points, ((0, 0), (0, missing), (0, 0)))
 
 
 def stamp_of(path: Path) -> tuple[int, int]:
