@@ -7,6 +7,7 @@ run.plot_attention(3)        # a matplotlib figure
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,7 +175,9 @@ class Run:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
         weights = read_arrays(self.folder.attention)
         titles = pictures.panel_titles(read_arrays(self.folder.predictions))
-        chosen = [example] if isinstance(example, int) else list(example)
+        chosen = [_whole(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
+        if not chosen:
+            raise UsageError("example: expected a test sequence, counted from 0, or several.")
         for k in chosen:
             if not 0 <= k < len(titles):
                 raise UsageError(
@@ -195,10 +198,17 @@ class Run:
         return pictures.loss_picture(self.folder, self.summary)
 
     def plot_predictions(self, examples: int = 10) -> Figure:
-        """The first test sequences with their forecasts."""
+        """The first test sequences with their forecasts.
+
+        Raises:
+            UsageError: not one or more.
+            CheckpointError: its files cannot be read.
+        """
         from seqattn import pictures
         from seqattn.storage import read_arrays
 
+        if _whole(examples, "examples") < 1:
+            raise UsageError(f"examples {examples}: expected 1 or more.")
         predictions = read_arrays(self.folder.predictions)
         return pictures.predictions_picture(predictions, examples, scaled=self.summary["scaled"])
 
@@ -213,7 +223,7 @@ class Run:
     ) -> tuple[FreeRun, NDArray[np.float64]]:
         from seqattn.evaluation import free_run
 
-        if steps is not None and steps < 1:
+        if steps is not None and _whole(steps, "steps") < 1:
             raise UsageError(f"steps {steps}: expected 1 or more.")
         part = _sequences(source, self.trained)
         result = free_run(
@@ -224,12 +234,30 @@ class Run:
         return result, result.values[0] if one else result.values
 
 
+def _whole(number: Any, what: str) -> int:
+    """
+    Raises:
+        UsageError: it is no whole number.
+    """
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise UsageError(f"{what} {number!r}: expected a whole number.") from None
+
+
 def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
-    """Arrays of any user as sources."""
+    """Arrays of any user as sources.
+
+    Raises:
+        DataError: no numbers, another shape, or some that are not finite inside a sequence.
+    """
     from seqattn.data import Sequences
 
     layout = trained.layout
-    points = np.asarray(source, dtype=np.float64)
+    try:
+        points = np.asarray(source, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"expected an array of numbers: {error}.") from None
     points = points[None] if points.ndim == 2 else points
     F = len(layout.features)
     if points.ndim != 3 or points.shape[2] != F or 0 in points.shape:

@@ -567,6 +567,9 @@ def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
         ([[1.0, np.inf]], "sequence 0: not all numbers"),
         ([[1.0, np.nan]], "sequence 0: not all numbers"),
         (np.zeros((0, 2, 2)), "got"),
+        ([["a", "b"]], "expected an array of numbers: could not convert string to float: 'a'"),
+        ([[1.0, 2.0], [3.0]], "expected an array of numbers"),
+        (None, "got"),
     ],
 )  # fmt: skip
 def test_wrong_arrays_are_refused(points: Any, said: str, run: RunFolder) -> None:
@@ -580,6 +583,17 @@ def test_wrong_examples_are_refused(run: RunFolder) -> None:
         loaded.plot_attention(15)
     with pytest.raises(UsageError, match="expected 1 or more"):
         loaded.predict([[1.0, 1.0]], steps=0)
+    with pytest.raises(UsageError, match=r"steps 2.5: expected a whole number"):
+        loaded.predict([[1.0, 1.0]], steps=2.5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected a test sequence, counted from 0, or several"):
+        loaded.plot_attention([])
+    for wrong in (1.5, [0, "a"], [[0], [1]], None):
+        with pytest.raises(UsageError, match="expected a whole number"):
+            loaded.plot_attention(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="examples 0: expected 1 or more"):
+        loaded.plot_predictions(0)
+    assert loaded.plot_attention(np.int64(3)).axes  # type: ignore[arg-type]
+    assert loaded.plot_attention(np.array([0, 2])).axes  # type: ignore[arg-type]
 
 
 def test_the_package_loads_nothing_heavy() -> None:
