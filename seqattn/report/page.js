@@ -126,7 +126,10 @@ const KINDS = { cross: "the decoder at the source", encoder_self: "the source at
 
 const DECODER_STEPS = "looked at: decoder steps, named by the point they<br>forecast; each has read the point before";
 const MOST_ROWS = 4;
-const shortened = (name) => (name.length > 18 ? `${name.slice(0, 8)}\u2026${name.slice(-9)}` : name);
+// Its middle left out: long names often begin alike.
+function shortened(name, most = 18) {
+  return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
+}
 
 async function explorer() {
   const { examples, meaning } = data;
@@ -488,6 +491,24 @@ async function film() {
 
 // --- many runs -----------------------------------------------------------------------------------
 
+// Where labels of lines go, so that none is on another: the first free of some places for each.
+function spots(levels, others) {
+  const every = [...levels, ...others];
+  const high = 0.07 * (Math.max(...every) - Math.min(...every));
+  const sides = $("seeds").clientWidth < 500 ? ["right"] : ["right", "left"];
+  const free = ["bottom", "top"].flatMap((anchor) => sides.map((side) => [side, anchor]));
+  const taken = [];
+  const found = new Map();
+  // From the top down: of two near ones the upper goes above its line, and the lower below.
+  for (const level of [...levels].sort((a, b) => b - a)) {
+    const middle = (anchor) => level + (anchor === "bottom" ? high / 2 : -high / 2);
+    const [side, anchor] = free.find((spot) => taken.every(([beside, at]) => beside !== spot[0] || Math.abs(at - middle(spot[1])) >= 0.99 * high)) || free[0];
+    taken.push([side, middle(anchor)]);
+    found.set(level, [...(found.get(level) || []), [side, anchor]]);
+  }
+  return levels.map((level) => found.get(level).shift());
+}
+
 function comparison() {
   const { arms } = data;
   const now = { arm: arms.findIndex((arm) => arm.points.length), seed: 0 };
@@ -509,16 +530,19 @@ function comparison() {
       shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: arm.median, y1: arm.median, line: { color: ink, width: 2.5 } });
       shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: arm.interval[0], y1: arm.interval[1], line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
     });
-    // The next one up goes to the other side, and the next two above their lines: near ones stay apart.
-    const sorted = [...data.references].sort((a, b) => a[1] - b[1]);
-    sorted.forEach(([name, loss], k) => {
-      const side = k % 2 ? "left" : "right";
+    const along = (loss) => (log ? Math.log10(loss) : loss);
+    const places = spots(data.references.map((row) => along(row[1])), arms.flatMap((arm) => arm.points.map((point) => along(point.loss))));
+    data.references.forEach(([name, loss], k) => {
+      const [side, anchor] = places[k];
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: log ? Math.log10(loss) : loss, yanchor: k % 4 < 2 ? "top" : "bottom", text: plain(name), showarrow: false, font: { size: 11, color: soft } });
+      annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: plain(name), showarrow: false, font: { size: 11, color: soft } });
     });
+    const room = Math.floor($("seeds").clientWidth / arms.length / 9);
+    const names = arms.map((arm) => plain(shortened(arm.name, Math.max(18, room))));
+    const slanted = names.some((name) => name.length > room) ? { tickangle: -40, ticklabeloverflow: "allow" } : {};
     Plotly.react("seeds", traces, layout({
       shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...ticks(log, [...arms.flatMap((arm) => arm.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
-      xaxis: { tickvals: arms.map((_, a) => a), ticktext: arms.map((arm) => plain(arm.name)), range: [-0.6, arms.length - 0.4], zeroline: false },
+      xaxis: { tickvals: arms.map((_, a) => a), ticktext: names, ...slanted, range: [-0.6, arms.length - 0.4], zeroline: false },
     }), config);
   }
 

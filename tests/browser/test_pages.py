@@ -269,19 +269,21 @@ def test_words_go_where_a_plot_comes(opened: Open, outcome: dict[str, Any], tmp_
     assert found.text("#chosen-map") == "No attention is kept of this run."
 
 
+@pytest.mark.parametrize(("width", "near"), [(1240, 4), (400, 2)])
 def test_labels_of_near_references_stand_apart(
-    opened: Open, outcome: dict[str, Any], tmp_path: Path
+    width: int, near: int, opened: Open, outcome: dict[str, Any], tmp_path: Path
 ) -> None:
-    outcome["references"] = [["noise floor", 0.01], ["first", 1.0], ["second", 1.001],
-                             ["third", 1.002], ["fourth", 1.003]]  # fmt: skip
-    found = opened(written(outcome, tmp_path))
+    levels = [("noise floor", 0.01), ("a rule of many words", 1.001), ("first", 0.9), ("the other", 1.0),
+              ("third", 1.1), ("the last of the rules", 5.0)]  # fmt: skip
+    outcome["references"] = levels[:near] + levels[-1:]
+    found = opened(written(outcome, tmp_path), viewport={"width": width, "height": 900})
     boxes = found.page.evaluate(
         """() => [...document.querySelectorAll("#seeds .annotation-text")].map((e) => {
           const {left, right, top, bottom} = e.getBoundingClientRect();
           return [left, right, top, bottom];
         })"""
     )
-    assert len(boxes) == 5
+    assert len(boxes) == near + 1
     for k, (left, right, top, bottom) in enumerate(boxes):
         for other in boxes[:k]:
             beside = right <= other[0] or other[1] <= left
@@ -316,10 +318,17 @@ def test_nothing_is_wider_than_the_window(
         arm["name"] = f"{long}{arm['name']}"
     outcome["sentences"] = [f"{long} had a lower test loss than {long[::-1]}."]
     outcome["rows"][0][0] = long
-    for page in (written(outcome, tmp_path), runs["transformer"] / "report.html"):
+    file = written(outcome, tmp_path)
+    for page in (file, runs["transformer"] / "report.html"):
         found = opened(page, viewport={"width": width, "height": 900})
         wide = found.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, page
+        if page == file:
+            high = found.page.evaluate(
+                "document.querySelector('#seeds .nsewdrag').getBoundingClientRect().height"
+            )
+            assert high > 200, "the names take the room of the points"
+            assert found.page.locator("#seeds .xtick text").count() == len(outcome["arms"])
 
 
 def test_links_of_a_page_elsewhere_lead_to_the_runs(compared: Path, tmp_path: Path) -> None:
