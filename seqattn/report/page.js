@@ -4,7 +4,8 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const plain = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+// Neither markup nor a template of plotly's, which begins with %{.
+const plain = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
 const number = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
 const place = (x) => Math.floor(Math.log10(Math.abs(x)));
 // Three digits, and as many more as a hundredth of what it varies by takes: 1013.27, not 1.01e+3.
@@ -496,7 +497,7 @@ function spots(levels, others) {
   const every = [...levels, ...others];
   const high = 0.07 * (Math.max(...every) - Math.min(...every));
   const sides = $("seeds").clientWidth < 500 ? ["right"] : ["right", "left"];
-  const free = ["bottom", "top"].flatMap((anchor) => sides.map((side) => [side, anchor]));
+  const free = sides.flatMap((side) => ["bottom", "top"].map((anchor) => [side, anchor]));
   const taken = [];
   const found = new Map();
   // From the top down: of two near ones the upper goes above its line, and the lower below.

@@ -434,7 +434,10 @@ def test_names_are_words_and_nothing_else(
     assert {template for template, _ in drawn} == {"%{text}<extra></extra>"}
     forecast = re.search(r"Forecast: %\{y\} (\S+) ", found.text("#said"))
     assert forecast is not None
-    assert f"point 3<br>%{{y}} {forecast[1]}" in [text for _, text in drawn]
+    found.page.evaluate("Plotly.Fx.hover('path', [{curveNumber: 2, pointNumber: 0}])")
+    shown = found.page.locator("#path .hovertext").text_content()
+    assert shown == f"point 3%{{y}} {forecast[1]}"
+    assert found.page.locator("#path .ytitle").text_content() == "%{y}"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
