@@ -342,7 +342,7 @@ def test_all_errors_of_a_page_are_in_the_units_of_the_loss(tmp_path: Path, relat
     assert content["unit"] == content["unit_of_one"] == " (scaled)"
     folder.best.write_bytes(b"broken")
     content = of_run(folder)
-    assert content["unit_of_one"] == " (each feature in units of its spread)"
+    assert content["unit_of_one"] == " (not scaled as the losses are)"
     assert np.mean(content["examples"]["losses"]) != pytest.approx(summary["test_loss"], rel=1e-3)
     assert "which only the checkpoint knows" in content["notices"][0]
 

@@ -39,7 +39,7 @@ WORST = 10
 MOST_SEEDS_SHOWN = 400
 MOST_POINTS = 200
 """Points of the curve of a run that is chosen; below twice as many, every epoch is one."""
-UNIT_OF_SPREAD = " (each feature in units of its spread)"
+OTHER_UNIT = " (not scaled as the losses are)"
 KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 
 
@@ -88,7 +88,7 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         return content
     scale = _scale(folder, notices) if summary["scaled"] else 1.0
     content["unit"] = " (scaled)" if summary["scaled"] else ""
-    content["unit_of_one"] = content["unit"] if scale is not None else UNIT_OF_SPREAD
+    content["unit_of_one"] = content["unit"] if scale is not None else OTHER_UNIT
     try:
         content |= _examples(folder, notices, scale)
     except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
@@ -137,13 +137,8 @@ def _config(folder: RunFolder, notices: list[str]) -> list[list[str]]:
     for at, value in leaves(as_plain(config)):
         key = ".".join(at)
         origin = "" if known is None else str(known.get(key, "default"))
-        rows.append(
-            [
-                key,
-                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False),
-                origin,
-            ]
-        )
+        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        rows.append([key, said, origin])
     return rows
 
 
