@@ -21,6 +21,7 @@ from seqattn.figures import (
     loss_figure,
     paths_figure,
 )
+from seqattn.figures.style import shortened
 from seqattn.runs import RunFolder
 from seqattn.storage import read_arrays, write_whole
 
@@ -328,7 +329,7 @@ def panel_titles(predictions: Arrays, word: str = "test") -> list[str]:
 
 def _short(name: str) -> str:
     printable = "".join(sign if sign.isprintable() else "?" for sign in name)
-    return printable if len(printable) <= 20 else f"{printable[:9]}…{printable[-10:]}"
+    return shortened(printable, 20)
 
 
 def _real(rows: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -152,13 +152,14 @@ def check(
     print(printable(said))
     if picture is not None:
         from seqattn.figures import paths_figure
+        from seqattn.figures.style import shortened
 
         n = min(10, len(piece))
         paths = [piece.points.of(k)[:1000] for k in range(n)]
         none = [path[:0] for path in paths]
         pictures.save(
             paths_figure(
-                paths, none, none, titles=[name[:20] for name in piece.ids[:n]],
+                paths, none, none, titles=[shortened(name, 20) for name in piece.ids[:n]],
                 features=list(piece.points.features),
             ),
             picture,
