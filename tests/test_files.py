@@ -161,7 +161,9 @@ def test_a_wide_table_that_could_be_long_is_said() -> None:
         "a row is read as a sequence of 2 points; if it is one point, set data.layout to long",
     )
     assert read(text, Form(sequence="id")).notes == ()
-    assert read(text, Form(sequence="id", order=None, features=("x", "y"))).is_wide
+    named = Form(sequence="id", order=None, features=("x", "y"))
+    assert read(text, named).notes == ()
+    assert points(read("id,x1,y1\na,1,2\n", named)) == [[[1, 2]]]
     with pytest.raises(DataError, match="'a' comes twice.* a point, set data.layout to long"):
         read("sequence,f1,f2\na,1,2\na,3,4\n", Form(order=None))
     with pytest.raises(DataError, match="no column 'step'; found sequence, co2"):

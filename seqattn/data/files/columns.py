@@ -121,7 +121,7 @@ def _guessed(header: Sequence[str], form: Form) -> tuple[str, tuple[str, ...]]:
     for feature, step in wide_columns([w for w in header if w not in (form.sequence, form.group)]):
         steps.setdefault(feature, []).append(step)
     if form.features and set(form.features) <= steps.keys():
-        steps = {feature: steps[feature] for feature in form.features}
+        return "wide", ()
     if form.order is not None or (form.sequence is not None and form.sequence not in header):
         return ("wide" if any(len(of) > 1 for of in steps.values()) else "long"), ()
     same, *others = {tuple(sorted(of)) for of in steps.values()} or {()}
@@ -171,6 +171,7 @@ def chosen(
 
 
 def listed(names: Sequence[str]) -> str:
+    """Names for a message, the first few."""
     shown = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names[:12]]
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"
