@@ -158,7 +158,7 @@ def test_a_wide_table_that_could_be_long_is_said() -> None:
     piece = read(text, Form(sequence="id", order=None))
     assert points(piece) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
     assert piece.notes == (
-        "a row is read as a sequence of 2 points; if it is one point, set data.layout to long",
+        "a row is read as a sequence of up to 2 points; if it is one point, set data.layout to long",
     )
     assert read(text, Form(sequence="id")).notes == ()
     named = Form(sequence="id", order=None, features=("x", "y"))

@@ -128,8 +128,8 @@ def _guessed(header: Sequence[str], form: Form) -> tuple[str, tuple[str, ...]]:
     if others or len(same) < 2 or same[-1] - same[0] >= len(same):
         return "long", ()
     return "wide", (
-        f"a row is read as a sequence of {len(same)} points; if it is one point, set data.layout to"
-        " long",
+        f"a row is read as a sequence of up to {len(same)} points; if it is one point, set"
+        " data.layout to long",
     )
 
 
