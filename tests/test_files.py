@@ -185,6 +185,30 @@ def test_dates_are_steps_that_go_on() -> None:
     assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
 
 
+@pytest.mark.parametrize(
+    ("last", "ahead"),
+    [
+        (["2019-11-01", "2019-12-01"], ["2020-01-01", "2020-02-01", "2020-03-01"]),
+        (["2019-11-30", "2019-12-31"], ["2020-01-31", "2020-02-29", "2020-03-31"]),
+        (["2019-11-30", "2019-12-30"], ["2020-01-30", "2020-02-29", "2020-03-30"]),
+        (["2018-02-28", "2019-02-28"], ["2020-02-29", "2021-02-28", "2022-02-28"]),
+        (["2019-07-01", "2019-10-01"], ["2020-01-01", "2020-04-01", "2020-07-01"]),
+        (["2019-01-01T06", "2019-02-01T06"], ["2019-03-01T06", "2019-04-01T06", "2019-05-01T06"]),
+        (["2019-01-01T06", "2019-02-01T07"], ["2019-03-04T08", "2019-04-04T09", "2019-05-05T10"]),
+        (["2020-02-28", "2020-02-29"], ["2020-03-01", "2020-03-02", "2020-03-03"]),
+        (["2020-01-31", "2020-02-07"], ["2020-02-14", "2020-02-21", "2020-02-28"]),
+        (["2020-01-31", "2020-01-31"], ["2020-02-01", "2020-02-02", "2020-02-03"]),
+    ],
+)
+def test_months_go_on_by_the_calendar(last: list[str], ahead: list[str]) -> None:
+    """As the next date of a month is called, however long it is; other steps are as long as they
+    were."""
+    dates = np.array([last, ["2020-05-05", "2020-05-07"]], dtype="datetime64[us]")
+    found = Steps(dates).after(3)
+    assert found[0].tolist() == np.array(ahead, dtype="datetime64[us]").tolist()
+    assert [str(day)[:10] for day in found[1]] == ["2020-05-09", "2020-05-11", "2020-05-13"]
+
+
 @pytest.mark.parametrize("unit", ["ms", "us"])
 def test_a_part_of_a_second_is_kept(unit: str, tmp_path: Path) -> None:
     times = [np.datetime64("2001-12-29T12:00:00") + np.timedelta64(250 * k, "ms") for k in range(3)]

@@ -18,12 +18,14 @@ from seqattn.data.sequences import Floats, Sequences
 from seqattn.errors import DataError, UsageError
 
 SEQUENCE, STEP = "sequence", "step"
+MONTHS = "datetime64[M]"
 A_DAY = 86_400 * A_SECOND["us"]
 DIGITS = 8  # significant ones that a model's float32 can have
 
 
 class Steps:
-    """What the steps after each sequence's last are called: they go on as the last two did.
+    """What the steps after each sequence's last are called: they go on as the last two did. Dates
+    on the same day of two months, or on the last days of both, go on by the calendar.
 
     Args:
         last_two: (N, 2) numbers or dates of each sequence's last two rows; twice the same where
@@ -36,12 +38,27 @@ class Steps:
         before, self.last = counted.T
         apart = self.last - before
         self.apart = np.where(apart > 0, apart, A_DAY if self.dates else 1)
+        if self.dates:
+            month = last_two.astype(MONTHS)
+            into = counted - _began(month)
+            is_last = into // A_DAY == _days(month) - 1
+            alike = (into[:, 0] == into[:, 1]) | (
+                is_last.all(axis=1) & (into[:, 0] % A_DAY == into[:, 1] % A_DAY)
+            )
+            self.months = np.where(alike, np.diff(month.astype(np.int64), axis=1)[:, 0], 0)
+            self.month, self.into, self.is_last = month[:, 1], into[:, 1], is_last.all(axis=1)
 
     def after(self, steps: int) -> NDArray[Any]:
         """(N, steps) numbers, or dates."""
         ahead = self.last[:, None] + self.apart[:, None] * np.arange(1, steps + 1)
-        named: NDArray[Any] = ahead.astype(DATES) if self.dates else ahead
-        return named
+        if not self.dates:
+            return np.asarray(ahead)
+        by_month = self.months > 0
+        month = self.month[:, None] + self.months[:, None] * np.arange(1, steps + 1)
+        last_day = (_days(month) - 1) * A_DAY + self.into[:, None] % A_DAY
+        into = np.where(self.is_last[:, None], last_day, np.minimum(self.into[:, None], last_day))
+        named = np.where(by_month[:, None], _began(month) + into, ahead)
+        return np.asarray(named.astype(DATES))
 
     @classmethod
     def counted(cls, lengths: NDArray[np.int64]) -> Steps:
@@ -62,6 +79,14 @@ class Steps:
         if part.last_steps is None:
             return cls.counted(part.source_lengths)
         return cls(part.last_steps)
+
+
+def _began(month: NDArray[Any]) -> NDArray[np.int64]:
+    return np.asarray(month.astype(DATES).astype(np.int64))
+
+
+def _days(month: NDArray[Any]) -> NDArray[np.int64]:
+    return np.asarray((_began(month + 1) - _began(month)) // A_DAY)
 
 
 def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
