@@ -13,6 +13,8 @@ machine, so the sides take turns, and what counts is the ratio.
     B        hidden 64, 2048 squares, batch 64, 5 epochs
     C        hidden 64, 2048 random paths of 32 -> 32 points, batch 64, 1 epoch
     seeds    64 and 256 seeds of A side by side, against the notebook's loop for one
+    plain    A, B, C and 64 seeds of A in plain torch, as care alone would write them
+             (scripts/plain.py, which does not validate), in seqattn's place
     folders  64 seeds of A with their run folders written
     process  `seqattn train configs/notebook.yaml` against a notebook as one script
     help     `seqattn --help` against `python -c "import typer"`
@@ -45,6 +47,7 @@ from unittest import mock
 
 import notebook
 import numpy as np
+import plain
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -105,6 +108,14 @@ def notebook_loop(work: Work) -> float:
         hidden=work.hidden, batch_size=work.batch_size, epochs=work.epochs,
     )  # fmt: skip
     return losses[-1]
+
+
+def plain_loop(work: Work, runs: int = 1) -> None:
+    """Train in plain torch."""
+    plain.train(
+        work.data.source, work.data.target, hidden=work.hidden, batch_size=work.batch_size,
+        epochs=work.epochs, runs=runs,
+    )  # fmt: skip
 
 
 # --- the same with seqattn -----------------------------------------------------------------------
@@ -440,6 +451,12 @@ def main() -> None:
             table.pair(f"seeds: {seeds} of A, {who}, of one notebook", lambda: notebook_loop(first),
                        lambda: seqattn_loop(first, by_hand=by_hand, seeds=seeds),  # noqa: B023
                        must, times=False)  # fmt: skip
+    if asked("plain"):
+        for name, work in by_name.items():
+            table.pair(f"plain: {name} in plain torch", lambda: notebook_loop(work),  # noqa: B023
+                       lambda: plain_loop(work), "")  # noqa: B023  # fmt: skip
+        table.pair("plain: 64 of A in plain torch, of one notebook", lambda: notebook_loop(first),
+                   lambda: plain_loop(first, 64), "", times=False)  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if asked("folders"):

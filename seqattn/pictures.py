@@ -287,7 +287,7 @@ def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> N
             signed=str(film["meaning"]) == "strength",
             source_lengths=[int(film["source_lengths"][p]) for p in rows],
             alignment=None if told is None else [told[p][:T] for p in rows],
-            largest=float(np.nanmax(weights[:, list(rows), layer, head])),
+            largest=float(np.nanmax(np.abs(weights[:, list(rows), layer, head]))),
         )
         for k in shown
     ]

@@ -408,15 +408,18 @@ def allow_open_files(count: int) -> None:
     except ImportError:  # a system without such limits
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + BESIDE
-    if soft == resource.RLIM_INFINITY or wanted <= soft:
+    wanted, endless = count + BESIDE, resource.RLIM_INFINITY
+    if soft == endless or wanted <= soft:
         return
-    if hard != resource.RLIM_INFINITY and wanted > hard:
+    if hard != endless and count >= hard:
         raise StorageError(
             f"{count:,} runs at once need as many open files, but this process may have no more"
             f" than {hard:,} (ulimit -n). Train fewer at once, or raise that."
         )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    with contextlib.suppress(ValueError, OSError):  # then a file that cannot be opened says so
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == endless else min(wanted, hard), hard)
+        )
 
 
 def physical_memory() -> int:

@@ -20,6 +20,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from rich.cells import cell_len
 
 from seqattn.cli.terminal import print_arms
 from seqattn.comparison import tables
@@ -183,6 +184,13 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
         assert (cells[2] in said) == (width > 50 or len(shown) == 1)
         assert (cells[1] in said) == (width >= (200 if len(shown) > 1 else 80))
     assert "dot" not in said
+    alike = ["漢字" * 11 + last for last in "甲乙"]
+    print_arms("t", alike)  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert "甲" in said
+    assert "乙" in said
+    assert (alike[0] in said) == (width == 200)
+    assert all(cell_len(line) <= width for line in said.splitlines())
 
 
 def test_a_resume_leaves_nothing_of_before(seqattn: Command, tmp_path: Path) -> None:

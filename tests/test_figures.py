@@ -263,6 +263,14 @@ def test_features_of_unlike_units_share_no_plane() -> None:
     assert len(figure.axes) == 1
 
 
+def test_empty_cells_are_left_out_of_a_plane() -> None:
+    given = np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 0.0]])
+    none = given[:0]
+    figure = paths_figure([given], [none], [none], titles=["t"], features=["x", "y"])
+    assert as_bytes(figure).startswith(b"\x89PNG")
+    assert figure.axes[0].get_xlim()[1] > 2
+
+
 def strengths() -> Figure:
     return attention_figure(
         [np.array([[-1.95, 0.25], [1.0, np.nan]])] * 6, titles=["one\ntwo"] * 6, signed=True

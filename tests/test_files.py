@@ -417,6 +417,20 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
         read_all(tmp_path / "o.npy", XY)
 
 
+def test_a_target_without_names_has_those_of_the_source(tmp_path: Path) -> None:
+    source = np.arange(24.0).reshape(2, 4, 3)
+    arrays = {"source": source, "target": source + 100, "features": np.array(["a", "b", "c"])}
+    np.savez(tmp_path / "t.npz", **arrays)
+    piece = read_all(tmp_path / "t.npz", Form(features=("b",)))
+    assert piece.target is not None
+    assert piece.points.features == piece.target.features == ("b",)
+    assert np.array_equal(piece.target.of(0), source[0][:, [1]] + 100)
+    piece = read_all(tmp_path / "t.npz", Form(apart=(("a", "b"), ("c",))))
+    assert piece.target is not None
+    assert (piece.points.features, piece.target.features) == (("a", "b"), ("c",))
+    assert np.array_equal(piece.target.of(1), source[1][:, [2]] + 100)
+
+
 def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
     values = np.arange(12.0).reshape(1, 4, 3)

@@ -178,6 +178,23 @@ def test_what_was_drawn_of_a_run_goes_with_it(
     }
 
 
+def test_a_film_of_strengths_has_a_scale_for_both_signs(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[float]()
+    draw = pictures.attention_figure
+
+    def noted(*arrays: Any, **more: Any) -> Any:
+        asked.append(more["largest"])
+        return draw(*arrays, **more)
+
+    monkeypatch.setattr(pictures, "attention_figure", noted)
+    film = {**read_arrays(run.film), "meaning": np.array("strength")}
+    film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
+    pictures.save_moving(film, tmp_path / "f.gif")
+    assert set(asked) == {5.0}
+
+
 def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
     film = read_arrays(run.film)
     panels = pictures.film_picture(film, 1, layer=0, head=1).axes[:-1]

@@ -484,6 +484,13 @@ def test_a_forecast_goes_on_from_the_last_window(
     Path("j.jsonl").write_text('{"source": [[4, -4], [5, -5], [6, -6], [7, -7]], "id": "s"}\n')
     counted = seqattn("predict", "outputs/c", "--input", "j.jsonl", "--format", "csv")
     assert [line.split(",")[1] for line in counted.out.splitlines()] == ["step", "5", "6"]
+    if missing == "interpolate":  # from the window's own points, be it a cell or a row that lacks
+        cell = [("s", 3, 9, 9), ("s", 4, 9, 9), ("s", 5, "", ""), ("s", 6, 6, 6), ("s", 7, 7, 7)]
+        forecasts = list[str]()
+        for rows in (cell, [row for row in cell if row[1] != 5]):
+            Path("gap.csv").write_text(table(rows))
+            forecasts.append(seqattn("predict", "outputs/c", "--input", "gap.csv").out)
+        assert forecasts[0] == forecasts[1] != ""
     Path("bad.csv").write_text(table([("s", 5, 5, ""), ("s", 6, 6, ""), ("s", 7, 7, "")]))
     for words in (["predict"], ["plot-attention", "--output", "w.png"]):
         done = seqattn(*words, "outputs/c", "--input", "bad.csv")

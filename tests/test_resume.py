@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 from collections.abc import Callable
@@ -124,6 +125,24 @@ def test_killed_in_the_first_common_save_all_begin_again(
     assert sum("begins again" in line for line in said) == 2
 
 
+def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Path) -> None:
+    """That one was killed before its first save; the others have no checkpoint but their last."""
+    quick = base("training.checkpoint_seconds=1000")
+    run_all(seeds_of(quick, tmp_path / "s", 2), threads=1)
+    runs = seeds_of(quick, tmp_path / "s", 3)
+    new = runs[2][1]
+    shutil.copytree(runs[0][1].path, new.path)
+    for file in new.files:
+        if file not in (new.config, new.environment):
+            file.unlink(missing_ok=True)
+    told = json.loads(new.environment.read_text())
+    new.environment.write_text(json.dumps({**told, "started": "2020-01-01T00:00:00+0000"}))
+    more = [(config.model_copy(update={"training": config.training.model_copy(
+        update={"epochs": 9})}), folder) for config, folder in runs]  # fmt: skip
+    epochs, said, _ = resumed(more)
+    assert sorted(epochs) == sorted([9, 9, *range(1, 10)]), said
+
+
 def test_an_interrupted_overwrite_leaves_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,8 +173,10 @@ def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.Monk
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
     storage.allow_open_files(300)
     assert asked == [(300 + storage.BESIDE, 4096)]
+    storage.allow_open_files(4000)
+    assert asked[1:] == [(4096, 4096)]
     with pytest.raises(StorageError, match=r"no more than 4,096 \(ulimit -n\)"):
-        storage.allow_open_files(4000)
+        storage.allow_open_files(4096)
 
 
 def test_what_folders_of_one_disk_need_is_added_up(tmp_path: Path) -> None:

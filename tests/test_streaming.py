@@ -115,6 +115,18 @@ def test_windows_of_one_series_stay_in_one_part(tmp_path: Path) -> None:
     assert not (series[0] & series[1] or series[0] & series[2] or series[1] & series[2])
 
 
+def test_a_spacing_is_kept_where_all_files_have_it(tmp_path: Path) -> None:
+    """A model of files with steps 1 and 2 apart must forecast from either."""
+    coarse = long(60, 60)
+    coarse = coarse.set_column(1, "step", pa.array(2 * coarse["step"].to_numpy()))
+    same, mixed = (
+        folder_of(tmp_path / "s", long(60, 0)),
+        folder_of(tmp_path / "m", long(60, 0), coarse),
+    )
+    assert load(config(same)).apart == 1
+    assert load(config(mixed)).apart is None
+
+
 def test_a_sequence_that_comes_twice_is_in_one_part(tmp_path: Path) -> None:
     """The same table in two files, and two of its row groups: never trained on and tested."""
     files = folder_of(tmp_path / "d", wide(120, 0), pa.concat_tables([wide(120, 0), wide(30, 0)]))

@@ -132,10 +132,12 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> Piece:
     alone = config.model_copy(update=no_cut)
     if ends and (ended := np.asarray(ended_sides(piece.points, config).any(axis=1))).any():
         piece = of_rows(piece, ~ended)
-    if config.window is not None:
-        piece = last_rows(piece, config.window.source)
+    last = None if config.window is None else config.window.source
+    if last is not None:
+        piece = last_rows(piece, last)  # no fewer than so many steps
     series = _series_of(replace(piece, target=None, where_target=None), name)
-    treat_missing(series, alone, apart_by, has_key=isinstance(trained.config.data, OwnFile))
+    has_key = isinstance(trained.config.data, OwnFile)
+    treat_missing(series, alone, apart_by, has_key=has_key, last=last)
     if series.filled:
         note(f"{name}: {series.filled} empty cells were interpolated.")
     if series.dropped:

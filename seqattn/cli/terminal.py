@@ -214,6 +214,7 @@ def print_comparison(outcome: Outcome) -> None:
 def print_arms(title: str, arms: Sequence[Arm]) -> None:
     """A row a variant: all columns, or on a narrow terminal those that matter most. A name may
     lose its middle there, a number is there whole or not at all."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -238,7 +239,7 @@ def print_arms(title: str, arms: Sequence[Arm]) -> None:
     def left_for_names(narrow: bool) -> int:
         return console.width - sum(widths(narrow)) - 3 * len(columns) - 1
 
-    longest = max(map(len, names)) if 0 in columns else 0
+    longest = max(map(cell_len, names)) if 0 in columns else 0
     if narrow := left_for_names(narrow=False) < longest:
         columns = [place for place in columns if headings[place] in NARROW]
         while len(columns) > 2 and left_for_names(narrow=True) < min(LEAST_OF_A_NAME, longest):
@@ -247,7 +248,7 @@ def print_arms(title: str, arms: Sequence[Arm]) -> None:
     each = iter(widths(narrow))
     table = Table(title=Text(printable(title)), title_justify="left")
     for place in columns:
-        width = next(each) if place else max(map(len, names))
+        width = next(each) if place else max(map(cell_len, names))
         table.add_column(Text(headings[place]), justify="right" if place else "left", width=width)
     for name, row in zip(names, rows, strict=True):
         table.add_row(*(Text(printable(row[place]) if place else name) for place in columns))
@@ -258,9 +259,20 @@ LEAST_OF_A_NAME = 12  # letters
 
 
 def _shortened(name: str, most: int) -> str:
-    """Its middle left out: the names of variants often begin alike, or end so."""
-    half = most // 2
-    return name if len(name) <= most else f"{name[: most - half - 1]}…{name[-half:]}"
+    """A name that takes no more than so many columns, its middle left out: the names of variants
+    often begin alike, or end so."""
+    from rich.cells import cell_len
+
+    left, right = name, ""
+    while cell_len(left) + cell_len(right) > most - 1 and cell_len(name) > most:
+        if cell_len(left) >= cell_len(right) and right:
+            left = left[:-1]
+        elif right:
+            right = right[1:]
+        else:
+            half = len(name) // 2
+            left, right = name[:half], name[half:]
+    return f"{left}…{right}" if right else name
 
 
 def print_evaluation(scored: Mapping[str, Any], title: str) -> None:

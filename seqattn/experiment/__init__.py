@@ -304,7 +304,8 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     Raises:
         UsageError: its model cannot take sequences as long as these.
     """
-    job = Job(config, folder, data, was_begun=folder.is_run)
+    started = folder.read_environment().get("started") if resume and folder.is_run else None
+    job = Job(config, folder, data, started=started)
     job.model = job.new_model()
     points = max(data.train.source.shape[1], data.train.target.shape[1])
     if job.model.longest is not None and points > job.model.longest:

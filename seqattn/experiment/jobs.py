@@ -49,7 +49,7 @@ class Job:
         summary: the content of summary.json, at the end.
         error: why there is none.
         passed_over: checkpoints that could not be gone on from, and why.
-        was_begun: whether its folder was that of a run before.
+        started: when its folder was last gone on with; None: it is new.
         goes_back: whether it goes on from the checkpoint before the last.
     """
 
@@ -63,7 +63,7 @@ class Job:
     error: NotFiniteError | None = None
     unsaid: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
-    was_begun: bool = False
+    started: str | None = None
     goes_back: bool = False
 
     @property

@@ -87,15 +87,16 @@ def by_position(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     the finite numbers long before the stop. What is trained is not trained again.
 
     A stop between two files of a common save leaves some a save ahead: these go back to the
-    checkpoint before it. If it was the first save, which can be told by runs that were begun and
-    have none, there is no such checkpoint: all begin again, and say so.
+    checkpoint before it. If it was the first save, which can be told by runs that were begun with
+    them and have none, there is no such checkpoint: all begin again, and say so.
     """
     if len({job.position for job in jobs}) <= 1:
         yield from [list(jobs)] if jobs else []
         return
     before = {id(job): _state_before(job) for job in jobs if job.state is not None}
-    unsaved = any(job.state is None and job.was_begun for job in jobs)
-    if unsaved and not any(before.values()):
+    unsaved = any(job.state is None for job in jobs)
+    together = None not in (times := {job.started for job in jobs}) and len(times) == 1
+    if unsaved and together and not any(before.values()):
         for job in jobs:
             job.begin_again()
             job.passed_over.append(

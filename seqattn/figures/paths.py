@@ -202,7 +202,7 @@ def _draw_plane(axes: Axes, given: Floats, truth: Floats, said: Floats) -> None:
         axes.plot(*points.T, **{**look, "ls": "none"}, ms=size, zorder=4)
     axes.plot(*given.T, **GIVEN, ms=size, zorder=3)
     if len(given) + len(said) <= NUMBERED_UP_TO:
-        middle = np.vstack([given, truth, said]).mean(axis=0)
+        middle = np.nanmean(np.vstack([given, truth, said]), axis=0)
         for number, point in enumerate([*given, *(truth if len(truth) else said)], start=1):
             away = np.sign(point - middle)
             axes.annotate(
@@ -239,6 +239,9 @@ def _draw_steps(
 def _share_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:
     """One scale for all panels, so that their sizes can be compared."""
     every = np.vstack(points)
+    every = every[np.isfinite(every).all(axis=1)]
+    if not len(every):
+        return
     middle = (every.max(axis=0) + every.min(axis=0)) / 2
     half = 0.5 * float(np.ptp(every, axis=0).max()) * 1.18 or 1.0
     for axes in panels:

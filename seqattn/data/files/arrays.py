@@ -94,10 +94,13 @@ def read_npz(file: Path | BinaryIO, name: str, form: Form) -> Iterator[Piece]:
     if len(target) != N:
         raise DataError(f"{name}: has {N} sequences in {key!r} and {len(target)} in 'target'.")
     T = target.shape[2]
-    told = replace(form, features=None if form.apart is None else form.apart[1])
-    if "said" not in arrays and told.features is None:
+    # Without names of its own the target has those of the source, where it is as wide.
+    alike = "said" not in arrays and len(arrays.get("features", ())) == T
+    told = replace(form, features=(form.features if alike else None) if form.apart is None
+                   else form.apart[1])  # fmt: skip
+    if "said" not in arrays and not alike and told.features is None:
         told = replace(told, features=_names_like(piece.points.features, T))
-    said = _Which.of(arrays, "said", name, "target", T, told)
+    said = _Which.of(arrays, "features" if alike else "said", name, "target", T, told)
     target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
     of_target = _piece(target, target_lengths, ids, said, "target", 0)
     yield Piece(

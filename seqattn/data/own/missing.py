@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from seqattn.config import OwnFile
 from seqattn.data.files import Ragged, offsets_of, step_text
 from seqattn.data.own.cutting import columns_apart, ended_sides
-from seqattn.data.own.series import Series, numbered, rows_of
+from seqattn.data.own.series import Series, keep_last_rows, numbered, rows_of
 from seqattn.data.sequences import stretches
 from seqattn.errors import DataError
 
@@ -18,7 +18,12 @@ OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
 
 def treat_missing(
-    series: Series, config: OwnFile, apart_by: float | None = None, *, has_key: bool = True
+    series: Series,
+    config: OwnFile,
+    apart_by: float | None = None,
+    *,
+    has_key: bool = True,
+    last: int | None = None,
 ) -> None:
     """Refuse, drop or fill empty cells, as the config says. With windows, `drop_sequence` drops the
     windows that have one, later.
@@ -26,11 +31,14 @@ def treat_missing(
     Args:
         apart_by: how far apart whole-numbered steps are; None: as the closest two.
         has_key: whether data.missing can be set; a model of made sequences has no such key.
+        last: steps at the end of each sequence that are kept, and that empty cells are filled from.
 
     Raises:
         DataError: with row and column.
     """
     _treat_gaps(series, config, apart_by, OR_SET if has_key else ".")
+    if last is not None:
+        keep_last_rows(series, last)
     apart, bad = columns_apart(config), set[int]()
     for ragged, where in ((series.points, series.where), (series.target, series.where_target)):
         if ragged is None or where is None:

@@ -93,6 +93,19 @@ def last_rows(piece: Piece, most: int) -> Piece:
     return of_rows(piece, ends - np.arange(len(ends)) <= most)
 
 
+def keep_last_rows(series: Series, most: int) -> None:
+    """The same for a series whose target is not kept apart."""
+    points = series.points
+    if (points.lengths <= most).all():
+        return
+    ends = np.repeat(points.offsets[1:], points.lengths)
+    rows = np.flatnonzero(ends - np.arange(len(ends)) <= most)
+    lengths = np.minimum(points.lengths, most)
+    series.points = Ragged(points.values[rows], offsets_of(lengths), points.features)
+    series.where = moved(series.where, rows)
+    series.order = None if series.order is None else series.order[rows]
+
+
 def moved(where: Callable[[int, int], str], rows: NDArray[np.int64]) -> Callable[[int, int], str]:
     """`where`, asked for rows of `values[rows]`."""
     return lambda row, feature: where(int(rows[row]), feature)

@@ -45,7 +45,7 @@ class Streamed:
         validation, test: in memory.
         notes: what a user should be told.
         digests: SHA-256 of the files of each path of the config.
-        apart: how far apart whole-numbered steps are, or None.
+        apart: how far apart whole-numbered steps are, where it is as far in all files; else None.
     """
 
     stream: Stream
@@ -134,7 +134,15 @@ def load_stream(config: StreamConfig) -> Streamed:
         f" {len(test):,} test sequences are in memory; baselines are fitted to {len(sample):,}"
         " training sequences"
     )
-    return Streamed(result, sample, validation, test, tuple(notes), tuple(said), found.apart)
+    return Streamed(
+        result,
+        sample,
+        validation,
+        test,
+        tuple(notes),
+        tuple(said),
+        found.apart.pop() if len(found.apart) == 1 else None,
+    )
 
 
 class _Pass:
@@ -155,7 +163,7 @@ class _Pass:
         self.moments = dict[str, Moments]()
         self.notes = list[str]()
         self.last_name = ""
-        self.apart: float | None = None
+        self.apart = set[float]()
         self.least, self.numbers = 1.0, np.zeros(0)
 
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -171,8 +179,7 @@ class _Pass:
         dropped, apart = list[str](), list[float]()
         part = sequences_of(fragment, self.config, self.notes, dropped, apart)
         self.dropped += len(dropped)
-        if apart:
-            self.apart = min([*apart, *([] if self.apart is None else [self.apart])])
+        self.apart |= set(apart)
         series = part.ids
         if self.config.window is not None:
             series = tuple(name.rpartition("@")[0] for name in part.ids)

@@ -1,0 +1,104 @@
+"""The notebook's model in plain torch, as one writes it who knows what autograd costs: a yardstick
+of what care alone brings, without any of seqattn.
+
+    python scripts/bench.py --only plain
+
+One matmul for what is known before a step (the source, the keys), two maps and three
+nonlinearities a step of the GRU, no module, no DataLoader, no `.item()`, a fused optimizer, and no
+validation. With several runs every weight has a leading axis of runs, R, and independent losses
+are added up, so one backward pass gives each run its own gradient.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Weights = dict[str, Tensor]
+
+
+def train(
+    source: Tensor, target: Tensor, *, hidden: int, batch_size: int, epochs: int, runs: int = 1
+) -> float:
+    """Train with Adam, learning rate 0.01, and a coin a step; the last loss, of all runs.
+
+    Args:
+        source, target: (n, S, F) and (n, T, F).
+        hidden: H.
+        runs: R, side by side, each with its own weights, order and coins.
+    """
+    n, _, features = source.shape
+    lead = () if runs == 1 else (runs,)
+    weights = _weights(lead, hidden, features)
+    optimizer = torch.optim.Adam(weights.values(), lr=0.01, fused=True)
+    loss = source.new_zeros(())
+    for _ in range(epochs):
+        order = torch.rand(*lead, n).argsort(-1)
+        sources, targets = source[order], target[order]  # ([R,] n, S or T, F)
+        for first in range(0, n, batch_size):
+            here = slice(first, first + batch_size)
+            coins = torch.rand(target.shape[1], *lead, *(1, 1) if lead else ()) < 0.5
+            optimizer.zero_grad()
+            loss = _loss(weights, sources[..., here, :, :], targets[..., here, :, :], coins)
+            loss.backward()
+            optimizer.step()
+    return float(loss.detach())
+
+
+def _weights(lead: tuple[int, ...], H: int, points: int) -> Weights:
+    """U(-1/sqrt(H), 1/sqrt(H)), (R, out, in) or (out, in)."""
+    shapes = {
+        "encoder_x": (3 * H, points), "encoder_h": (3 * H, H), "decoder_x": (3 * H, points),
+        "decoder_h": (3 * H, H), "query": (H, H), "key": (H, H), "output": (points, 2 * H),
+    }  # fmt: skip
+    found = {}
+    for name, (rows, columns) in shapes.items():
+        for part, shape in ((name, (rows, columns)), (f"{name}_bias", (rows,))):
+            draw = (2 * torch.rand(*lead, *shape) - 1) / math.sqrt(H)
+            found[part] = draw.requires_grad_()
+    return found
+
+
+def _loss(w: Weights, source: Tensor, target: Tensor, coins: Tensor) -> Tensor:
+    """Mean squared error under teacher forcing, added up over runs."""
+    *lead, N, S, _ = source.shape
+    T, H = target.shape[-2], w["query"].shape[-1]
+    projected = _affine(source.flatten(-3, -2), w, "encoder_x").view(*lead, N, S, 3 * H)
+    state, states = source.new_zeros(*lead, N, H), []
+    for step in projected.unbind(-2):
+        state = _gru(step, _affine(state, w, "encoder_h"), state)
+        states.append(state)
+    memory = torch.stack(states, dim=-2)
+    keys = _affine(memory.flatten(-3, -2), w, "key").view(*lead, N, S, H) / math.sqrt(H)
+    point, said = source.select(-2, -1), []
+    for t in range(T):
+        step = _affine(point, w, "decoder_x")
+        state = _gru(step, _affine(state, w, "decoder_h"), state)
+        scores = keys @ _affine(state, w, "query").unsqueeze(-1)
+        context = (scores.softmax(-2) * memory).sum(-2)
+        value = _affine(torch.cat([context, state], dim=-1), w, "output")
+        said.append(value)
+        if lead:
+            point = torch.where(coins[t], target[..., t, :], value)
+        else:
+            point = target[..., t, :] if coins[t] else value
+    errors = (torch.stack(said, dim=-2) - target).square()
+    return errors.mean(dim=(-3, -2, -1)).sum()
+
+
+def _affine(x: Tensor, w: Weights, name: str) -> Tensor:
+    weight, bias = w[name], w[f"{name}_bias"]
+    if weight.dim() == 2:
+        return F.linear(x, weight, bias)
+    return torch.baddbmm(bias.unsqueeze(-2), x, weight.mT)
+
+
+def _gru(of_input: Tensor, of_state: Tensor, state: Tensor) -> Tensor:
+    H = state.shape[-1]
+    gates_x, new_x = of_input.split((2 * H, H), dim=-1)
+    gates_h, new_h = of_state.split((2 * H, H), dim=-1)
+    reset, update = (gates_x + gates_h).sigmoid().chunk(2, dim=-1)
+    return torch.lerp((new_x + reset * new_h).tanh(), state, update)
