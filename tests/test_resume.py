@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from seqattn import experiment, storage
+from seqattn.comparison import read_outcome
 from seqattn.config import Config, resolve
-from seqattn.errors import Stopped, StorageError
+from seqattn.errors import CheckpointError, Stopped, StorageError
 from seqattn.experiment import Watchers, run_all, seeds_of
 from seqattn.runs import RunFolder
 from seqattn.training.checkpoints import describe
@@ -141,6 +142,15 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
         update={"epochs": 9})}), folder) for config, folder in runs]  # fmt: skip
     epochs, said, _ = resumed(more)
     assert sorted(epochs) == sorted([9, 9, *range(1, 10)]), said
+
+
+def test_seeds_of_two_configs_are_not_told_of_as_one(tmp_path: Path) -> None:
+    run_all(seeds_of(base(), tmp_path / "s", 3), threads=1)
+    assert len(read_outcome(tmp_path / "s").arms[0].folders) == 3
+    fewer = seeds_of(base("training.epochs=2"), tmp_path / "s", 2)
+    run_all(fewer, threads=1, overwrite=True)
+    with pytest.raises(CheckpointError, match=r"seed-25 is of another .*training.epochs: 2 -> 8"):
+        read_outcome(tmp_path / "s")
 
 
 def test_an_interrupted_overwrite_leaves_a_run(

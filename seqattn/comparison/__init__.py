@@ -22,8 +22,10 @@ from seqattn.comparison.drawing import draw_all
 from seqattn.comparison.outcome import Arm, Outcome
 from seqattn.comparison.statistics import Spread, differences
 from seqattn.comparison.tables import sentences, write_tables
+from seqattn.config import differences as differences_of
+from seqattn.config import resolve
 from seqattn.config.comparing import Comparison
-from seqattn.errors import CheckpointError, Stopped, UsageError
+from seqattn.errors import CheckpointError, ConfigError, Stopped, UsageError
 from seqattn.experiment import Job, Watchers, run_all
 from seqattn.runs import RunFolder
 from seqattn.storage import read_whole, write_json
@@ -136,6 +138,7 @@ def read_outcome(path: Path) -> Outcome:
         folders = seed_folders(path)
         if not folders:
             raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
+        _refuse_other_configs(path, folders)
         return _outcome(path, [_read_arm(path.name, folders)], "", same_data=True)
     try:
         mark = json.loads(read_whole(path / MARK))
@@ -145,6 +148,29 @@ def read_outcome(path: Path) -> Outcome:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path / MARK}: cannot be read ({error!r}).") from None
     return _outcome(path, arms, str(along.get("key", "")), same)
+
+
+def _refuse_other_configs(path: Path, folders: Mapping[int, RunFolder]) -> None:
+    """Fewer seeds of another config, trained over the first, leave the others as they were.
+
+    Raises:
+        CheckpointError: the seeds are not of one config.
+    """
+    first, *others = folders.values()
+    try:
+        config = resolve(first.config).config
+        for folder in others:
+            changed = differences_of(config, resolve(folder.config).config)
+            found = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items()
+                     if key not in ("name", "seed")]  # fmt: skip
+            if found:
+                raise CheckpointError(
+                    f"{path}: {folder.path.name} is of another config than {first.path.name}"
+                    f" ({'; '.join(found)}), so they are not seeds of one. Train them anew, or move"
+                    " those away that do not belong."
+                )
+    except ConfigError:
+        return  # a run whose config cannot be read says so itself
 
 
 def _read_arm(

@@ -94,7 +94,8 @@ def attention_figure(
         axes.set_axis_off()
     ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in shown)
     above = title_height(titles, TITLE)
-    right = 1.0 if signed else 0.85  # a minus sign takes its place
+    small = shades.scale.vmax is not None and shades.scale.vmax < 0.1  # so its ticks are long
+    right = 1.1 if small else 1.0 if signed else 0.85  # a minus sign takes its place
     arrange(
         figure, (width, height), shape, left=0.35 + ticks, right=right, bottom=0.5, top=above + 0.1,
         across=0.15 + ticks, down=above + 0.3,
