@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-browser test-many test-export contract lint types format smoke bench torture ci clean
+.PHONY: help install train test test-browser test-many test-export test-walks contract lint types format smoke bench torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,7 +24,7 @@ train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
 test: $(READY)  ## Run the tests, a process a core
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --ignore tests/browser --ignore tests/many --ignore tests/export
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks
 
 test-many: $(READY)  ## Test trainings over several processes
 	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2
@@ -35,6 +35,9 @@ test-browser: $(READY)  ## Test the pages of seqattn report in a browser, and in
 
 test-export: $(READY)  ## Test that exported graphs say what their models say
 	$(BIN)/python -m pytest tests/export -n auto --maxprocesses 4
+
+test-walks: $(READY)  ## Test every config key and pair of commands in turn: minutes
+	$(BIN)/python -m pytest tests/walks -n auto --maxprocesses 4
 
 contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
 	CONTRACT=all $(BIN)/python -m pytest tests/test_contract.py
