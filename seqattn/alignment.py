@@ -147,3 +147,18 @@ class Looking:
             steps=self.steps,
             aligned=self.aligned,
         )
+
+
+def largest_weight_shares(weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """How often each source step has the largest weight.
+
+    Args:
+        weights: (N, T, S) of N sequences of the same lengths, without padding.
+
+    Returns:
+        (T, S), rows sum to 1. Of equal largest weights the first counts.
+    """
+    N, _, S = weights.shape
+    places = weights.argmax(axis=-1)
+    shares: NDArray[np.float64] = (places[..., None] == np.arange(S)).sum(axis=0) / N
+    return shares

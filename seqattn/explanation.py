@@ -10,6 +10,7 @@ A heads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,10 +37,13 @@ from seqattn.attention import (
 )
 from seqattn.attention.scores import split_heads
 from seqattn.errors import UsageError
+from seqattn.layers import Affine
 from seqattn.models import FastWeightsModel, RecurrentModel, SequenceModel, TransformerModel
 from seqattn.models.fast_weights import Past
 
 DECIMALS = 4
+WIDEST_MAP = 8
+"""Rows and columns of the largest map that is printed: beyond it, nobody types the product in."""
 
 Array = NDArray[np.float64]
 
@@ -73,6 +77,8 @@ class Explanation:
         model_says: the model's own, (F,).
         vectors: for a picture: query (K,), keys (S, K), values (S, V), context (V,), weights (S,).
         cosines: whether the angle between query and key is what counts.
+        computed_by_model: names of the stages that do not follow from printed numbers alone,
+            because the parameters behind them are not printed.
     """
 
     title: str
@@ -81,6 +87,39 @@ class Explanation:
     model_says: list[float] = field(default_factory=list)
     vectors: dict[str, Array] = field(default_factory=dict)
     cosines: bool = False
+    computed_by_model: list[str] = field(default_factory=list)
+
+    def from_model(self, name: str, formula: str, rows: Sequence[str], numbers: Any,
+                   columns: Sequence[str] | None = None) -> Array:  # fmt: skip
+        """Add a stage whose numbers the model computed from parameters that are not printed."""
+        self.computed_by_model.append(name)
+        return self.given(name, formula, rows, numbers, columns)
+
+    def mapped(self, name: str, formula: str, affine: Affine, inputs: Array, rows: Sequence[str],
+               of_model: Array, head: slice) -> Array:  # fmt: skip
+        """Add an affine map of printed vectors, and before it the map, if it is small enough.
+
+        Args:
+            formula: "q = W_q h + b_q": the map's names stand in it.
+            affine: H to width.
+            inputs: (rows, H) as printed.
+            of_model: (rows, head's width) the model's own result, shown where the map is not.
+            head: which outputs of the map belong to the head that is shown.
+
+        Returns:
+            (rows, head's width) as printed.
+        """
+        weight, bias = _rounded(affine.weight)[head], None
+        if affine.bias is not None:
+            bias = _rounded(affine.bias)[head]
+        if max(weight.shape) > WIDEST_MAP:
+            return self.from_model(name, f"{formula}; the map is in the checkpoint", rows, of_model)
+        columns = _numbered(weight.shape[1])
+        table = weight
+        if bias is not None:
+            table, columns = np.column_stack([weight, bias]), [*columns, "bias"]
+        self.given(f"{name}: the map", "", _numbered(len(weight)), table, columns)
+        return self.given(name, formula, rows, inputs @ weight.T + (0 if bias is None else bias))
 
     def given(self, name: str, formula: str, rows: Sequence[str], numbers: Any,
               columns: Sequence[str] | None = None) -> Array:  # fmt: skip
@@ -143,6 +182,7 @@ def _recurrent(
     _one_of("--layer", layer, 1)
     _one_of("--head", head, attention.heads)
     memory, state, point = model.encode(source, None)
+    states, _ = model.read(source, None)
     for _ in range(step - 1):
         said, _, state = model.step(point, state, memory)
         point = said.select(-2, 0)
@@ -161,25 +201,27 @@ def _recurrent(
     made.given("What the decoder is fed", "", ["point"], point, features)
     whose = "before this step" if model.context_is_input else "after reading that point"
     H = asks.shape[-1]
-    made.given(f"Decoder state h, {whose}", "", ["h"], asks, _numbered(H))
-    context = _content(made, attention, memory, asks, state.last, head)
+    made.from_model("Encoder states", "s, from the source points, by the recurrent cell",
+                    _points(source.shape[1]), states[0], _numbered(H))  # fmt: skip
+    made.from_model(f"Decoder state h, {whose}", "", ["h"], asks, _numbered(H))
+    context = _content(made, attention, memory, states, asks, state.last, head)
     if attention.heads > 1:
         every = look.context.view(attention.heads, -1)
         others = np.array(_rounded(every))
         others[head] = context
-        made.given("Contexts of all heads", f"this is head {head}, the others likewise",
-                   [f"head {i}" for i in range(attention.heads)], others)  # fmt: skip
+        made.from_model("Contexts of all heads", f"this is head {head}, the others likewise",
+                        [f"head {i}" for i in range(attention.heads)], others)  # fmt: skip
         context = others.reshape(-1)
     weight, bias = _rounded(model.output.weight), _rounded(model.output.bias)
     if model.context_is_input:
-        made.given("New state h'", "from the point fed, the context and h, by the recurrent cell",
-                   ["h'"], now, _numbered(H))  # fmt: skip
+        made.from_model("New state h'", "from the point fed, the context and h, by the recurrent"
+                        " cell", ["h'"], now, _numbered(H))  # fmt: skip
         read, name = _rounded(now)[0], "h'"
     elif model.combine is not None:
         joined_row = np.concatenate([context, _rounded(asks)[0]])
         made.given("Joined", "[context; h]", ["[c; h]"], joined_row)
         W, b = _rounded(model.combine.weight), _rounded(model.combine.bias)
-        read = made.given(
+        read = made.from_model(
             "Attentional vector a",
             "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint", ["a"],
             np.tanh(W @ joined_row + b),
@@ -202,82 +244,146 @@ def _output(
 
 
 def _content(
-    made: Explanation, attention: Attention, memory: Memory, asks: Tensor, last: Tensor | None,
-    head: int,
+    made: Explanation, attention: Attention, memory: Memory, states: Tensor, asks: Tensor,
+    last: Tensor | None, head: int,
 ) -> Array:  # fmt: skip
-    """Query, keys, scores, weights, values and their sum, of one head; returns the context."""
-    score, heads = attention.score, attention.heads
+    """Query, keys, scores, weights, values and their sum, of one head; returns the context.
 
-    def of_head(x: Tensor) -> Array:
-        return _rounded(split_heads(x, heads)[0, head] if heads > 1 else x[0])
-
-    keys = _rounded(memory.keys[0, head] if heads > 1 else memory.keys[0])
-    values = _rounded(memory.values[0, head] if heads > 1 else memory.values[0])
-    S = len(keys)
+    Args:
+        states: (1, S, H) of the encoder.
+        asks: (1, H) state of the decoder.
+    """
+    query, keys, scores = _scores(made, attention, memory, states, asks, head)
+    values = _rounded(_one_head(memory.values, attention.heads, head))
+    S = len(values)
     rows = _points(S)
-    query = asks.unsqueeze(-2)
-    projects = isinstance(score, ScaledDotScore | CosineScore) and score.query is not None
-    if isinstance(score, ScaledDotScore | CosineScore | AdditiveScore) and score.query is not None:
-        query = score.query(query)
-    q = of_head(query)[0]
-    mapped = "q = W_q h + b_q, W_q and b_q in the checkpoint" if projects else "q = h"
-    match score:
-        case UniformScore():
-            made.given("Scores", "0 for every source point", rows, np.zeros((S, 1)), ["score"])
-            scores = np.zeros(S)
-        case DotScore() | GeneralScore():
-            made.given("Query", "q = h", ["q"], q)
-            keys = made.given("Keys", "k = s, the encoder's states" if isinstance(score, DotScore)
-                              else "k = W s of the encoder's states", rows, keys)  # fmt: skip
-            scores = made.given("Scores", "score = q . k", rows, (keys @ q)[:, None],
-                                ["score"])[:, 0]  # fmt: skip
-            made.cosines = True
-        case ScaledDotScore():
-            root = float(_rounded(np.sqrt(keys.shape[1])))
-            own = memory.keys[0, head] if heads > 1 else memory.keys[0]
-            made.given("Query", mapped, ["q"], q)
-            keys = made.given("Keys", "k = W_k s + b_k of the encoder's states" if projects
-                              else "k = s, the encoder's states", rows,
-                              own * np.sqrt(keys.shape[1]))  # fmt: skip
-            products = _rounded(keys @ q)
-            table = np.column_stack([products, np.full(S, root), products / root])
-            scores = made.given("Scores", f"score = q . k / sqrt(K), K = {keys.shape[1]}", rows,
-                                table, ["q . k", "sqrt(K)", "score"])[:, 2]  # fmt: skip
-            made.cosines = True
-        case CosineScore():
-            strength = float(_rounded((-score.log_temperature.value).exp())[0])
-            length = np.linalg.norm(q)
-            q = made.given("Query, at length 1", f"{mapped}; then q / |q|", ["q"],
-                           q / (length or 1.0))[0]  # fmt: skip
-            keys = made.given("Keys, at length 1", "k / |k|", rows, keys)
-            cosines = _rounded(keys @ q)
-            table = np.column_stack([cosines, np.full(S, strength), cosines * strength])
-            formula = "score = cos(q, k) times the learned strength, 1 / temperature"
-            scores = made.given("Scores", formula, rows, table,
-                                ["cos", "strength", "score"])[:, 2]  # fmt: skip
-            made.cosines = True
-        case AdditiveScore():
-            made.given("Query", "W q, W in the checkpoint", ["W q"], q)
-            keys = made.given("Keys", "U k + b, U and b in the checkpoint", rows, keys)
-            parts = score.combine.weight.view(heads, -1)[head]
-            v = made.given("Vector v", "", ["v"], parts)[0]
-            met = made.given("What came of them", "tanh(W q + U k + b)", rows, np.tanh(keys + q))
-            scores = made.given("Scores", "score = v . tanh(W q + U k + b)", rows,
-                                (met @ v)[:, None], ["score"])[:, 0]  # fmt: skip
-        case _:
-            raise AssertionError(f"no words for {type(score).__name__}")
     weights = _weights(made, attention, scores, rows, asks, last, head)
-    values = made.given("Values", "maps of the encoder's states" if attention.value is not None
-                        else "the encoder's states", rows, values)  # fmt: skip
+    if attention.value is None:
+        values = made.given("Values", "the encoder's states", rows, values)
+    else:
+        outputs = _of_head(attention.value, attention.heads, head)
+        values = made.mapped("Values", "v = W_v s + b_v of the encoder's states", attention.value,
+                             _rounded(states[0]), rows, values, outputs)  # fmt: skip
     parts_: Array = made.given(
         "Weighted values", "weight times value", rows, weights[:, None] * values
     )
     context: Array = made.given("Context", "the sum of the weighted values", ["c"],
                                 parts_.sum(axis=0))[0]  # fmt: skip
     made.vectors = {"keys": keys, "values": values, "context": context, "weights": weights}
-    if not isinstance(score, UniformScore):
-        made.vectors["query"] = q
+    if query is not None:
+        made.vectors["query"] = query
     return context
+
+
+def _scores(
+    made: Explanation, attention: Attention, memory: Memory, states: Tensor, asks: Tensor, head: int
+) -> tuple[Array | None, Array, Array]:
+    """Query (K,), or None where none is asked; keys (S, K) and scores (S,) of one head."""
+    score, heads = attention.score, attention.heads
+    s, h = _rounded(states[0]), _rounded(asks)
+    keys = _one_head(memory.keys, heads, head)
+    S, K = keys.shape
+    rows = _points(S)
+    match score:
+        case UniformScore():
+            zeros = made.given("Scores", "0 for every source point", rows, np.zeros((S, 1)),
+                               ["score"])  # fmt: skip
+            return None, _rounded(keys), zeros[:, 0]
+        case DotScore():
+            q = made.given("Query", "q = h", ["q"], _share(h, heads, head))[0]
+            k = made.given("Keys", "k = s, the encoder's states", rows, keys)
+        case GeneralScore():
+            q = made.given("Query", "q = h", ["q"], _share(h, heads, head))[0]
+            k = made.mapped("Keys", "k = W s of the encoder's states", score.key, s, rows,
+                            _rounded(keys), _of_head(score.key, heads, head))  # fmt: skip
+        case ScaledDotScore():
+            q, k = _projected(made, score, s, h, rows, keys * math.sqrt(K), asks, head)
+            root = float(_rounded(math.sqrt(K)))
+            products = _rounded(k @ q)
+            table = np.column_stack([products, np.full(S, root), products / root])
+            made.cosines = True
+            return q, k, made.given("Scores", f"score = q . k / sqrt(K), K = {K}", rows, table,
+                                    ["q . k", "sqrt(K)", "score"])[:, 2]  # fmt: skip
+        case CosineScore():
+            return _cosine_scores(made, score, s, h, rows, keys, asks, head)
+        case AdditiveScore():
+            return _additive_scores(made, score, s, h, rows, keys, asks, head)
+        case _:
+            raise AssertionError(f"no words for {type(score).__name__}")
+    made.cosines = True
+    products = made.given("Scores", "score = q . k", rows, (k @ q)[:, None], ["score"])
+    return q, k, products[:, 0]
+
+
+def _projected(
+    made: Explanation, score: ScaledDotScore | CosineScore, s: Array, h: Array, rows: list[str],
+    keys: Tensor, asks: Tensor, head: int,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Query (K,) and keys (S, K): affine maps of the states, or the states themselves."""
+    if score.query is None or score.key is None:
+        q = made.given("Query", "q = h", ["q"], _share(h, score.heads, head))[0]
+        return q, made.given("Keys", "k = s, the encoder's states", rows,
+                             _share(s, score.heads, head))  # fmt: skip
+    outputs = _of_head(score.query, score.heads, head)
+    own = _share(_rounded(score.query(asks)), score.heads, head)
+    q = made.mapped("Query", "q = W_q h + b_q", score.query, h, ["q"], own, outputs)[0]
+    k = made.mapped("Keys", "k = W_k s + b_k of the encoder's states", score.key, s, rows,
+                    _rounded(keys), outputs)  # fmt: skip
+    return q, k
+
+
+def _cosine_scores(
+    made: Explanation, score: CosineScore, s: Array, h: Array, rows: list[str], keys: Tensor,
+    asks: Tensor, head: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    lengths = 1.0 if score.key is None else _one_head(
+        split_heads(score.key(torch.as_tensor(s).to(keys)[None]), score.heads), score.heads, head
+    ).norm(dim=-1, keepdim=True)  # fmt: skip
+    q, k = _projected(made, score, s, h, rows, keys * lengths, asks, head)
+    q = made.given("Query, at length 1", "q / |q|", ["q"], q / (np.linalg.norm(q) or 1.0))[0]
+    sizes = np.linalg.norm(k, axis=1, keepdims=True)
+    k = made.given("Keys, at length 1", "k / |k|", rows, k / np.where(sizes > 0, sizes, 1))
+    strength = float(_rounded((-score.log_temperature.value).exp())[0])
+    cosines = _rounded(k @ q)
+    table = np.column_stack([cosines, np.full(len(k), strength), cosines * strength])
+    made.cosines = True
+    scores = made.given(
+        "Scores", "score = cos(q, k) times the learned strength, 1 / temperature", rows, table,
+        ["cos", "strength", "score"],
+    )  # fmt: skip
+    return q, k, scores[:, 2]
+
+
+def _additive_scores(
+    made: Explanation, score: AdditiveScore, s: Array, h: Array, rows: list[str], keys: Tensor,
+    asks: Tensor, head: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    outputs = _of_head(score.query, score.heads, head)
+    own = _share(_rounded(score.query(asks)), score.heads, head)
+    q = made.mapped("Query", "W h", score.query, h, ["W h"], own, outputs)[0]
+    k = made.mapped("Keys", "U s + b", score.key, s, rows, _rounded(keys), outputs)
+    v = made.given("Vector v", "", ["v"], score.combine.weight.view(score.heads, -1)[head])[0]
+    met = made.given("What came of them", "tanh(W h + U s + b)", rows, np.tanh(k + q))
+    scores = made.given("Scores", "score = v . tanh(W h + U s + b)", rows, (met @ v)[:, None],
+                        ["score"])  # fmt: skip
+    return q, k, scores[:, 0]
+
+
+def _one_head(x: Tensor, heads: int, head: int) -> Tensor:
+    """(1, S, W), or (1, A, S, W) with several heads, -> (S, W) of one of them."""
+    return x[0, head] if heads > 1 else x[0]
+
+
+def _of_head(affine: Affine, heads: int, head: int) -> slice:
+    """Which outputs of a map belong to a head."""
+    width = len(affine.weight) // heads
+    return slice(head * width, (head + 1) * width)
+
+
+def _share(x: Array, heads: int, head: int) -> Array:
+    """(rows, W) -> (rows, W / A): a head's part."""
+    width = x.shape[1] // heads
+    return x[:, head * width : (head + 1) * width]
 
 
 def _weights(
@@ -291,7 +397,7 @@ def _weights(
     if isinstance(location, LocalWindow):
         share = location.combine(location.predict(asks).tanh()).sigmoid()[0, head]
         formula = "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint"
-        centre = float(made.given("Place", formula, ["p"], share * (S - 1), ["p"])[0, 0])
+        centre = float(made.from_model("Place", formula, ["p"], share * (S - 1), ["p"])[0, 0])
         inside = np.abs(places - centre) <= location.window
     normalizer = attention.normalizer
     name = "Weights" if location is None else "Weights by contents"
@@ -331,8 +437,8 @@ def _weights(
         reach = location.steps // 2
         names = ["g", "gamma", *(f"s({j:+d})" for j in range(-reach, reach + 1))]
         numbers = torch.cat([gate.view(1), gamma.view(1), shift])
-        g, sharpness, *s = made.given("Gate, sharpness and shift", "from h, by the checkpoint",
-                                      ["h says"], numbers, names)[0]  # fmt: skip
+        g, sharpness, *s = made.from_model("Gate, sharpness and shift", "from h, by the checkpoint",
+                                           ["value"], numbers, names)[0]  # fmt: skip
         before = (places == S - 1).astype(float) if last is None else _rounded(
             last[0, head] if attention.heads > 1 else last[0]
         )  # fmt: skip
@@ -363,10 +469,11 @@ def _fast_weights(
     held = model.decoder_input(point) + model.decoder_state(state)
     asks = model.settle_for(held, memory, model.inner_steps - 1, model.decoder_norm)
     rows = [*_points(S), *(f"step {t}" for t in range(1, step))]
-    outside = made.given("What comes from outside", "W h + C x, held through the inner loop",
-                         ["held"], held)[0]  # fmt: skip
-    h = made.given("State that asks", f"after {model.inner_steps - 1} readings", ["h"], asks)[0]
-    states = made.given("States in memory", "", rows, memory.states[0])
+    outside = made.from_model("What comes from outside", "W h + C x, held through the inner loop",
+                              ["held"], held)[0]  # fmt: skip
+    h = made.from_model("State that asks", f"after {model.inner_steps - 1} readings", ["h"],
+                        asks)[0]  # fmt: skip
+    states = made.from_model("States in memory", "", rows, memory.states[0])
     factors, products = _rounded(memory.factors[0]), _rounded(states @ h)
     table = np.column_stack([products, factors, products * factors])
     strengths = made.given("Strengths", "strength = rate decay^age (h(tau) . h)", rows, table,
@@ -402,9 +509,10 @@ def _transformer(
     S = source.shape[1]
     rows = _points(S)
     heads, width = look.keys.shape[1], look.keys.shape[-1]
-    q = made.given("Query", f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state",
-                   ["q"], look.queries[0, head, -1])[0]  # fmt: skip
-    keys = made.given("Keys", "k = W_k s + b_k of the encoder's output", rows, look.keys[0, head])
+    formula = f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state"
+    q = made.from_model("Query", formula, ["q"], look.queries[0, head, -1])[0]
+    keys = made.from_model("Keys", "k = W_k s + b_k of the encoder's output", rows,
+                           look.keys[0, head])  # fmt: skip
     root = float(_rounded(np.sqrt(width)))
     products = _rounded(keys @ q)
     table = np.column_stack([products, np.full(S, root), products / root])
@@ -414,19 +522,19 @@ def _transformer(
     table = np.column_stack([scores, raised, raised / raised.sum()])
     weights = made.given("Weights", "softmax: weight = exp(score - largest) / sum of these", rows,
                          table, ["score", "exp(score - largest)", "weight"])[:, 2]  # fmt: skip
-    values = made.given("Values", "v = W_v s + b_v of the encoder's output", rows,
-                        look.values[0, head])  # fmt: skip
+    values = made.from_model("Values", "v = W_v s + b_v of the encoder's output", rows,
+                             look.values[0, head])  # fmt: skip
     parts = made.given("Weighted values", "weight times value", rows, weights[:, None] * values)
     context = made.given("Context", "the sum of the weighted values", ["c"],
                          parts.sum(axis=0))[0]  # fmt: skip
     every = np.array(_rounded(look.context[0, :, -1]))
     every[head] = context
-    made.given("Contexts of all heads", f"this is head {head}, the others likewise",
-               [f"head {i}" for i in range(heads)], every)  # fmt: skip
+    made.from_model("Contexts of all heads", f"this is head {head}, the others likewise",
+                    [f"head {i}" for i in range(heads)], every)  # fmt: skip
     weight, bias = _rounded(look.out.weight), _rounded(look.out.bias)
-    made.given("What cross-attention adds", "W_o [contexts] + b_o, W_o and b_o in the checkpoint;"
-               " the rest of the decoder follows", ["+"],
-               weight @ every.reshape(-1) + bias)  # fmt: skip
+    made.from_model("What cross-attention adds", "W_o [contexts] + b_o, W_o and b_o in the"
+                    " checkpoint; the rest of the decoder follows", ["+"],
+                    weight @ every.reshape(-1) + bias)  # fmt: skip
     made.vectors = {"query": q, "keys": keys, "values": values, "context": context,
                     "weights": weights}  # fmt: skip
     made.cosines = True

@@ -52,7 +52,7 @@ def explain(
     ] = None,
 ) -> None:
     """Take one attention step of a trained model apart: keys, query, scores, weights, the weighted
-    sum and what is said. Every number follows from the printed ones above it."""
+    sum and what is said. Each number follows from printed ones above it, or is named at the end."""
     import numpy as np
 
     from seqattn import pictures
@@ -146,9 +146,11 @@ def _conclusion(explanation: Explanation, in_units: dict[str, float] | None) -> 
         says += f", which is {own} in the units of the data; the numbers above are scaled"
     if not explanation.said:
         return f"In the end the model says {says}."
+    names = explanation.computed_by_model
     return (
         f"The model itself, which rounds nothing, says {says}. Every number above follows from the"
-        " printed ones before it."
+        " printed ones before it, except those that the model computed from parameters that are"
+        f" not printed: {'; '.join(names)}."
     )
 
 

@@ -115,6 +115,8 @@ def plot_attention(
         examples = 1
     if terminal:
         _print_weights(weights, titles[:examples], kind.value, layer, head)
+        if kind is MapKind.cross and len(titles) > examples:
+            _print_largest_weights(weights, titles, layer, head)
         return
     chosen = [kind.value] if kind is not MapKind.cross else []
     chosen += [f"layer{layer}"] if layer is not None else []
@@ -252,6 +254,38 @@ def _print_weights(
         wide = any(panel.weights.shape[1] > LONG for panel in panels)
         meant = f"{rounded} of the largest" if wide else rounded
     print(f"{blocks[1]} to {blocks[4]}: {meant}")
+
+
+def _print_largest_weights(
+    weights: Mapping[str, Any], titles: list[str], layer: int | None, head: int | None
+) -> None:
+    """For each step of the forecast, in what share of all sequences each source step has the
+    largest weight: a few examples need not be typical.
+
+    Nothing where sequences have different lengths, weights are signed, or a row has no room.
+    """
+    import numpy as np
+
+    from seqattn import pictures
+    from seqattn.alignment import largest_weight_shares
+
+    panels = pictures.panels(weights, titles, len(titles), layer=layer, head=head)
+    shapes = {panel.weights.shape for panel in panels}
+    ((_, columns), *others) = shapes
+    if others or columns > MOST_COLUMNS or str(weights["meaning"]) == "strength":
+        return
+    each = len(panels) // len(titles)  # panels of a sequence: its layers and heads
+    print(f"\nall {len(titles)} sequences: share in which a point has the largest weight")
+    for k in range(each):
+        if where := panels[k].title.removeprefix(titles[0]).strip():  # its layer and head
+            print(f"  {where}")
+        print("  looks     at " + "".join(f"{panels[k].first_column + c + 1:>9}"
+                                          for c in range(columns)))  # fmt: skip
+        for r, row in enumerate(largest_weight_shares(
+            np.stack([panel.weights for panel in panels[k::each]])
+        )):  # fmt: skip
+            shares = "".join(f"{share:9.0%}" for share in row)
+            print(f"  point {panels[k].first_row + r + 1:<7}{shares}")
 
 
 def report(

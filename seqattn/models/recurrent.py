@@ -129,11 +129,28 @@ class RecurrentModel(SequenceModel):
         self, source: Tensor, source_lengths: Tensor | None, draws: Draws | None = None
     ) -> Encoded:
         """Read the source. Padding is never read: not its points, states or weights."""
-        *_, N, S, _ = source.shape
+        *_, S, _ = source.shape
         keep = None
         if source_lengths is not None:
             keep = torch.arange(S, device=source.device) < source_lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # so no NaN there can spread
+        states, cells = self.read(source, source_lengths, draws)
+        memory = None if self.attention is None else self.attention.remember(states, keep)
+        if source_lengths is None:
+            point = source.select(-2, -1)
+        else:
+            point = last_real(source, source_lengths)
+        return Encoded(memory, State(cells), self.points.first_fed(point))
+
+    def read(
+        self, source: Tensor, source_lengths: Tensor | None, draws: Draws | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The encoder's states (..., N, S, H) of its last layer, and the last state of each layer.
+
+        Args:
+            source: (..., N, S, F) with finite padding.
+        """
+        *_, N, S, _ = source.shape
         states, last = self.encoder.read(source, source_lengths)
         cells = [last]
         for layer in cast(list[Cell | TwoWay], self.encoder_above) if self.is_deep else ():
@@ -141,12 +158,7 @@ class RecurrentModel(SequenceModel):
                 states = states * self._factors(draws, N, S, self.hidden)
             states, last = layer.read(states, source_lengths)
             cells.append(last)
-        memory = None if self.attention is None else self.attention.remember(states, keep)
-        if source_lengths is None:
-            point = source.select(-2, -1)
-        else:
-            point = last_real(source, source_lengths)
-        return Encoded(memory, State(tuple(cells)), self.points.first_fed(point))
+        return states, tuple(cells)
 
     # --- the target -------------------------------------------------------------------------------
 
