@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -53,13 +55,18 @@ def test_every_command_of_ten_minutes_does_what_is_told(
         printed[line] = done.out + done.err
     by_verb = {line: " ".join(text.split()) for line, text in printed.items()}
     everything = " ".join(by_verb.values())
-    for number in ("0.3271", "0.0514", "1.0236", "3.0157", "0.6126", "0.0904", "0.9171", "0.584"):
+    for number in ("0.3271", "0.0514", "1.0236", "4.2648", "1.4142", "3.0157", "0.6128", "0.0905",
+                   "0.9170", "0.0830", "0.584"):  # fmt: skip
         assert number in everything, number
         rounded = number if number in said else f"{float(number):.3f}"
         assert rounded in said, number
-    (shown,) = blocks(TEN, "text")
-    for line in shown.splitlines():
+    for line in "\n".join(blocks(TEN, "text")).splitlines():
         assert " ".join(line.split()) in everything, line
+    weights = np.load(tmp_path / "outputs/attention/attention.npz")["weights"][:, 0, 0]
+    looks = Counter(map(tuple, (weights.argmax(-1) + 1).tolist()))
+    assert looks == {(1, 2): 67, (2, 2): 47, (1, 1): 14}
+    assert "in 67 of the 128 sequences both steps" in said
+    assert "in 47 both look at point 2, in 14 both at point 1" in said
     assert "scaled_dot is better than uniform by 0.14 to 0.2, in 12 of 12 seeds." in everything
     assert "found worse than a baseline" in by_verb["seqattn doctor outputs/attention"]
     assert "median 0.05153, worst 0.1378" in by_verb["seqattn doctor outputs/many"]
