@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-browser test-many test-export test-walks contract lint types format smoke bench torture ci clean
+.PHONY: help install train test test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -58,6 +58,12 @@ smoke: $(READY)  ## Run train, predict and plot-attention once, small, in a temp
 
 bench: $(READY)  ## Time the training loop against a notebook's loop
 	$(BIN)/python scripts/bench.py
+
+figures: $(READY)  ## Make the measured figures of README.md and docs/ anew: half an hour
+	$(BIN)/python scripts/figures.py
+
+figures-check: $(READY)  ## Hold the pages against the recorded figures, and list those older than their code
+	$(BIN)/python scripts/figures.py --check
 
 torture: $(READY)  ## Bring about every fault as often as docs/reliability.md says, and write it
 	$(BIN)/python -m tests.faults.torture

@@ -1,6 +1,6 @@
 """Sick and healthy runs, twenty seeds of each, and what the doctor finds in them.
 
-    python scripts/doctor_cases.py --output docs/doctor.md     # a few minutes
+    python scripts/doctor_cases.py     # a few minutes; `make figures` puts it into docs/doctor.md
 
 `tests/test_doctor.py` runs the same cases with fewer seeds.
 """
@@ -127,10 +127,10 @@ def named(findings: Sequence[doctor.Finding]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    lines = []
+    print("| case | what is there | found in | found too |")
+    print("| --- | --- | ---: | --- |", flush=True)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_first(folder)
@@ -140,15 +140,8 @@ def main() -> None:
             wanted = counts.pop(case.finding, 0)
             others = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
             hit = f"{wanted} of {len(every)}" if case.finding else "-"
-            line = f"| {case.name} | {case.finding or 'nothing'} | {hit} | {others or '-'} |"
-            print(line, flush=True)
-            lines.append(line)
-    if arguments.output:
-        text = arguments.output.read_text()
-        head, _, rest = text.partition("| case |")
-        tail = rest[rest.index("\n\n") :] if "\n\n" in rest else "\n"
-        table = ["| case | what is there | found in | found too |", "| --- | --- | ---: | --- |"]
-        arguments.output.write_text(head + "\n".join([*table, *lines]) + tail)
+            print(f"| {case.name} | {case.finding or 'nothing'} | {hit} | {others or '-'} |",
+                  flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Every config under configs/mechanisms, trained, exported and held against its model, as a table.
 
-    python scripts/exported.py                      # prints it
-    python scripts/exported.py --into docs/export.md    # and puts it where the page has one
+    python scripts/exported.py
+
+`make figures` puts it into docs/export.md.
 
 Differences are the largest over both ways to run a graph (free_running; encoder and step), 64 test
 sequences and 72 random ones of every length. `int8` is the test loss with weights of one byte.
@@ -20,7 +21,6 @@ from seqattn.export import export
 from seqattn.runs import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- table: scripts/exported.py -->", "<!-- end of table -->"
 ALSO = ("plain", "variable_length", "own_data")
 
 
@@ -48,25 +48,17 @@ def row_of(path: Path, home: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--into", type=Path, help="a page that holds the table between its marks")
     parser.add_argument("--only", help="names of configs, with commas between")
     arguments = parser.parse_args()
     paths = [*sorted((ROOT / "configs/mechanisms").glob("*.yaml")),
              *(ROOT / "configs" / f"{name}.yaml" for name in ALSO)]  # fmt: skip
     if arguments.only:
         paths = [path for path in paths if path.stem in arguments.only.split(",")]
-    rows = ["| config | forecast | weights | test loss | int8 | kB | export, s |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
-    print("\n".join(rows), flush=True)
+    print("| config | forecast | weights | test loss | int8 | kB | export, s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     for path in paths:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(row_of(path, Path(folder)))
-        print(rows[-1], flush=True)
-    if arguments.into:
-        page = arguments.into.read_text()
-        before, rest = page.split(BEGIN)
-        _, after = rest.split(END)
-        arguments.into.write_text(before + "\n".join([BEGIN, *rows, END]) + after)
+            print(row_of(path, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Ten seeds of every config under configs/mechanisms, as a table.
 
-    python scripts/mechanisms.py                          # prints it
-    python scripts/mechanisms.py --into docs/mechanisms.md    # and puts it where the page has one
+    python scripts/mechanisms.py
+
+`make figures` puts it into docs/mechanisms.md.
 
 The ten seeds of a config are trained side by side on one thread. `one seed` is the first of them
 trained alone. Losses are mean squared errors on the test sequences, free running.
@@ -22,7 +23,6 @@ from seqattn.runs import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 10
-BEGIN, END = "<!-- table: scripts/mechanisms.py -->", "<!-- end of table -->"
 
 
 def measured(path: Path, home: Path) -> dict[str, float]:
@@ -52,7 +52,6 @@ def measured(path: Path, home: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--into", type=Path, help="a page that holds the table between its marks")
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     parser.add_argument("--only", help="names of configs, with commas between")
     arguments = parser.parse_args()
@@ -60,30 +59,22 @@ def main() -> None:
     if arguments.only:
         paths = [path for path in paths if path.stem in arguments.only.split(",")]
     found = dict[str, dict[str, float]]()
-    rows = ["| mechanism | median | min | max | parameters | one seed, s | ten seeds, s |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
-    print("\n".join(rows), flush=True)
+    print("| mechanism | median | min | max | parameters | one seed, s | ten seeds, s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     for path in paths:
         with tempfile.TemporaryDirectory() as folder:
             row = found[path.stem] = measured(path, Path(folder))
         losses = " | ".join(f"{row[key]:.4f}" for key in ("median", "min", "max"))
-        rows.append(
+        print(
             f"| [{path.stem}](../configs/mechanisms/{path.name}) | {losses}"
-            f" | {row['parameters']:,} | {row['one']:.1f} | {row['many']:.1f} |"
+            f" | {row['parameters']:,} | {row['one']:.1f} | {row['many']:.1f} |",
+            flush=True,
         )
-        print(rows[-1], flush=True)
     row = next(iter(found.values()))
-    rows.append(f"\nNoise floor {row['floor']:.4f}; the best parameter-free baseline, \"minus the"
-                f" source corner\", {row['baseline']:.4f}.")  # fmt: skip
-    print(rows[-1])
+    print(f"\nNoise floor {row['floor']:.4f}; the best parameter-free baseline, \"minus the"
+          f" source corner\", {row['baseline']:.4f}.")  # fmt: skip
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
-    if arguments.into:
-        page = arguments.into.read_text()
-        before, rest = page.split(BEGIN)
-        _, after = rest.split(END)
-        table = "\n".join(rows)
-        arguments.into.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
 
 
 if __name__ == "__main__":
