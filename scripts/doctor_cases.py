@@ -90,6 +90,8 @@ CASES = (
          ("data.kind=polygons", "data.corners=12", "training.teacher_forcing.probability=1",
           "training.epochs=40")),
     Case("notebook.yaml, a state of two numbers", NAMES[10], (), "notebook.yaml"),
+    Case("squares.yaml, 24 training squares, 64 units, 200 epochs", NAMES[11],
+         ("data.n_train=24", "model.hidden_dim=64", "training.epochs=200"), "squares.yaml"),
 )  # fmt: skip
 
 
@@ -115,7 +117,9 @@ def examined(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]
         found = []
         for job in jobs:
             _, trained = experiment.open_run(job.folder.path)
-            seen = doctor.evidence(trained, experiment.data_of(trained), losses)
+            seen = doctor.evidence(
+                trained, experiment.data_of(trained), losses, job.folder.read_metrics()
+            )
             found.append(doctor.examine(case.plant(seen)))
         return found
 

@@ -146,7 +146,12 @@ class Run:
         """What its weights and losses show."""
         from seqattn import doctor
 
-        seen = doctor.evidence(self.trained, self.data, doctor.losses_beside(self.folder))
+        seen = doctor.evidence(
+            self.trained,
+            self.data,
+            doctor.losses_beside(self.folder),
+            doctor.history_of(self.folder),
+        )
         return doctor.examine(seen)
 
     def plot_attention(

@@ -18,7 +18,7 @@ from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
 from seqattn.errors import UsageError
 from seqattn.evaluation import References, evaluate_runs, free_run, loss_of
-from seqattn.runs import RunFolder
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import Trained, teacher_forcing_probability
 
 State = Literal["found", "fine", "unknown"]
@@ -33,7 +33,12 @@ PADDED = 1e-6
 MATTERS = 1.02  # loss without the model's own weights, of that with them
 EXPOSED = 1.5  # free running, of teacher-forced
 EXPOSED_SHARE = 0.01  # of the best parameter-free baseline's loss
+LINEAR_SHARE = 0.01  # of the best parameter-free baseline's loss, by which a linear map is better
 APART = 2.0  # worst seed, of the median
+MEMORIZED = 0.7  # of the training loss at the best epoch is left at the end
+ROSE = 1.25  # validation loss at the end, of the best
+GAP = 3.0  # teacher-forced validation loss at the end, of the training loss
+FEWEST_EPOCHS = 10  # for a trend
 MOST_SEQUENCES = 512
 
 
@@ -74,9 +79,11 @@ class Evidence:
         loss, forced: free running, and teacher-forced.
         without: way -> loss where the weights are not the model's own.
         baseline: name and loss of the best parameter-free baseline.
+        fitted: name and loss of the best baseline with fitted parameters; None: there is none.
         seeds: test losses of this run's seeds, where there are several.
         kind: of the model: recurrent, transformer, fast_weights.
         forcing: schedule of teacher forcing, and the chance of the truth in the last epoch.
+        history: the epochs of the training; empty where they are not known.
     """
 
     weights: NDArray[np.float32] | None
@@ -92,11 +99,23 @@ class Evidence:
     seeds: tuple[float, ...] = ()
     kind: str = "recurrent"
     forcing: tuple[str, float] = ("constant", 1.0)
+    fitted: tuple[str, float] | None = None
+    history: tuple[EpochRecord, ...] = ()
 
 
-def evidence(trained: Trained, data: Splits, seeds: Sequence[float] = ()) -> Evidence:
+def evidence(
+    trained: Trained,
+    data: Splits,
+    seeds: Sequence[float] = (),
+    history: Sequence[EpochRecord] = (),
+) -> Evidence:
     """Run a model over its test sequences, five hundred at most: on its own, fed the truth, and
-    with weights that are not its own."""
+    with weights that are not its own.
+
+    Args:
+        seeds: test losses of this run's seeds, where there are several.
+        history: the epochs of its training, for trends; empty where they are not known.
+    """
     part = data.test.only(slice(0, MOST_SEQUENCES))
     against = References.of(part, data.train, data.rule, data.scaling)
     ((scored, free),) = evaluate_runs(trained.model, 1, part, against, data.scaling)
@@ -122,6 +141,8 @@ def evidence(trained: Trained, data: Splits, seeds: Sequence[float] = ()) -> Evi
         seeds=tuple(seeds),
         kind=trained.config.model.kind,
         forcing=(training.teacher_forcing.schedule, told_at_the_end),
+        fitted=min(against.fitted.items(), key=lambda item: item[1], default=None),
+        history=tuple(history),
     )
 
 
@@ -151,25 +172,28 @@ def _without(trained: Trained, part: Sequences, data: Splits) -> dict[str, float
 
 
 def examine(seen: Evidence) -> list[Finding]:
-    """Every finding, looked for in the order of what to mend first."""
+    """Every finding, looked for in the order of what to mend first; those about weights only where
+    the model has attention."""
+    if seen.weights is None:
+        return [_baseline(seen), _exposed(seen), _apart(seen), _overfitting(seen)]
     return [
         _padding(seen), _baseline(seen), _uniform(seen), _stuck(seen), _off_by_one(seen),
         _saturated(seen), _dead(seen), _identical(seen), _matters(seen), _exposed(seen),
-        _apart(seen),
+        _apart(seen), _overfitting(seen),
     ]  # fmt: skip
 
 
+SEEDS_APART = "seeds fall apart"
 NAMES = (
     "mass on padding", "worse than a baseline", "nearly uniform", "stuck on one source step",
     "alignment off by one", "saturated softmax", "dead heads", "identical heads",
-    "attention does not matter", "exposure bias", "seeds fall apart",
+    "attention does not matter", "exposure bias", SEEDS_APART, "overfitting",
 )  # fmt: skip
+ABOUT_WEIGHTS = (NAMES[0], *NAMES[2:9])
 
 
 def _padding(seen: Evidence) -> Finding:
     name = NAMES[0]
-    if seen.weights is None:
-        return _no_weights(name)
     number = f"up to {seen.padding_mass:.2g} of a step's weight lies on padding"
     if seen.padding_mass <= PADDED:
         return Finding(name, "fine", number)
@@ -182,16 +206,28 @@ def _padding(seen: Evidence) -> Finding:
 
 
 def _baseline(seen: Evidence) -> Finding:
+    """Against the best parameter-free baseline, and against a fitted one. A task that is exactly
+    linear has a fitted loss of about 0, so a fitted baseline must be better by a share of the
+    other's loss to count."""
     name, (what, loss) = NAMES[1], seen.baseline
     number = f"loss {seen.loss:.4g}, against {loss:.4g} of {what!r}"
-    if seen.loss < loss:
-        return Finding(name, "fine", number)
-    return Finding(
-        name, "found", number,
-        "A rule without parameters forecasts better: whatever the weights show is not what solves"
-        " the task.",
-        "training.epochs: (more), or training.learning_rate: 0.003; then model.hidden_dim: (wider)",
+    if seen.fitted is not None:
+        number += f" and {seen.fitted[1]:.4g} of {seen.fitted[0]!r}"
+    change = (
+        "training.epochs: (more), or training.learning_rate: 0.003; then model.hidden_dim: (wider)"
+    )
+    if _overfitting(seen).state == "found":
+        change = LESS_OVERFITTING
+    follows = "" if seen.weights is None else (
+        ": whatever the weights show is not what solves the task"
     )  # fmt: skip
+    if seen.loss >= loss:
+        return Finding(
+            name, "found", number, f"A rule without parameters forecasts better{follows}.", change
+        )
+    if seen.fitted is not None and seen.loss - seen.fitted[1] > LINEAR_SHARE * loss:
+        return Finding(name, "found", number, f"A linear map forecasts better{follows}.", change)
+    return Finding(name, "fine", number)
 
 
 def _rows(seen: Evidence, layer: int, head: int) -> NDArray[np.float32]:
@@ -291,8 +327,7 @@ def _stuck(seen: Evidence) -> Finding:
 
 def _off_by_one(seen: Evidence) -> Finding:
     name = NAMES[4]
-    if seen.weights is None:
-        return _no_weights(name)
+    assert seen.weights is not None
     if seen.alignment is None or not (seen.alignment >= 0).any():
         return Finding(name, "unknown", "no alignment is known for this task")
     if (unknown := _no_distribution(seen, name)) is not None:
@@ -405,8 +440,6 @@ def _identical(seen: Evidence) -> Finding:
 
 def _matters(seen: Evidence) -> Finding:
     name = NAMES[8]
-    if seen.weights is None:
-        return _no_weights(name)
     if not seen.without:
         return Finding(name, "unknown", "nothing can stand in for these weights")
     way = min(seen.without, key=lambda known: seen.without[known])
@@ -482,13 +515,54 @@ def seeds_apart(seeds: Sequence[float]) -> Finding:
     )  # fmt: skip
 
 
-def _no_weights(name: str) -> Finding:
-    return Finding(name, "unknown", "the model has no attention")
+LESS_OVERFITTING = (
+    "more training sequences (data.n_train, or a larger file), model.hidden_dim: (narrower), or"
+    " training.weight_decay: 0.01 with training.optimizer: adamw; early_stopping saves the time"
+)
+
+
+def _overfitting(seen: Evidence) -> Finding:
+    """Whether the training sequences are fitted at the expense of others: training went on to fit
+    them after validation had stopped improving, or fits them several times better.
+
+    Losses are means over a twentieth of the epochs, so that one epoch's noise decides nothing.
+    Training is under teacher forcing, partly at least, so it is compared with teacher-forced
+    validation.
+    """
+    name, epochs = NAMES[11], len(seen.history)
+    if epochs < FEWEST_EPOCHS:
+        return Finding(name, "unknown", f"needs the losses of {FEWEST_EPOCHS} epochs, has {epochs}")
+    width = max(3, epochs // 20)
+    training, validation, forced = (
+        np.convolve([getattr(record, key) for record in seen.history], np.full(width, 1 / width),
+                    "valid")
+        for key in ("train_loss", "validation_loss", "validation_loss_teacher_forced")
+    )  # fmt: skip
+    best = int(validation.argmin())
+    fell, rose = training[-1] / training[best], validation[-1] / validation[best]
+    goes_on = fell <= MEMORIZED or (fell <= 1 and rose >= ROSE)
+    if forced[-1] >= GAP * training[-1]:
+        number = (
+            f"the training loss is {training[-1]:.4g} at the end, teacher-forced validation"
+            f" {forced[-1]:.4g}"
+        )
+    else:
+        number = (
+            f"from about epoch {best + width} to {epochs} the training loss went from"
+            f" {training[best]:.4g} to {training[-1]:.4g}, validation from {validation[best]:.4g}"
+            f" to {validation[-1]:.4g}"
+        )
+        if not goes_on:
+            return Finding(name, "fine", number)
+    return Finding(
+        name, "found", number,
+        "It fits the training sequences and not what holds for others (or the parts differ in"
+        " kind). The kept weights are those of the best validation loss; more epochs do not help.",
+        LESS_OVERFITTING,
+    )  # fmt: skip
 
 
 def _no_distribution(seen: Evidence, name: str) -> Finding | None:
-    if seen.weights is None:
-        return _no_weights(name)
     if seen.meaning == "strength":
         return Finding(name, "unknown", "read strengths are no shares of a whole")
     return None
@@ -503,6 +577,11 @@ def _no_heads(seen: Evidence, name: str) -> Finding | None:
     if not (seen.source_lengths > 1).any():
         return Finding(name, "unknown", "no source has two points or more")
     return None
+
+
+def history_of(folder: RunFolder) -> list[EpochRecord]:
+    """The epochs of a run's training; none beside a checkpoint that stands alone."""
+    return folder.read_metrics() if folder.metrics.exists() else []
 
 
 def losses_beside(folder: RunFolder) -> list[float]:

@@ -15,7 +15,9 @@ import pytest
 
 from seqattn import doctor, experiment
 from seqattn.config import resolve
-from seqattn.doctor import NAMES, Evidence
+from seqattn.data.baselines import verdict
+from seqattn.doctor import ABOUT_WEIGHTS, NAMES, Evidence
+from seqattn.runs import EpochRecord
 from tests.conftest import ROOT, Ended
 
 
@@ -84,6 +86,13 @@ def one_hot(places: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.eye(S)[places], (N, 1, 2, T, S)).copy()
 
 
+def trained_for(training: list[float], validation: list[float]) -> tuple[EpochRecord, ...]:
+    return tuple(
+        EpochRecord(k + 1, one, other, other, 0.01, 0.5, 0.1)
+        for k, (one, other) in enumerate(zip(training, validation, strict=True))
+    )
+
+
 def _dead() -> np.ndarray:
     weights = healthy()
     weights[:, :, 1] = 1 / S
@@ -107,6 +116,22 @@ KNOWN = np.broadcast_to(np.arange(T), (N, T))
         (NAMES[8], lambda: seen_with(healthy(), without={"uniform": 0.5, "shuffled": 0.1005})),
         (NAMES[9], lambda: seen_with(healthy(), loss=0.16)),
         (NAMES[10], lambda: seen_with(healthy(), seeds=(0.1, 0.1, 0.1, 0.21))),
+        (
+            NAMES[11],
+            lambda: seen_with(
+                healthy(),
+                history=trained_for(
+                    [1 / k for k in range(1, 41)], [max(0.2, 1 / k) for k in range(1, 41)]
+                ),
+            ),
+        ),
+        (
+            NAMES[11],
+            lambda: seen_with(
+                healthy(),
+                history=trained_for([0.5 - 0.005 * k for k in range(40)], [0.5] * 10 + [0.7] * 30),
+            ),
+        ),
     ],
 )
 def test_what_is_planted_is_found(name: str, sick: Callable[[], Evidence]) -> None:
@@ -125,6 +150,61 @@ def test_what_is_meant_is_no_illness() -> None:
     nothing = seen_with(healthy(), alignment=None)
     nothing = dataclasses.replace(nothing, weights=None, without={})
     assert not found(nothing)
+
+
+def test_without_attention_nothing_is_said_of_weights() -> None:
+    seen = seen_with(healthy(), loss=2.0, forced=2.0)
+    seen = dataclasses.replace(seen, weights=None, without={}, normalizer="")
+    findings = doctor.examine(seen)
+    assert {finding.name for finding in findings} == set(NAMES) - set(ABOUT_WEIGHTS)
+    text = json.dumps(doctor.as_plain(findings))
+    for word in ("weights show", "attention", "heatmap", "looks"):
+        assert word not in text
+
+
+def test_advice_does_not_ask_for_more_epochs_of_a_run_that_overfits() -> None:
+    history = trained_for([1 / k for k in range(1, 41)], [max(0.2, 1 / k) for k in range(1, 41)])
+    seen = seen_with(healthy(), loss=2.0, forced=2.0, history=history)
+    changes = {finding.name: finding.change for finding in doctor.examine(seen)}
+    assert "epochs: (more)" not in changes[NAMES[1]]
+    assert "more training sequences" in changes[NAMES[1]]
+    still_falling = seen_with(healthy(), loss=2.0, forced=2.0, history=history[:5] * 2)
+    assert NAMES[11] not in found(still_falling)
+
+
+def test_noise_around_a_plateau_is_no_overfitting() -> None:
+    numbers = np.random.default_rng(0)
+    for _ in range(50):
+        training = 0.1 * numbers.uniform(0.9, 1.1, 100)
+        validation = 0.1 * numbers.uniform(0.8, 1.2, 100)
+        seen = seen_with(healthy(), history=trained_for(training.tolist(), validation.tolist()))
+        assert NAMES[11] not in found(seen)
+
+
+def test_a_fitted_baseline_counts_too() -> None:
+    better = seen_with(healthy(), fitted=("linear least squares (fitted)", 0.02))
+    (finding,) = (each for each in doctor.examine(better) if each.state == "found")
+    assert finding.name == NAMES[1]
+    assert "0.02 of 'linear least squares (fitted)'" in finding.number
+    assert finding.meaning.startswith("A linear map forecasts better")
+    assert not found(seen_with(healthy(), fitted=("linear least squares (fitted)", 0.11)))
+    exactly_linear = seen_with(healthy(), loss=0.003, forced=0.003, fitted=("linear", 1e-30))
+    assert not found(exactly_linear)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (0.01, "beats the best parameter-free baseline (rule, 0.03) and linear (0.02)"),
+        (0.025, "beats the best parameter-free baseline (rule, 0.03), but not linear (0.02)"),
+        (0.05, "does not beat the best parameter-free baseline (rule, 0.03) or linear (0.02)"),
+    ],
+)
+def test_the_verdict_names_the_fitted_baseline(loss: float, words: str) -> None:
+    assert verdict(loss, {"rule": 0.03, "mean": 1.0}, {"linear": 0.02}) == words
+    other = verdict(0.04, {"rule": 0.03}, {"linear": 0.05})
+    assert other.endswith("(rule, 0.03), but beats linear (0.05)")
+    assert verdict(loss, {"rule": 0.03}, {}).endswith("baseline (rule, 0.03)")
 
 
 @pytest.mark.parametrize(

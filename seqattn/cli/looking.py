@@ -315,7 +315,7 @@ def doctor(
     """Say in words what the weights and losses of RUN show: each finding with its number, what it
     means and what to change."""
     from seqattn.comparison import is_comparison, seed_folders
-    from seqattn.doctor import as_plain, told
+    from seqattn.doctor import ABOUT_WEIGHTS, as_plain, told
     from seqattn.errors import CheckpointError
     from seqattn.runs import RunFolder
 
@@ -341,6 +341,8 @@ def doctor(
                 if state == "found":
                     print(printable(f"  {'':<8}{'':<{width}}  {finding.meaning}"))
                     print(printable(f"  {'':<8}{'':<{width}}  try: {finding.change}"))
+    if not any(finding.name in ABOUT_WEIGHTS for finding in findings):
+        print("The model has no attention, so there are no weights to look at.")
 
 
 def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
@@ -349,12 +351,13 @@ def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
     folder, trained = open_run(run)
     beside = losses or tuple(rules.losses_beside(folder))
-    return rules.examine(rules.evidence(trained, data_of(trained), beside))
+    history = rules.history_of(folder)
+    return rules.examine(rules.evidence(trained, data_of(trained), beside, history))
 
 
 def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Every seed examined, and how many show what."""
-    from seqattn.doctor import NAMES, as_plain
+    from seqattn.doctor import SEEDS_APART, as_plain
 
     ended = {seed: folder for seed, folder in seeds.items() if folder.summary.exists()}
     losses = tuple(float(folder.read_summary()["test_loss"]) for folder in ended.values())
@@ -363,7 +366,8 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
         print(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
         return
     print(printable(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined."))
-    for place, name in enumerate(NAMES):
+    names = [finding.name for finding in next(iter(found.values()), [])]
+    for place, name in enumerate(names):
         states = [each[place].state for each in found.values()]
         sick = [seed for seed, each in found.items() if each[place].state == "found"]
         if not sick:
@@ -371,7 +375,7 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
             print(f"  {word:<8}{name}")
             continue
         first = found[sick[0]][place]
-        if name == NAMES[-1]:  # of all of them together
+        if name == SEEDS_APART:  # of all of them together
             print(printable(f"  {'found':<8}{name}: {first.number}"))
             print(printable(f"          {first.meaning}"))
             print(printable(f"          try: {first.change}"))

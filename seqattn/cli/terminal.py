@@ -128,6 +128,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from seqattn.data.baselines import verdict
     from seqattn.runs import RunFolder
 
     console = Console()
@@ -143,15 +144,14 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
         table.add_row(label, *_errors(summary, loss, name), style=style)
     console.print(table)
-    best = summary["best_baseline"]
-    verdict = "beats" if summary["beats_best_baseline"] else "does not beat"
+    compared = verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
         *attention_lines(summary["attention"]),
-        f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it {verdict}"
-        f" the best parameter-free baseline ({best}).",
+        f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it"
+        f" {compared}.",
         f"Everything lies in {folder}: "
         + (f"{', '.join(drawn)}, and the data they are drawn from." if drawn
            else "the data, and no pictures."),

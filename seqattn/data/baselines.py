@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -140,3 +140,24 @@ def errors_by_feature(forecast: Floats, part: Sequences) -> list[float]:
 def _squared(forecast: Floats, part: Sequences, scale: Floats | None) -> Floats:
     errors = forecast - part.target
     return np.square(errors if scale is None else errors / scale)
+
+
+def verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
+    """Whether a loss beats its baselines, in words: "beats the best parameter-free baseline
+    (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
+
+    Args:
+        baselines: parameter-free forecast -> loss, at least one.
+        fitted: forecast with fitted parameters -> loss.
+    """
+    best = min(baselines, key=lambda name: baselines[name])
+    beats = loss < baselines[best]
+    words = f"{'beats' if beats else 'does not beat'} the best parameter-free baseline"
+    words += f" ({best}, {baselines[best]:.4g})"
+    if fitted:
+        name = min(fitted, key=lambda each: fitted[each])
+        also = loss < fitted[name]
+        joined = {(True, True): " and", (True, False): ", but not",
+                  (False, True): ", but beats", (False, False): " or"}[beats, also]  # fmt: skip
+        words += f"{joined} {name} ({fitted[name]:.4g})"
+    return words

@@ -21,6 +21,7 @@ from seqattn import doctor
 from seqattn.comparison import Outcome, sentences
 from seqattn.comparison.tables import references, table
 from seqattn.config import as_plain, leaves, resolve
+from seqattn.data.baselines import verdict
 from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
@@ -99,7 +100,12 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         try:
             _, trained = open_run(folder.path)
             found = doctor.examine(
-                doctor.evidence(trained, data_of(trained), doctor.losses_beside(folder))
+                doctor.evidence(
+                    trained,
+                    data_of(trained),
+                    doctor.losses_beside(folder),
+                    doctor.history_of(folder),
+                )
             )
             content["doctor"] = doctor.as_plain(found)
             content["told"] = doctor.told(found)
@@ -154,16 +160,13 @@ def _environment(found: Mapping[str, Any]) -> list[list[str]]:
 
 def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The losses beside what they are read by, and the sentence that says it."""
-    best, floor = summary["best_baseline"], summary["noise_floor"]
-    loss, beaten = summary["test_loss"], summary["baselines"][summary["best_baseline"]]
-    beats = "beats" if summary["beats_best_baseline"] else "does not beat"
-    sentence = (
-        f"Free running, its mean squared error on the test sequences is {loss:.4g}: it {beats}"
-    )
-    sentence += f" the best rule without parameters ({best}, {beaten:.4g})"
+    loss, floor = summary["test_loss"], summary["noise_floor"]
+    compared = verdict(loss, summary["baselines"], summary["fitted"])
+    sentence = f"Free running, its mean squared error on the test sequences is {loss:.4g}: it"
+    sentence += f" {compared}"
     if floor is not None:
         above = loss - floor
-        sentence += f" and stands {above:.2g} above the noise floor ({floor:.4g})"
+        sentence += f"; it stands {above:.2g} above the noise floor ({floor:.4g})"
     rows = [["this model, free running", loss, "own"]]
     rows += [["this model, teacher-forced", summary["test_loss_teacher_forced"], ""]]
     rows += [[name, value, ""] for name, value in summary["baselines"].items()]
