@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import time
@@ -297,17 +296,23 @@ class Group:
     def weigh_compiling(self, taken: float, say: Callable[[str], None]) -> None:
         """Compile once the epochs left would take longer than that, by the last one's time; take
         it back where the next is no faster."""
+        if not isinstance(self.objective, Autograd):
+            return
         if self.weighed is None:
             left = max((run.config.epochs for _, run in self.still_going()), default=0) - self.epoch
-            if left * taken > COMPILE_SECONDS and isinstance(self.objective, Autograd):
-                self.weighed = taken
-                with contextlib.suppress(UsageError):
+            if left * taken > COMPILE_SECONDS:
+                try:
                     self.compile()
-                say(self.objective.name)
-        elif self.weighed > 0 and isinstance(self.objective, Autograd):
-            if taken > self.weighed and self.objective.name != "autograd":
+                except UsageError as error:
+                    self.weighed = 0.0
+                    say(f"{self.objective.name}: {error}")
+                else:
+                    self.weighed = taken
+                    say(self.objective.name)
+        elif self.weighed > 0:
+            if taken > self.weighed:
                 self.objective.take_back()
-                say("autograd: compiled steps were no faster")
+                say(f"{self.objective.name}: compiled steps were no faster")
             self.weighed = 0.0
 
     def open_epoch(self) -> None:
