@@ -56,9 +56,12 @@ class _Written:
     keep_as: Path | None = None
     content: bytes | None = None
 
-    def show(self) -> None:
+    def check(self) -> None:
+        """Hold what was flushed against what was written."""
         if self.content is not None and not _holds(self.temporary, self.content):
             raise OSError(errno.EIO, "What was read back is not what was written", str(self.path))
+
+    def show(self) -> None:
         if self.keep_as is not None:
             self._keep(self.keep_as)
         self.temporary.replace(self.path)
@@ -91,7 +94,12 @@ _unfinished = set[Path]()
 @contextlib.contextmanager
 def written_together() -> Iterator[None]:
     """Files written inside show at the end, once all are safe on the disk: waiting for the disk
-    once is much shorter than once a file, where many runs end at the same time."""
+    once is much shorter than once a file, where many runs end at the same time.
+
+    Raises:
+        OSError: the disk refused one of them, and none shows. Where it is a renaming that it
+            refused, those before it show.
+    """
     if _together.waiting is not None:
         yield
         return
@@ -103,13 +111,12 @@ def written_together() -> Iterator[None]:
         if len(waiting) > FEW and hasattr(os, "sync"):
             os.sync()  # all at once; what the disk refused is said below, file by file
         for written in waiting:
-            try:
-                with written.temporary.open("rb") as file:
-                    os.fsync(file.fileno())
+            with _named(written.path), written.temporary.open("rb") as file:
+                os.fsync(file.fileno())
+                written.check()
+        for written in waiting:
+            with _named(written.path):
                 written.show()
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, str(written.path)) from None
-            _unfinished.discard(written.temporary)
         for folder in dict.fromkeys(written.path.parent for written in waiting):
             _fsync_folder(folder)
     except BaseException:
@@ -118,6 +125,16 @@ def written_together() -> Iterator[None]:
         raise
     finally:
         _together.waiting = None
+        _unfinished.difference_update(written.temporary for written in waiting)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors name the file that was to be written, and not its temporary name."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_whole(
@@ -164,7 +181,9 @@ def whole_file(
                 _together.waiting.append(_Written(temporary, path, keep_as, content))
                 return
             os.fsync(file.fileno())
-        _Written(temporary, path, keep_as, content).show()
+        written = _Written(temporary, path, keep_as, content)
+        written.check()
+        written.show()
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()

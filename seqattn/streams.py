@@ -43,12 +43,12 @@ def streams(
     Args:
         places: a seed and a position for each.
     """
-    bits, numbers, start = _generator(name)
+    numbers, start = _generator(name)
     state = start["state"]
     for seed, position in places:
         state["key"] = _key(seed, name)
         state["counter"][3] = _word(position)
-        bits.state = start
+        numbers.set_state(start)  # and forget the second of a pair of normal numbers
         yield numbers
 
 
@@ -63,9 +63,9 @@ def _word(position: int | str) -> int:
 
 
 @functools.cache
-def _generator(name: StreamName) -> tuple[np.random.Philox, np.random.RandomState, Any]:
+def _generator(name: StreamName) -> tuple[np.random.RandomState, Any]:
     """A generator to be moved from place to place, and the state in which a stream begins."""
     bits = np.random.Philox(0)
     start: Any = bits.state
     start["state"]["counter"] = np.zeros(4, dtype=np.uint64)
-    return bits, np.random.RandomState(bits), start
+    return np.random.RandomState(bits), start

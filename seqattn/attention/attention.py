@@ -88,9 +88,11 @@ class Attention(nn.Module):
         self.location = location
         self.value = value
         self.heads = score.heads
-        self.is_plain = (
-            self.heads == 1 and location is None and isinstance(self.normalizer, Softmax)
-        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its weights are the softmax of one head's scores, and of no subclass."""
+        return self.heads == 1 and self.location is None and type(self.normalizer) is Softmax
 
     def remember(self, encoded: Tensor, keep: Tensor | None) -> Memory:
         """Keys and values of encoder states (..., N, S, H)."""

@@ -19,7 +19,7 @@ from seqattn.experiment.following import follow
 from seqattn.experiment.grouping import grouped
 from seqattn.experiment.jobs import Job, Watchers, leave_if_told
 from seqattn.experiment.reading import data_of, open_run, without_paths
-from seqattn.experiment.resume import newest_state
+from seqattn.experiment.resume import newest_state, refuse_other_rates
 from seqattn.experiment.sizes import (
     bytes_of_a_run,
     bytes_of_checkpoints,
@@ -303,6 +303,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
 
     Raises:
         UsageError: its model cannot take sequences as long as these.
+        CheckpointError: it cannot be gone on with.
     """
     started = folder.read_environment().get("started") if resume and folder.is_run else None
     job = Job(config, folder, data, started=started)
@@ -321,6 +322,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
             if job.state.epoch == config.training.epochs or summary["stopped_early"]:
                 job.summary = summary
                 return job
+        refuse_other_rates(job)
         job.threads = folder.read_environment().get("threads")
     return job
 

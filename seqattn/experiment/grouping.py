@@ -8,6 +8,8 @@ from seqattn.config import as_plain
 from seqattn.experiment.jobs import Job
 from seqattn.experiment.resume import by_position
 from seqattn.experiment.sizes import bytes_of_a_run, group_bytes
+from seqattn.training.batch_key import batch_key
+from seqattn.training.batches import shape_of_batch
 
 
 def grouped(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -35,16 +37,6 @@ def grouped(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 def _shape_of_step(job: Job) -> str:
     """Equal where two jobs can be trained side by side."""
-    training, train, validation = job.config.training, job.data.train, job.data.validation
-    ragged = [bool(keep.all()) for part in (train, validation)
-              for keep in (part.source_keep, part.target_keep)]  # fmt: skip
-    return repr(
-        (
-            as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
-            training.weight_decay, training.compile, training.precision,
-            training.record_attention,
-            training.teacher_forcing.coin, training.checkpoint_seconds,
-            train.source.shape, train.target.shape, validation.source.shape,
-            validation.target.shape, ragged,
-        )
-    )  # fmt: skip
+    data, points = job.data, job.layout.points
+    parts = [shape_of_batch(part) for part in (data.train, data.validation)]
+    return repr((as_plain(job.config.model), batch_key(points, job.config.training, parts)))

@@ -61,7 +61,6 @@ class Job:
     threads: int | None = None
     summary: dict[str, Any] | None = None
     error: NotFiniteError | None = None
-    unsaid: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
     started: str | None = None
     goes_back: bool = False
@@ -99,15 +98,6 @@ class Job:
     def go_back(self, state: TrainingState) -> None:
         """To the checkpoint before the last."""
         self.state, self.goes_back = state, True
-
-    def note(self, line: str) -> None:
-        """A line for the log, kept until the log is next opened."""
-        self.unsaid.append(line)
-
-    def write_notes(self) -> None:
-        if self.unsaid:
-            self.folder.say("\n".join(self.unsaid))
-            self.unsaid.clear()
 
 
 def leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:

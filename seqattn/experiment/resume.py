@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 
 from seqattn.config import (
@@ -21,6 +22,7 @@ from seqattn.runs import RunFolder
 from seqattn.training import (
     PATHS,
     TrainingState,
+    learning_rates,
     load_state,
 )
 
@@ -124,6 +126,28 @@ def _state_before(job: Job) -> TrainingState | None:
     with contextlib.suppress(CheckpointError):
         return load_state(job.folder.previous, model, job.layout)[0]
     return None
+
+
+def refuse_other_rates(job: Job) -> None:
+    """Hold the learning rates of the epochs behind against the schedule, before training goes on:
+    an earlier version had another cosine.
+
+    Raises:
+        CheckpointError: an epoch was trained at another rate than the schedule gives it now.
+    """
+    if job.state is None or job.is_trained:
+        return
+    rate, loss = learning_rates(job.config.training, []), None
+    for record in job.state.history:
+        now = rate(loss)
+        if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
+            raise CheckpointError(
+                f"{job.folder.last}: epoch {record.epoch} was trained at learning rate"
+                f" {record.learning_rate:g}, and training.learning_rate_schedule gives it {now:g}"
+                " in this version. To go on would mix two schedules: train again with --overwrite,"
+                " or under another --name."
+            )
+        loss = record.validation_loss
 
 
 def refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:

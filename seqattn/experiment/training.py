@@ -64,39 +64,35 @@ def train_group(
 
     def say(line: str) -> None:
         for job in jobs:
-            job.note(line)
-            job.write_notes()
+            job.folder.say(line)
         watchers.say(line)
 
     def engine(name: str) -> None:
         for job in jobs:
-            job.note(f"gradients: {name}")
+            job.folder.say(f"gradients: {name}")
 
-    for note in jobs[0].data.notes:
+    for note in dict.fromkeys(note for job in jobs for note in job.data.notes):
         watchers.say(note)
     for job in jobs:
-        for note in job.data.notes:
-            job.note(note)
         if job.data.split:
             job.folder.write_split(job.data.split)
         if job.data.stream is not None:
             job.folder.write_sources(job.data.stream.files())
         if count != 1:
             write_json(job.folder.environment, {**about, "threads": count})
-        job.note(
+        lines = [
+            *job.data.notes,
             f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
             f" {job.data.training_sequences} training sequences, device {device}, threads {count}"
-            f" ({why}), torch {torch.__version__}"
-        )
+            f" ({why}), torch {torch.__version__}",
+        ]
         if not alone:
-            job.note(
+            lines.append(
                 f"side by side with {len(jobs) - 1} more, about"
                 f" {bytes_of_a_run(job) / 2**20:.1f} MiB each"
             )
-        job.write_notes()
-    for job in jobs:
+        job.folder.say("\n".join([*lines, *job.passed_over]))
         for line in job.passed_over:
-            job.note(line)
             watchers.say(line)
     first = jobs[0].state
     if first is not None:
@@ -117,8 +113,7 @@ def train_group(
         name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
         for job in jobs:
             with contextlib.suppress(OSError):  # the disk may be what is wrong
-                job.note(f"ended: {name}")
-                job.write_notes()
+                job.folder.say(f"ended: {name}")
         if isinstance(error, OSError):
             place = error.filename or jobs[0].folder.path
             raise StorageError(
@@ -135,12 +130,11 @@ def train_group(
                 " any more."
             )
         if run.error is not None:
-            job.note(f"ended: {run.error}")
+            job.folder.say(f"ended: {run.error}")
         elif run.finished:
             finished.append((job, run))
         else:
-            job.note("stopped")
-        job.write_notes()
+            job.folder.say("stopped")
     if finished:
         with written_together():
             results.conclude(finished)
@@ -178,7 +172,6 @@ def _run_of(
         film += read_film(folder, job.state.epoch)
 
     def save(state: TrainingState) -> None:
-        job.write_notes()
         if beside is None:
             write(state, film)
         else:  # the loop goes on to add to its history and film

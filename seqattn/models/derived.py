@@ -40,10 +40,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from seqattn.attention import DotScore, GeneralScore, ScaledDotScore
+from seqattn.attention import Attention, DotScore, GeneralScore, ScaledDotScore, Softmax
 from seqattn.cells import GRU
+from seqattn.layers import Affine
 from seqattn.models.feeding import who_is_told
 from seqattn.models.recurrent import RecurrentModel
 
@@ -58,19 +59,26 @@ MOST_TERMS = 200_000  # of a sum of products without a matmul, then
 LARGE = 2048  # numbers from which on tanh takes a detour
 
 
+COVERED_CLASSES = frozenset({
+    RecurrentModel, nn.ModuleList, GRU, Affine, Attention, Softmax,
+    DotScore, ScaledDotScore, GeneralScore,
+})  # fmt: skip
+"""Classes of all modules of a covered model. A subclass is not covered: it may compute something
+else."""
+
+
 def covers(model: object) -> bool:
     """Whether this file has the backward pass of a model."""
     return (
-        isinstance(model, RecurrentModel)
+        type(model) is RecurrentModel
+        and all(type(module) in COVERED_CLASSES for module in model.modules())
         and model.points.are_alike
-        and type(model.encoder) is GRU
         and not model.decoder_above
         and model.dropout == 0
         and model.context_is_output
         and not model.feeds_input
         and model.attention is not None
         and model.attention.is_plain
-        and isinstance(model.attention.score, DotScore | ScaledDotScore | GeneralScore)
     )
 
 
@@ -270,9 +278,9 @@ class _Passes:
 
         self.states[0] = 0
         self.look, self.dlook = new(R, P, H).zero_(), new(R, P, H)
-        if isinstance(model.score, DotScore | ScaledDotScore):  # what M stays without projections
+        if type(model.score) in (DotScore, ScaledDotScore):  # what M stays without projections
             identity = torch.eye(H, dtype=model.like.dtype, device=model.like.device)
-            scaled = isinstance(model.score, ScaledDotScore)
+            scaled = type(model.score) is ScaledDotScore
             self.look[:, :H] = identity / math.sqrt(H) if scaled else identity
         self.shown, self.dshown = (new(S + F, R, N, P, runs=1) for _ in range(2))
         self.joint, self.djoint = new(R, N, T, S + F), new(R, N, T, S + F)
@@ -602,7 +610,7 @@ class _Passes:
             self.product(M, A.mT, B)
             self.product(v, a, B)
             do(look[:, : H + 1].mul_, scale)
-        elif isinstance(self.model.score, GeneralScore):
+        elif type(self.model.score) is GeneralScore:
             do(look[:, :H].copy_, w["attention.score.key.weight"])
         bias = w["output.bias"].unsqueeze(2)
         if self.model.value is None:
@@ -665,7 +673,7 @@ class _Passes:
             do(d["attention.score.key.bias"].zero_)  # whoever has the gradient may write into it
             self.product(dB, A, dM)
             self.product(dB, a, dv, dB)
-        elif isinstance(self.model.score, GeneralScore):
+        elif type(self.model.score) is GeneralScore:
             do(d["attention.score.key.weight"].copy_, dM)
         if self.model.value is None:
             do(dcontext.copy_, dcontext_v)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,19 @@ from seqattn.streams import streams
 
 MOST_GATHERED = 2**26
 """Numbers of which an epoch keeps a second copy, in its order: 256 MB."""
+
+
+class BatchShape(NamedTuple):
+    """What batches must have in common to be stacked.
+
+    Attributes:
+        source, target: (N, S, F) and (N, T, F), without an axis of runs.
+        masks: names of the lengths and masks that are not None.
+    """
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    masks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,12 @@ class Batch:
 
     def __len__(self) -> int:
         return self.source.shape[-3]
+
+    @property
+    def shape(self) -> BatchShape:
+        masks = [name for name in MASKS if getattr(self, name) is not None]
+        source, target = tuple(self.source.shape[-3:]), tuple(self.target.shape[-3:])
+        return BatchShape(source, target, tuple(masks))
 
     def take(self, places: slice) -> Batch:
         """The sequences at these places, of each run."""
@@ -85,6 +105,25 @@ class Batch:
         )
 
 
+MASKS = ("source_lengths", "target_keep")
+"""The attributes of a `Batch` that are None where they would say nothing."""
+
+
+def masks_of(part: Sequences) -> dict[str, NDArray[Any]]:
+    """The lengths and masks that a batch of these sequences needs, by their names in `MASKS`."""
+    found: dict[str, NDArray[Any]] = {}
+    if not part.source_keep.all():
+        found["source_lengths"] = part.source_lengths
+    if not part.target_keep.all():
+        found["target_keep"] = part.target_keep
+    return found
+
+
+def shape_of_batch(part: Sequences) -> BatchShape:
+    """The shape of the batch that `to_tensors` makes of a part."""
+    return BatchShape(part.source.shape, part.target.shape, tuple(masks_of(part)))
+
+
 def to_tensors(
     part: Sequences,
     device: torch.device | str = "cpu",
@@ -96,8 +135,6 @@ def to_tensors(
     Args:
         scaling: to the model's units; None: they are the part's.
     """
-    ragged_source = not part.source_keep.all()
-    ragged_target = not part.target_keep.all()
     source: NDArray[np.floating] = part.source
     target: NDArray[np.floating] = part.target
     kind = np.float64 if dtype == torch.float64 else np.float32
@@ -108,8 +145,7 @@ def to_tensors(
     return Batch(
         torch.as_tensor(owned[0], dtype=dtype, device=device),
         torch.as_tensor(owned[1], dtype=dtype, device=device),
-        torch.as_tensor(part.source_lengths, device=device) if ragged_source else None,
-        torch.as_tensor(part.target_keep, device=device) if ragged_target else None,
+        **{name: torch.as_tensor(mask, device=device) for name, mask in masks_of(part).items()},
     )
 
 
@@ -148,15 +184,21 @@ def in_orders(
 
 
 def together(parts: Sequence[Batch]) -> Batch:
-    """The same part of several runs: (R, N, ...), without a copy where all have the same."""
+    """The same part of several runs: (R, N, ...), without a copy where all have the same.
+
+    Raises:
+        ValueError: a mask is there for some runs only.
+    """
     first, *others = parts
     if not others:
         return first
 
     def of(name: str) -> Tensor | None:
         found: list[Tensor] = [t for part in parts if (t := getattr(part, name)) is not None]
-        if len(found) < len(parts):
+        if not found:
             return None
+        if len(found) < len(parts):
+            raise ValueError(f"only some of the runs have {name}")
         if all(tensor is found[0] for tensor in found):
             return found[0].expand(len(parts), *found[0].shape)
         return torch.stack(found)

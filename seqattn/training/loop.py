@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import time
@@ -20,6 +19,7 @@ from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord
 from seqattn.storage import written_together
 from seqattn.streams import streams
+from seqattn.training.batch_key import batch_key
 from seqattn.training.batches import Batch, together
 from seqattn.training.checkpoints import TrainingState
 from seqattn.training.draws import StepDraws
@@ -102,7 +102,7 @@ def train(
     early stopping and best epoch. Its `state`, `finished`, `early` and `error` say how it ended.
 
     Args:
-        runs: of one `shape_of_step`, and at the same epoch and step.
+        runs: of one `batch_key` and one `model` section, and at the same epoch and step.
         stop: asked after every step; True saves and returns.
         by_hand: False leaves all gradients to autograd.
         say: told once who works out the gradients.
@@ -116,6 +116,8 @@ def train(
     positions = {(run.state.epoch, run.state.step) if run.state else (0, 0) for run in runs}
     if len(positions) > 1:
         raise ValueError("runs that go side by side must be at the same epoch and step")
+    if len({_batch_key(run) for run in runs}) > 1:
+        raise ValueError("runs that go side by side must have the same batch_key")
     going = list(runs)
     said: list[str] = []
 
@@ -130,13 +132,18 @@ def train(
             going = group.train(stop, tell)
 
 
+def _batch_key(run: Run) -> str:
+    parts = [part.shape for part in (run.data, run.validation) if isinstance(part, Batch)]
+    return batch_key(run.model.points, run.config, parts)
+
+
 class Group:
     """Runs that share every operation, until too few of them are left."""
 
     def __init__(self, runs: Sequence[Run], *, by_hand: bool, world: World | None = None) -> None:
         self.world = world
         self.runs, self.R = list(runs), len(runs)
-        self.config = runs[0].config  # what runs may differ in is asked of each run instead
+        self.config = runs[0].config  # for what is not in PER_RUN
         device = next(runs[0].model.parameters()).device
         self.feed = feed_of([run.data for run in runs], self.config.batch_size, world, device)
         self.stack, self.objective = stacked(
@@ -289,17 +296,23 @@ class Group:
     def weigh_compiling(self, taken: float, say: Callable[[str], None]) -> None:
         """Compile once the epochs left would take longer than that, by the last one's time; take
         it back where the next is no faster."""
+        if not isinstance(self.objective, Autograd):
+            return
         if self.weighed is None:
             left = max((run.config.epochs for _, run in self.still_going()), default=0) - self.epoch
-            if left * taken > COMPILE_SECONDS and isinstance(self.objective, Autograd):
-                self.weighed = taken
-                with contextlib.suppress(UsageError):
+            if left * taken > COMPILE_SECONDS:
+                try:
                     self.compile()
-                say(self.objective.name)
-        elif self.weighed > 0 and isinstance(self.objective, Autograd):
-            if taken > self.weighed and self.objective.name != "autograd":
+                except UsageError as error:
+                    self.weighed = 0.0
+                    say(f"{self.objective.name}: {error}")
+                else:
+                    self.weighed = taken
+                    say(self.objective.name)
+        elif self.weighed > 0:
+            if taken > self.weighed:
                 self.objective.take_back()
-                say("autograd: compiled steps were no faster")
+                say(f"{self.objective.name}: compiled steps were no faster")
             self.weighed = 0.0
 
     def open_epoch(self) -> None:

@@ -119,6 +119,14 @@ def early_stopping(config: Training, history: Iterable[float]) -> Patience:
 def learning_rates(config: Training, history: Iterable[float]) -> Callable[[float | None], float]:
     """The learning rate, epoch by epoch.
 
+    With e the epoch from 0, E the epochs of a cosine, and m its minimum, as in torch's
+    CosineAnnealingLR with T_max = E and eta_min = m:
+
+        cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m after that
+        step     learning_rate factor^floor(e / every), torch's StepLR
+
+    So the last epoch of a cosine, e = E - 1, still learns where m is 0.
+
     Args:
         history: validation losses of the epochs that are already done.
 
@@ -148,8 +156,7 @@ def learning_rates(config: Training, history: Iterable[float]) -> Callable[[floa
             case ConstantRate():
                 return config.learning_rate
             case CosineRate():
-                way = (schedule.over_epochs or config.epochs) - 1
-                share = min(epoch / way, 1.0) if way > 0 else float(epoch > 0)
+                share = min(epoch / (schedule.over_epochs or config.epochs), 1.0)
                 span = config.learning_rate - schedule.minimum
                 return schedule.minimum + span * 0.5 * (1 + math.cos(math.pi * share))
             case StepRate():

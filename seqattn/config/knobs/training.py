@@ -84,14 +84,14 @@ class ConstantRate(Section):
 
 
 class CosineRate(Section):
-    """Half a cosine from learning_rate in the first epoch to `minimum` in the last
-    (Loshchilov and Hutter 2017, without restarts)."""
+    """Half a cosine from learning_rate in the first epoch towards `minimum`, which it reaches after
+    the last, as torch's CosineAnnealingLR does (Loshchilov and Hutter 2017, without restarts)."""
 
     model_config = must_say("kind")
     kind: Literal["cosine"] = "cosine"
     """How the learning rate changes from epoch to epoch."""
     minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """The learning rate of the last epoch of `over_epochs`, and after it."""
+    """The learning rate of every epoch after `over_epochs`: at 0 they change no weight."""
     over_epochs: Count | None = None
     """Epochs the way down takes; null means all of training.epochs."""
 

@@ -1,0 +1,49 @@
+"""What the log says of `training.compile: auto` where nothing can be compiled."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from seqattn.data import load
+from seqattn.models import build_model
+from seqattn.training import Run, loop, objective, to_tensors, train
+from tests.grouped import small_config
+
+
+def run_of(precision: str, epochs: int, seed: int) -> Run:
+    config = small_config(
+        model={"attention": None},  # autograd
+        training={"compile": "auto", "epochs": epochs, "precision": precision},
+    )
+    data, model = load(config.data), build_model(config.model, 2, seed)
+    train, validation = to_tensors(data.train), to_tensors(data.validation)
+    return Run(model, train, validation, config.training, seed)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("runs", [1, 4])
+def test_a_failed_compile_is_said_once_with_its_reason(
+    precision: str, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that end at different epochs, so that a smaller group goes on and tries again; every
+    epoch takes longer than the one before."""
+
+    def broken(*inputs: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    weigh, seconds = loop.Group.weigh_compiling, itertools.count(1)
+    monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
+    monkeypatch.setattr(loop, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(
+        loop.Group, "weigh_compiling", lambda group, _, say: weigh(group, next(seconds), say)
+    )
+    said: list[str] = []
+    train([run_of(precision, 4 + 3 * k, k) for k in range(runs)], say=said.append)
+    name = "autograd in bfloat16" if precision == "bfloat16" else "autograd"
+    assert said[0] == name
+    assert len(said) == 2
+    assert said[1].startswith(f"{name}: training.compile: torch could not compile a step here")
+    assert "no compiler here" in said[1]

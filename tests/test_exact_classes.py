@@ -1,0 +1,135 @@
+"""Passes that are written by hand are for the classes they were written for, and for no subclass."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqattn.attention import Attention, DotScore, GeneralScore, Look, ScaledDotScore, Softmax
+from seqattn.attention.normalizers import Weighing
+from seqattn.cells import GRU
+from seqattn.config import Recurrent
+from seqattn.layers import Affine
+from seqattn.models import Forecast, RecurrentModel, build_model, derived
+from seqattn.training import Batch
+from seqattn.training.objective import Autograd, Derived, Objective, stacked
+from seqattn.training.stack import Stack
+from tests.conftest import F, H, K, N, S, T
+
+
+class ChangedModel(RecurrentModel):
+    def forward(self, *args: Any, **options: Any) -> Forecast:
+        forecast = super().forward(*args, **options)
+        return replace(forecast, values=forecast.values.sin())
+
+
+class ChangedGRU(GRU):
+    def output(self, state: Tensor) -> Tensor:
+        return state.sin()
+
+
+class ChangedAttention(Attention):
+    def look(self, *args: Any, **options: Any) -> Look:
+        look = super().look(*args, **options)
+        return look._replace(context=look.context.sin())
+
+
+class ChangedSoftmax(Softmax):
+    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+        return super().weigh(3 * scores.sin(), keep, numbers)
+
+
+class ChangedDot(DotScore):
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return 3 * super().scores(queries, keys).sin()
+
+
+class ChangedScaledDot(ScaledDotScore):
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return 3 * super().scores(queries, keys).sin()
+
+
+class ChangedGeneral(GeneralScore):
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return 3 * super().scores(queries, keys).sin()
+
+
+class ChangedAffine(Affine):
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x).sin()
+
+
+CHANGED: dict[type[nn.Module], type[nn.Module]] = {
+    changed.__mro__[1]: changed
+    for changed in (ChangedModel, ChangedGRU, ChangedAttention, ChangedSoftmax, ChangedDot,
+                    ChangedScaledDot, ChangedGeneral, ChangedAffine)
+}  # fmt: skip
+COVERED: dict[str, dict[str, Any]] = {
+    "dot": {"score": "dot"},
+    "projected": {"score": "scaled_dot", "key_dim": K, "project_values": True},
+    "general": {"score": "general"},
+}
+
+
+def covered_model(name: str) -> RecurrentModel:
+    config = Recurrent.model_validate({"hidden_dim": H, "attention": COVERED[name]})
+    model = build_model(config, F, 1).double()
+    assert isinstance(model, RecurrentModel)
+    return model
+
+
+def places() -> list[tuple[str, str]]:
+    """Covered config and path of every part of its model."""
+    return [
+        (name, path)
+        for name in COVERED
+        for path, part in covered_model(name).named_modules()
+        if not isinstance(part, nn.ModuleList)
+    ]
+
+
+def batch() -> Batch:
+    numbers = torch.Generator().manual_seed(3)
+    source = torch.randn(N, S, F, generator=numbers, dtype=torch.float64)
+    target = torch.randn(N, T, F, generator=numbers, dtype=torch.float64)
+    return Batch(source, target)
+
+
+def loss_and_gradient(stack: Stack, objective: Objective) -> tuple[float, Tensor]:
+    told = torch.arange(T) % 3 > 0
+    loss = objective.differentiate(batch(), told)
+    return float(loss.sum()), stack.gradient[0].clone()
+
+
+def test_every_covered_class_is_tested() -> None:
+    parts = {type(part) for name in COVERED for part in covered_model(name).modules()}
+    assert parts - {nn.ModuleList} == set(CHANGED)
+    assert {*derived.COVERED_CLASSES} == parts
+
+
+@pytest.mark.parametrize(("name", "path"), places())
+def test_a_subclass_is_differentiated_by_autograd(name: str, path: str) -> None:
+    """Its gradient is the slope of its own loss, along a random direction."""
+    model = covered_model(name)
+    original, derived_objective = stacked([copy.deepcopy(model)])
+    assert isinstance(derived_objective, Derived)
+    of_parent = loss_and_gradient(original, derived_objective)
+    part = model.get_submodule(path)
+    part.__class__ = CHANGED[type(part)]
+    assert not derived.covers(model)
+    stack, objective = stacked([model])
+    assert isinstance(objective, Autograd)
+    loss, gradient = loss_and_gradient(stack, objective)
+    assert abs(loss - of_parent[0]) > 1e-6, "the subclass computes something else"
+    direction = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(5)).double()
+    ends = []
+    for step in (1e-5, -1e-5):
+        stack.weights[0] += step * direction
+        ends.append(loss_and_gradient(stack, objective)[0])
+        stack.weights[0] -= step * direction
+    assert float(gradient @ direction) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)

@@ -1,0 +1,267 @@
+"""Every config key that may differ within a comparison: each run must learn what it learns alone.
+
+From several base configs, each key is changed to every other value that is found for it, one key at
+a time. Base and variations are trained in one call with two seeds each, as `seqattn compare` does,
+so every run joins whatever group would take it, and the base is the first of its group.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from seqattn import experiment
+from seqattn.config import Config, Section, Stream, as_plain, every_key
+from seqattn.config.sections import choices, field_variants
+from seqattn.data import load
+from seqattn.errors import SeqattnError
+from seqattn.training import objective
+from tests.grouped import check_grouped_equals_alone, small_config, write_parquet, write_series
+
+Changes = dict[str, Any]
+MOST_BASES = 2
+"""Base configs in which the same key of the same section is changed to the same value."""
+NEVER_VARIED = {"name", "seed", "compare"}
+"""Keys of which a comparison takes care itself."""
+
+
+@functools.cache
+def files() -> dict[str, Path]:
+    """Files of the same sequences in several forms; they last as long as the process."""
+    home = Path(tempfile.mkdtemp(prefix="grouped-"))
+    found = {
+        "csv": home / "series.csv",
+        "swapped": home / "swapped.csv",
+        "other": home / "other.csv",
+        "decimal": home / "decimal.csv",
+        "folder": home / "folder",
+        "swapped_folder": home / "swapped-folder",
+        "other_folder": home / "other-folder",
+    }
+    write_series(found["csv"])
+    write_series(found["swapped"], "cab")
+    write_series(found["other"], seed=6)
+    text = found["csv"].read_text(encoding="utf-8")
+    found["decimal"].write_text(text.replace(",", ";").replace(".", ","), encoding="utf-8")
+    write_parquet(found["folder"], "abc")
+    write_parquet(found["swapped_folder"], "cab")
+    write_parquet(found["other_folder"], "abc", seed=6)
+    return found
+
+
+def bases() -> dict[str, Config]:
+    """Configs that together have every section that a config can have."""
+    series = {"kind": "file", "path": str(files()["csv"]), "group": "kind"}
+    paths = {"n_train": 12, "n_validation": 6, "n_test": 5}
+    features = {"source_features": ["a", "b"], "target_features": ["a", "c"]}
+    contents: dict[str, dict[str, Any]] = {
+        "squares": {},
+        "variable length": {
+            "data": {**paths, "variable_length": True},
+            "model": {"cell": "lstm", "layers": 2, "dropout": 0.1,
+                      "attention": {"score": "additive", "key_dim": 4}},
+            "training": {
+                "optimizer": "sgd", "momentum": 0.5, "clip_norm": 0.1,
+                "learning_rate_schedule": {"kind": "cosine"},
+                "teacher_forcing": {"schedule": "linear"},
+                "early_stopping": {"patience": 1},
+            },
+        },
+        "two files' features": {
+            "data": {**series, **features, "source_length": 5},
+            "training": {"learning_rate_schedule": {"kind": "step", "every": 1},
+                         "teacher_forcing": {"schedule": "exponential"}},
+        },
+        "windows": {
+            "data": {**series, "features": ["a", "b", "c"], "window": {"source": 3, "target": 2}},
+            "model": {"cell": "rnn", "attention": {"score": "cosine",
+                                                   "location": {"kind": "location_shift"}}},
+        },
+        "stream": {
+            "data": {"kind": "stream", "path": str(files()["folder"]), **features,
+                     "source_length": 5, "split": {"validation": 0.2, "test": 0.2}},
+        },
+        "transformer": {
+            "data": {**paths, "kind": "copy", "length": 3, "min_length": 2},
+            "model": {"kind": "transformer", "model_dim": 4, "heads": 2, "layers": 1,
+                      "feedforward_dim": 3, "positions": "learned", "longest": 6},
+            "training": {"teacher_forcing": {"probability": 1.0}},
+        },
+        "fast weights": {
+            "data": {**paths, "kind": "polygons", "corners": 5, "min_corners": 4},
+            "model": {"kind": "fast_weights"},
+            "training": {"learning_rate_schedule": {"kind": "plateau", "patience": 1},
+                         "teacher_forcing": {"schedule": "inverse_sigmoid"}},
+        },
+        "recall": {
+            "data": {**paths, "kind": "recall", "pairs": 2, "min_pairs": 1},
+            "model": {"attention": {"score": "scaled_dot", "normalizer": "hard",
+                                    "estimator": "reinforce", "key_dim": 4}},
+        },
+        "lag": {
+            "data": {**paths, "kind": "lag", "length": 4, "lag": 3, "steps": 2},
+            "model": {"attention": {"score": "general",
+                                    "location": {"kind": "local", "window": 1}}},
+        },
+    }  # fmt: skip
+    return {name: small_config(**content) for name, content in contents.items()}
+
+
+def by_hand(base: Config, path: str) -> list[Changes]:
+    """Changes of keys whose second value does not follow from their type: names of columns and
+    files, and what goes only with another key."""
+    named, stream = files(), isinstance(base.data, Stream)
+    swapped, other = ("swapped_folder", "other_folder") if stream else ("swapped", "other")
+    parts = {"data.validation_path": str(named[other]), "data.test_path": str(named[swapped])}
+    table: dict[str, list[Changes]] = {
+        "data.path": [{path: str(named[swapped])}],
+        "data.validation_path": [parts],
+        "data.test_path": [parts],
+        "data.delimiter": [{path: ","}],
+        "data.decimal": [{path: ",", "data.delimiter": ";", "data.path": str(named["decimal"])}],
+        "data.sequence": [{path: "series"}],
+        "data.order": [{path: "time"}],
+        "data.group": [{path: "series"}],
+        "data.features": [{path: ["c", "a", "b"]}, {path: ["a", "c"]}],
+        "data.source_features": [{path: ["b", "a"]}, {path: ["b", "c"]}, {path: ["a"]}],
+        "data.target_features": [{path: ["c", "a"]}, {path: ["b", "c"]}, {path: ["c"]}],
+        "data.target_length": [{path: 2, "data.source_length": None}],
+        "data.window": [{path: {"source": 3, "target": 2}, "data.source_length": None}],
+        "model.attention.normalizer": [{path: "hard", "model.attention.estimator": "reinforce"}],
+        "model.positions": [{path: "none", "model.longest": None}],
+        "training.momentum": [{path: 0.5, "training.optimizer": "sgd"}],
+    }  # fmt: skip
+    return table.get(path, [])
+
+
+def other_values(section: Section, key: str) -> dict[str, list[Any]]:
+    """Other values of a key's type by what they are: each word, each kind of section, a number. Of
+    each list the first legal one is taken."""
+    annotation, value = type(section).model_fields[key].annotation, getattr(section, key)
+    variants, words = field_variants(type(section), key), choices(annotation)
+    found: dict[str, list[Any]] = {}
+    if type(None) in get_args(annotation) and value is not None:
+        found["null"] = [None]
+    if variants and (value is None or len(variants) > 1):
+        before = {} if value is None else as_plain(value)
+        for tag, variant in variants.items():
+            if type(value) is not variant:
+                fields = variant.model_fields
+                kept = {name: kept for name, kept in before.items() if name in fields}
+                tagged = {name: tag for name in ("kind", "score", "schedule") if name in fields}
+                found[tag] = [{**kept, **tagged}, tagged]
+    elif variants:
+        pass  # its keys are changed one by one
+    elif words:
+        found |= {word: [word] for word in words if word != value}
+    elif isinstance(value, bool):
+        found["bool"] = [not value]
+    elif isinstance(value, int):
+        found["number"] = [value + 1, value * 2, value // 2, value - 1]
+    elif isinstance(value, float):
+        found["number"] = [value / 2 or 0.05, value + 0.1, 0.001]
+    elif value is None:
+        found["number"] = [2, 3, 1, 0.05]
+    return found
+
+
+def sections_of(section: Section, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Section, str]]:
+    """Dotted path, section and key of everything in a config."""
+    for key in type(section).model_fields:
+        yield ".".join((*path, key)), section, key
+        value = getattr(section, key)
+        if isinstance(value, Section):
+            yield from sections_of(value, (*path, key))
+
+
+def changed(base: Config, changes: Mapping[str, Any]) -> Config | None:
+    """The base config with some dotted keys changed; None where that is no config."""
+    content = copy.deepcopy(as_plain(base))
+    for path, value in changes.items():
+        *above, key = path.split(".")
+        section = content
+        for name in above:
+            section = section[name] if isinstance(section, dict) else {}
+        if not isinstance(section, dict):
+            return None
+        section[key] = value
+    try:
+        config = Config.model_validate(content)
+        load(config.data)
+    except (ValidationError, SeqattnError):
+        return None
+    return None if config == base else config
+
+
+def declared_in(section: type[Section], key: str) -> str:
+    """The section class that declares a key: what its subclasses inherit is one key."""
+    owner = next(one for one in section.__mro__ if key in inspect.get_annotations(one))
+    return f"{owner.__name__}.{key}"
+
+
+@functools.cache
+def variations() -> tuple[dict[str, dict[str, Config]], set[str]]:
+    """For each base the config of every variation by name, and the keys that were varied."""
+    found: dict[str, dict[str, Config]] = {}
+    used = Counter[tuple[str, str]]()
+    for name, base in bases().items():
+        load(base.data)
+        configs = found[name] = {"base": base}
+        for path, section, key in sections_of(base):
+            if path in NEVER_VARIED:
+                continue
+            declared = declared_in(type(section), key)
+            ways = {str(changes): [changes] for changes in by_hand(base, path)}
+            for what, values in other_values(section, key).items():
+                ways[what] = [{path: value} for value in values]
+            for what, candidates in ways.items():
+                if used[declared, what] == MOST_BASES:
+                    continue
+                legal = (changed(base, changes) for changes in candidates)
+                config = next(filter(None, legal), None)
+                if config is not None:
+                    used[declared, what] += 1
+                    configs[f"{len(configs)}-{path}"] = config
+    return found, {declared for declared, _ in used}
+
+
+def must_be_varied() -> set[str]:
+    """Keys that can have a second value: neither the tag of a variant nor a plain section."""
+    wanted = set[str]()
+    for path, section, _ in every_key():
+        key = path[-1]
+        annotation = section.model_fields[key].annotation
+        variants = field_variants(section, key)
+        plain_section = len(variants) == 1 and type(None) not in get_args(annotation)
+        tag = len(choices(annotation)) == 1
+        if path[0] not in NEVER_VARIED and not (plain_section or tag):
+            wanted.add(declared_in(section, key))
+    return wanted
+
+
+def test_every_key_has_a_second_value() -> None:
+    """A new key must get one: from its type, from `by_hand`, or by a base config that has it."""
+    _, varied = variations()
+    assert sorted(must_be_varied() - varied) == []
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch about its own compiler
+@pytest.mark.parametrize("name", list(bases()))
+def test_each_run_of_a_comparison_is_the_run_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objective, "BACKEND", "aot_eager")  # a C++ compiler takes half a minute
+    monkeypatch.setattr(experiment, "environment", lambda *_: {})  # runs git
+    torch.compiler.reset()
+    configs = variations()[0][name]
+    assert check_grouped_equals_alone(configs, tmp_path) == []
