@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seqattn.config import as_plain
+from seqattn.data import Sequences
 from seqattn.experiment.jobs import Job
 from seqattn.experiment.resume import by_position
 from seqattn.experiment.sizes import bytes_of_a_run, group_bytes
@@ -35,16 +36,19 @@ def grouped(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 def _shape_of_step(job: Job) -> str:
     """Equal where two jobs can be trained side by side."""
-    training, train, validation = job.config.training, job.data.train, job.data.validation
-    ragged = [bool(keep.all()) for part in (train, validation)
-              for keep in (part.source_keep, part.target_keep)]  # fmt: skip
+    training = job.config.training
     return repr(
         (
             as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
             training.weight_decay, training.compile, training.precision,
             training.record_attention,
             training.teacher_forcing.coin, training.checkpoint_seconds,
-            train.source.shape, train.target.shape, validation.source.shape,
-            validation.target.shape, ragged,
+            shape_of_part(job.data.train), shape_of_part(job.data.validation),
         )
     )  # fmt: skip
+
+
+def shape_of_part(part: Sequences) -> str:
+    """Equal where sequences of two runs can be stacked."""
+    ragged = bool(part.source_keep.all()), bool(part.target_keep.all())
+    return repr((part.source.shape, part.target.shape, ragged))
