@@ -6,6 +6,7 @@ Letters: N sequences, L layers, A heads, T target steps, S source steps. NumPy o
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
 from seqattn.errors import UsageError
-from seqattn.evaluation import References, evaluate_runs, free_run, loss_of
+from seqattn.evaluation import References, Scored, evaluate_runs, free_run, loss_of
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import Trained, teacher_forcing_probability
 
@@ -118,7 +119,7 @@ def evidence(
     """
     part = data.test.only(slice(0, MOST_SEQUENCES))
     against = References.of(part, data.train, data.rule, data.scaling)
-    ((scored, free),) = evaluate_runs(trained.model, 1, part, against, data.scaling)
+    ((scored, free),) = evaluate_runs(trained.model, [Scored(part, against, data.scaling)])
     weights = None
     if free.maps:
         weights = np.asarray(free.attention_arrays(part, steps_real=True)["weights"], np.float32)
@@ -498,13 +499,14 @@ def seeds_apart(seeds: Sequence[float]) -> Finding:
     """Whether what came of several seeds is one thing.
 
     Args:
-        seeds: their test losses.
+        seeds: their test losses; inf of those that diverged.
     """
     name = NAMES[10]
     if len(seeds) < 3:
         return Finding(name, "unknown", "fewer than three seeds; train with --seeds 8")
-    median, worst = float(np.median(seeds)), max(seeds)
-    number = f"{len(seeds)} seeds, median {median:.4g}, worst {worst:.4g}"
+    median, worst, lost = float(np.median(seeds)), max(seeds), sum(map(math.isinf, seeds))
+    last = f"{lost} diverged" if lost else f"worst {worst:.4g}"
+    number = f"{len(seeds)} seeds, median {median:.4g}, {last}"
     if worst < APART * median:
         return Finding(name, "fine", number)
     return Finding(
@@ -585,12 +587,17 @@ def history_of(folder: RunFolder) -> list[EpochRecord]:
 
 
 def losses_beside(folder: RunFolder) -> list[float]:
-    """Test losses of the seeds that a run was trained with; none of a run by itself."""
+    """Test losses of the seeds that a run was trained with, inf of those that diverged; none of a
+    run by itself."""
     path = folder.path
     if not path.name.startswith("seed-"):
         return []
     beside = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))]
-    return [float(run.read_summary()["test_loss"]) for run in beside if run.summary.exists()]
+    summaries = [run.read_summary() for run in beside if run.summary.exists()]
+    return [
+        math.inf if summary.get("diverged") else float(summary["test_loss"])
+        for summary in summaries
+    ]
 
 
 def told(findings: Sequence[Finding]) -> str:

@@ -6,7 +6,7 @@ Letters: N sequences, T steps, F features, A heads, S source length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from seqattn.data.baselines import (
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training import to_tensors
-from seqattn.training.batches import slices, together
+from seqattn.training.batches import Batch, slices, together
 from seqattn.training.objective import Autograd
 from seqattn.training.validation import validate
 
@@ -201,29 +201,27 @@ def free_run(
     """
     if override is not None:
         override.check(int(part.source_lengths.min()))
-    (run,) = free_runs(
-        model, 1, part, steps, override, with_attention=with_attention, scaling=scaling
-    )
+    (run,) = free_runs(model, [(part, scaling)], steps, override, with_attention=with_attention)
     return run
 
 
 def free_runs(
     model: SequenceModel,
-    runs: int,
-    part: Sequences,
+    parts: Sequence[tuple[Sequences, Scaling | None]],
     steps: int,
     override: Override | None = None,
     *,
     with_attention: bool = True,
-    scaling: Scaling | None = None,
     watch: Watch | None = None,
 ) -> list[FreeRun]:
-    """The same for `runs` models side by side, whose parameters have a leading axis.
+    """The same for R models side by side, whose parameters have a leading axis.
 
     Args:
+        parts: R sequences of one shape with their scalings, a pair for each model.
         watch: shown the cross-attention of some sequences after the other, kept or not.
     """
-    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
+    runs = len(parts)
+    batch = _stacked(parts, model)
     values = list[Tensor]()
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
@@ -231,7 +229,7 @@ def free_runs(
         points = batch.source.shape[-2] + steps
         at_once = min(CHUNK, CHUNK_PAIRS // points**2)
         for places in slices(len(batch), max(at_once // runs, 1)):
-            chunk = together([batch.take(places)] * runs)
+            chunk = batch.take(places)
             forecast = model.forecast(
                 chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
                 with_attention=with_attention or watch is not None,
@@ -261,8 +259,19 @@ def free_runs(
             {kind: weights[k] for kind, weights in by_kind.items()},
             meaning,
         )
-        for k, said in enumerate(each_run(values, 3))
+        for k, (said, (part, scaling)) in enumerate(zip(each_run(values, 3), parts, strict=True))
     ]
+
+
+def _stacked(parts: Sequence[tuple[Sequences, Scaling | None]], model: SequenceModel) -> Batch:
+    """The sequences of R models as one batch; those that several models have are held once."""
+    known = dict[tuple[int, int], Batch]()
+    for part, scaling in parts:
+        if (id(part), id(scaling)) not in known:
+            known[id(part), id(scaling)] = to_tensors(
+                part, *_device_and_type(model), scaling=scaling
+            )
+    return together([known[id(part), id(scaling)] for part, scaling in parts])
 
 
 def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) -> float | None:
@@ -275,63 +284,82 @@ def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) ->
 
 
 def teacher_forced(
-    model: SequenceModel, runs: int, part: Sequences, scaling: Scaling | None = None
+    model: SequenceModel, parts: Sequence[tuple[Sequences, Scaling | None]]
 ) -> list[float]:
-    """The loss of each of `runs` models with every step fed the truth."""
-    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
-    _, forced = validate(Autograd(model), together([batch] * runs))
+    """The loss of each of R models with every step fed the truth; see `free_runs`."""
+    _, forced = validate(Autograd(model), _stacked(parts, model))
     return forced
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model is scored on.
+
+    Attributes:
+        part: sequences with known targets.
+        against: what its losses are held against.
+        scaling: of the units that losses are in; None: the part's own.
+    """
+
+    part: Sequences
+    against: References
+    scaling: Scaling | None = None
 
 
 def evaluate(
     model: SequenceModel, part: Sequences, against: References, scaling: Scaling | None = None
 ) -> Evaluation:
     """Score a model on a part with known targets."""
-    ((scored, _),) = evaluate_runs(model, 1, part, against, scaling, with_attention=False)
+    ((scored, _),) = evaluate_runs(model, [Scored(part, against, scaling)], with_attention=False)
     return scored
 
 
 def evaluate_runs(
-    model: SequenceModel,
-    runs: int,
-    part: Sequences,
-    against: References,
-    scaling: Scaling | None = None,
-    *,
-    with_attention: bool = True,
+    model: SequenceModel, each: Sequence[Scored], *, with_attention: bool = True
 ) -> list[tuple[Evaluation, FreeRun]]:
-    """The same for `runs` models side by side."""
-    T, keep, lengths = part.target.shape[1], part.target_keep, part.source_lengths
+    """The same for R models side by side.
+
+    Args:
+        each: R parts of one shape, one for each model, the same or others.
+    """
     looking = dict[int, Looking]()
 
     def watch(k: int, meaning: MapMeaning, weights: NDArray[np.float32], places: slice) -> None:
         if meaning == "strength":
             return
+        part = each[k].part
         looks = looking.setdefault(k, Looking(is_distribution=meaning == "distribution"))
         known = None if part.alignment is None else part.alignment[places]
-        looks.add(weights, lengths[places], keep[places], known)
+        looks.add(weights, part.source_lengths[places], part.target_keep[places], known)
 
-    free = free_runs(
-        model, runs, part, T, with_attention=with_attention, scaling=scaling, watch=watch
-    )
-    forced = teacher_forced(model, runs, part, scaling)
-    scale = None if scaling is None else scaling.target.scale
+    parts = [(one.part, one.scaling) for one in each]
+    steps = each[0].part.target.shape[1]
+    free = free_runs(model, parts, steps, with_attention=with_attention, watch=watch)
     return [
-        (
-            Evaluation(
-                loss=mean_squared_error(run.values, part, scale),
-                loss_teacher_forced=loss,
-                loss_by_step=errors_by_step(run.values, part, scale),
-                rmse=errors_by_feature(run.values, part),
-                against=against,
-                looks=looking[k].result() if k in looking else None,
-                features=part.said,
-                scaled=scaling is not None and not scaling.is_identity,
-            ),
-            run,
+        (_evaluation(run, loss, one, looking.get(k)), run)
+        for k, (run, loss, one) in enumerate(
+            zip(free, teacher_forced(model, parts), each, strict=True)
         )
-        for k, (run, loss) in enumerate(zip(free, forced, strict=True))
     ]
+
+
+def _evaluation(run: FreeRun, forced: float, one: Scored, looking: Looking | None) -> Evaluation:
+    """
+    Args:
+        forced: the loss with every step fed the truth.
+    """
+    part, scaling = one.part, one.scaling
+    scale = None if scaling is None else scaling.target.scale
+    return Evaluation(
+        loss=mean_squared_error(run.values, part, scale),
+        loss_teacher_forced=forced,
+        loss_by_step=errors_by_step(run.values, part, scale),
+        rmse=errors_by_feature(run.values, part),
+        against=one.against,
+        looks=None if looking is None else looking.result(),
+        features=part.said,
+        scaled=scaling is not None and not scaling.is_identity,
+    )
 
 
 def _device_and_type(model: SequenceModel) -> tuple[torch.device, torch.dtype]:

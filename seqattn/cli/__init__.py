@@ -203,9 +203,9 @@ def train(
     if not quiet and seeds is None and jobs[0].summary is not None:
         print_summary(jobs[0].summary, home)
     elif not quiet and len(failed) < len(jobs):
-        from seqattn.comparison import arm_of
+        from seqattn.comparison import of_seeds
 
-        print_seeds(arm_of(resolved.name, jobs), home)
+        print_seeds(of_seeds(home, resolved.name, {job.config.seed: job.folder for job in jobs}))
     if failed:
         raise experiment.all_errors(failed)
 
@@ -235,6 +235,13 @@ def compare(
     ] = None,
     seeds: Annotated[
         int | None, typer.Option("--seeds", metavar="N", help="Seeds of each variant.")
+    ] = None,
+    resample_data: Annotated[
+        bool | None,
+        typer.Option(
+            "--resample-data/--fixed-data",
+            help="Draw new generated data for each seed (as without), or the same for all.",
+        ),
     ] = None,
     overrides: Overrides = None,
     name: FolderName = None,
@@ -266,7 +273,10 @@ def compare(
     if ray_address is not None and engine is not Engine.ray:
         raise UsageError(f"--ray-address {ray_address}: goes with --engine ray.")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
-    planned = plan(config, [*(overrides or []), *shortcuts], vary or [], along=along, seeds=seeds)
+    planned = plan(
+        config, [*(overrides or []), *shortcuts], vary or [], along=along, seeds=seeds,
+        resample_data=resample_data,
+    )  # fmt: skip
     with told_to_stop() as told, progress(planned.name, quiet, told) as watchers:
         from seqattn import comparison
 

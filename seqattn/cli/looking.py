@@ -357,15 +357,19 @@ def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
 def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Every seed examined, and how many show what."""
+    from seqattn.comparison import Arm
     from seqattn.doctor import SEEDS_APART, as_plain
 
-    ended = {seed: folder for seed, folder in seeds.items() if folder.summary.exists()}
-    losses = tuple(float(folder.read_summary()["test_loss"]) for folder in ended.values())
-    found = {seed: _findings(folder.path, losses) for seed, folder in ended.items()}
+    arm = Arm.read(home.name, seeds)
+    losses = tuple(arm.losses.values())
+    found = {seed: _findings(seeds[seed].path, losses) for seed in arm.summaries}
     if as_json:
         print(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
         return
-    print(printable(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined."))
+    lost = f", {len(arm.diverged)} diverged" if arm.diverged else ""
+    print(
+        printable(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined{lost}.")
+    )
     names = [finding.name for finding in next(iter(found.values()), [])]
     for place, name in enumerate(names):
         states = [each[place].state for each in found.values()]

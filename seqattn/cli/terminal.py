@@ -169,22 +169,21 @@ def _looks(summary: Mapping[str, Any]) -> bool:
     return summary["model"].get("attention", True) is not None
 
 
-def print_seeds(arm: Arm, folder: Path) -> None:
+def print_seeds(outcome: Outcome) -> None:
     """The table at the end of a training of many seeds."""
     from rich.console import Console
 
-    print_arms(f"{len(arm.summaries)} seeds of {arm.name}", [arm])
-    summary = arm.any_summary
-    read_by = dict(summary["baselines"])
-    if summary["noise_floor"] is not None:
-        read_by = {"noise floor": summary["noise_floor"], **read_by}
+    from seqattn.comparison.tables import BRACKETS, reference_sentence, scope
+
+    (arm,) = outcome.arms
+    print_arms(f"{len(arm.losses)} seeds of {arm.name}", [arm])
     console = Console()
     lines = [
-        "To read them by: " + ", ".join(f"{name} {loss:.4f}" for name, loss in read_by.items())
-        + ". Brackets: 95% bootstrap intervals.",
-        f"Each seed's run lies in {folder}; next, for one of them:",
+        f"{reference_sentence(outcome)} {BRACKETS}",
+        scope(outcome.data_of_seeds),
+        f"Each seed's run lies in {outcome.path}; next, for one of them:",
         f"  seqattn plot-attention {arm.folders[arm.spread.best_seed].path}"
-        if _looks(summary) and arm.spread is not None
+        if _looks(arm.any_summary) and arm.spread is not None
         else f"  seqattn evaluate {next(iter(arm.folders.values())).path}",
     ]  # fmt: skip
     for line in lines:
@@ -196,16 +195,12 @@ def print_comparison(outcome: Outcome) -> None:
     from rich.console import Console
 
     from seqattn.comparison import sentences
-    from seqattn.comparison.tables import references
+    from seqattn.comparison.tables import BRACKETS, reference_sentence
 
     console = Console()
     seeds = max(len(arm.folders) for arm in outcome.arms)
     print_arms(f"{outcome.name}: {seeds} seeds each", outcome.arms)
-    lines = []
-    if references(outcome):
-        said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
-        lines.append(f"To read them by: {said}.")
-    lines += ["", *sentences(outcome), ""]
+    lines = [f"{reference_sentence(outcome)} {BRACKETS}".strip(), "", *sentences(outcome), ""]
     lines.append(f"Tables and pictures lie in {outcome.path}: comparison.md, comparison.png, ...")
     for line in lines:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

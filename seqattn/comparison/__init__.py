@@ -3,7 +3,7 @@
 outputs/NAME/
   comparison.json     what is compared: it makes the folder this comparison's and no other's
   VARIANT/seed-K/     an ordinary run folder for each variant and seed
-  variants.csv        a row a variant: median, mean, intervals, best and worst seed, ...
+  variants.csv        a row a variant: median and its interval, mean, best and worst seed, ...
   pairs.csv           a row a pair: difference, interval, test, effect size
   seeds.csv           a row a run
   comparison.md       the tables and what they say, in words
@@ -19,14 +19,14 @@ from typing import Any, Literal
 
 from seqattn import cluster
 from seqattn.comparison.drawing import draw_all
-from seqattn.comparison.outcome import Arm, Outcome
-from seqattn.comparison.statistics import Spread, differences
+from seqattn.comparison.outcome import Arm, DataOfSeeds, Outcome
+from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import sentences, write_tables
+from seqattn.config import as_plain, resolve
 from seqattn.config import differences as differences_of
-from seqattn.config import resolve
 from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, ConfigError, Stopped, UsageError
-from seqattn.experiment import Job, Watchers, run_all
+from seqattn.experiment import Watchers, run_all
 from seqattn.runs import RunFolder
 from seqattn.storage import read_whole, write_json
 
@@ -64,7 +64,7 @@ def compare(
     _refuse_another(path, comparison)
     wanted = [
         (
-            variant.config.model_copy(update={"seed": seed}),
+            comparison.config_of(variant, seed),
             RunFolder(path / variant.name / f"seed-{seed}"),
         )
         for variant in comparison.variants
@@ -83,7 +83,7 @@ def compare(
         )  # fmt: skip
         device = "cpu"  # nothing is left to train
     try:
-        jobs = run_all(
+        run_all(
             wanted, device=device, threads=threads, resume=True, plots=plots,
             config_path=config_path, watchers=watchers,
             before_writing=say_what_it_is, provenance=provenance,
@@ -93,24 +93,46 @@ def compare(
         raise Stopped(
             stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
         ) from None
-    count = len(comparison.seeds)
-    arms = tuple(
-        arm_of(variant.name, jobs[place * count : (place + 1) * count], variant.series, variant.at)
-        for place, variant in enumerate(comparison.variants)
-    )
-    same = len({repr(variant.config.data) for variant in comparison.variants}) == 1
-    outcome = _outcome(path, arms, comparison.along, same)
+    folders = {(folder.path.parent.name, config.seed): folder for config, folder in wanted}
+    arms = [
+        Arm.read(
+            variant.name, {seed: folders[variant.name, seed] for seed in comparison.seeds},
+            variant.series, variant.at,
+        )
+        for variant in comparison.variants
+    ]  # fmt: skip
+    data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
+    outcome = _outcome(path, arms, data, comparison.along, resampled=comparison.resample_data)
     write_tables(outcome)
     draw_all(outcome)
     return outcome
 
 
-def _outcome(path: Path, arms: Sequence[Arm], along: str, same_data: bool) -> Outcome:
+def _outcome(
+    path: Path,
+    arms: Sequence[Arm],
+    data: Mapping[str, Mapping[str, Any]],
+    along: str,
+    *,
+    resampled: bool,
+) -> Outcome:
+    """
+    Args:
+        data: of each variant, the section of its config.
+    """
     groups: dict[float | None, dict[str, dict[int, float]]] = {}
+    data_of_group: dict[float | None, set[str]] = {}
     for arm in arms:
         groups.setdefault(arm.at, {})[arm.name] = arm.losses
-    pairs = differences(groups.values())
-    return Outcome(path, path.name, tuple(arms), tuple(pairs), same_data, along)
+        data_of_group.setdefault(arm.at, set()).add(repr(data[arm.name]))
+    files = all(section.get("kind") in ("file", "stream") for section in data.values())
+    of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
+    return Outcome(
+        path, path.name, tuple(arms), tuple(differences(groups.values())),
+        same_data=len(set().union(*data_of_group.values())) == 1,
+        same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
+        data_of_seeds=of_seeds, along=along,
+    )  # fmt: skip
 
 
 def is_comparison(path: Path) -> bool:
@@ -139,15 +161,35 @@ def read_outcome(path: Path) -> Outcome:
         if not folders:
             raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
         _refuse_other_configs(path, folders)
-        return _outcome(path, [_read_arm(path.name, folders)], "", same_data=True)
+        return of_seeds(path, path.name, folders)
     try:
         mark = json.loads(read_whole(path / MARK))
-        variants, along = dict(mark["variants"]), dict(mark.get("along", {}))
-        arms = [_read_arm(name, seed_folders(path / Path(name).name), along) for name in variants]
-        same = len({repr(dict(variant)["data"]) for variant in variants.values()}) == 1
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        variants = dict(mark["variants"])
+        data = {str(name): dict(variant["data"]) for name, variant in variants.items()}
+        along = dict(mark.get("along", {}))
+        places = dict(along.get("arms", {}))
+        arms = [
+            Arm.read(name, seed_folders(path / Path(name).name), *places.get(name, ("", None)))
+            for name in data
+        ]
+        resampled = bool(mark.get("resample_data", False))
+        return _outcome(path, arms, data, str(along.get("key", "")), resampled=resampled)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path / MARK}: cannot be read ({error!r}).") from None
-    return _outcome(path, arms, str(along.get("key", "")), same)
+
+
+def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Outcome:
+    """The seeds of one config, in the folder `path`."""
+    data = {name: _data_of(next(iter(folders.values())))}
+    return _outcome(path, [Arm.read(name, folders)], data, "", resampled=False)
+
+
+def _data_of(folder: RunFolder) -> dict[str, Any]:
+    """The data section of a run's config; empty where the config cannot be read."""
+    try:
+        return as_plain(resolve(folder.config).config.data)
+    except ConfigError:
+        return {}
 
 
 def _refuse_other_configs(path: Path, folders: Mapping[int, RunFolder]) -> None:
@@ -173,31 +215,11 @@ def _refuse_other_configs(path: Path, folders: Mapping[int, RunFolder]) -> None:
         return  # a run whose config cannot be read says so itself
 
 
-def _read_arm(
-    name: str, folders: Mapping[int, RunFolder], along: Mapping[str, Any] | None = None
-) -> Arm:
-    summaries = dict[int, Mapping[str, Any]]()
-    for seed, folder in folders.items():
-        if folder.summary.is_file():
-            summaries[seed] = folder.read_summary()
-    losses = {seed: float(summary["test_loss"]) for seed, summary in summaries.items()}
-    series, at = (along or {}).get("arms", {}).get(name, ("", None))
-    return Arm(name, folders, summaries, Spread.of(losses) if losses else None, series, at)
-
-
 def _mark(comparison: Comparison) -> dict[str, Any]:
     """What makes the folder this comparison's, and how its variants are drawn."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}
-
-
-def arm_of(name: str, jobs: Sequence[Job], series: str = "", at: float | None = None) -> Arm:
-    """The seeds of one variant."""
-    summaries = {job.config.seed: job.summary for job in jobs if job.summary is not None}
-    losses = {seed: summary["test_loss"] for seed, summary in summaries.items()}
-    folders = {job.config.seed: job.folder for job in jobs}
-    return Arm(name, folders, summaries, Spread.of(losses) if losses else None, series, at)
 
 
 def _refuse_another(path: Path, comparison: Comparison) -> None:
@@ -212,8 +234,19 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
             f" {MARK}), so nothing in it is touched. Choose another --name."
         ) from None
     now = json.loads(json.dumps(comparison.as_plain()))
+    resampled = bool(before.get("resample_data", False))  # folders of earlier versions have no key
     if before.get("variants") == now["variants"]:
-        return
+        if resampled == comparison.resample_data:
+            return
+        has, asked, option = (
+            ("data of its own", "the same data", "--resample-data") if resampled
+            else ("the same data", "data of its own", "--fixed-data")
+        )  # fmt: skip
+        raise UsageError(
+            f"{path}: holds a comparison in which every seed has {has}; asked is one in which every"
+            f" seed has {asked}. Nothing in it is touched. Go on with it by {option}, or choose"
+            " another --name."
+        )
     old, new = (set(found.get("variants", {})) for found in (before, now))
     if old != new:
         said = f"its variants are {', '.join(sorted(old))}; asked are {', '.join(sorted(new))}"
@@ -231,9 +264,9 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
 __all__ = [
     "Arm",
     "Outcome",
-    "arm_of",
     "compare",
     "is_comparison",
+    "of_seeds",
     "read_outcome",
     "seed_folders",
     "sentences",

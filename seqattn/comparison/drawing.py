@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.comparison.outcome import Arm, Outcome
-from seqattn.comparison.tables import accuracies, references
+from seqattn.comparison.tables import NEEDS, accuracies, references
 from seqattn.data.baselines import TRAINING_MEAN
 from seqattn.figures import (
     along_figure,
@@ -27,20 +30,24 @@ LONGEST = 24  # letters of a variant's name above its weights
 
 def draw_all(outcome: Outcome) -> None:
     """comparison.png, curves.png, and where some variant attends, attention.png."""
-    arms = [arm for arm in outcome.arms if arm.summaries]
-    if not arms:
+    arms = [arm for arm in outcome.arms if arm.losses]
+    if not any(arm.summaries for arm in arms):
         return
-    seeds = max(len(arm.summaries) for arm in arms)
     lines = references(outcome)
+    if outcome.data_of_seeds == "new":
+        lines = [(f"{name} (median)", loss) for name, loss in lines]
     write_whole(outcome.path / "comparison.png", as_bytes(comparison_figure(
         [arm.name for arm in arms],
         [np.array(list(arm.losses.values())) for arm in arms],
-        [(arm.spread.median, *arm.spread.median_interval) for arm in arms if arm.spread],
-        lines=lines, title=f"{outcome.name}: test loss of {seeds} seeds each",
+        [(arm.spread.median, *(arm.spread.median_interval or (math.nan, math.nan)))
+         for arm in arms if arm.spread],
+        lines=lines, title=f"{outcome.name}: test loss of {seeds_in_words(arms)}", without=NEEDS,
     )))  # fmt: skip
+    early = any(summary["stopped_early"] for arm in arms for summary in arm.summaries.values())
     write_whole(outcome.path / "curves.png", as_bytes(band_figure(
         [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
-        title=f"{outcome.name}: validation loss, free running",
+        title=f"{outcome.name}: validation loss, free running"
+        + " (the last one after a run stopped early)" * early,
     )))  # fmt: skip
     looked = [found for arm in arms if (found := median_look(arm)) is not None]
     if looked:
@@ -60,7 +67,11 @@ def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
     for arm in arms:
         series.setdefault(arm.series, []).append(arm)
     lines = [sorted(group, key=_number) for group in series.values()]
-    means = {_number(arm): arm.any_summary["baselines"][TRAINING_MEAN] for arm in arms}
+    means = dict[float, float]()
+    for arm in arms:
+        found = [summary["baselines"][TRAINING_MEAN] for summary in arm.summaries.values()]
+        if found:
+            means[_number(arm)] = float(np.median(found))
     at = np.array(sorted(means))
     return as_bytes(along_figure(
         [name or outcome.name for name in series],
@@ -78,14 +89,27 @@ def _number(arm: Arm) -> float:
     return arm.at
 
 
+def seeds_in_words(arms: Sequence[Arm]) -> str:
+    """How many seeds each variant's numbers are of."""
+    counts = sorted({len(arm.losses) for arm in arms})
+    return f"{counts[0]} seeds each" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
 def validation_losses(arm: Arm) -> NDArray[np.float64]:
-    """(seeds, epochs); a run that stopped early keeps its last loss."""
-    histories = [
-        [record.validation_loss for record in arm.folders[seed].read_metrics()]
-        for seed in arm.summaries
-    ]
-    longest = max(map(len, histories))
-    return np.array([losses + losses[-1:] * (longest - len(losses)) for losses in histories])
+    """(seeds, epochs); a run that stopped early keeps its last loss, one that diverged has inf
+    after its last."""
+    histories = {
+        seed: [record.validation_loss for record in arm.folders[seed].read_metrics()]
+        if arm.folders[seed].metrics.exists() else []
+        for seed in arm.losses
+    }  # fmt: skip
+    longest = max(1, *map(len, histories.values()))
+    found = np.full((len(histories), longest), np.inf)
+    for row, (seed, losses) in zip(found, histories.items(), strict=True):
+        row[: len(losses)] = losses
+        if seed not in arm.diverged:
+            row[len(losses) :] = losses[-1]
+    return found
 
 
 @dataclass(frozen=True)
@@ -95,7 +119,7 @@ class Look:
     Attributes:
         weights: (T, S).
         alignment: (T,) true source step of each target step, where it is the same in all sequences
-            that the weights are of; -1 elsewhere.
+            of all seeds that the weights are of; -1 elsewhere.
         title: the variant, and what the weights are of.
     """
 
@@ -106,32 +130,40 @@ class Look:
 
 def median_look(arm: Arm) -> Look | None:
     """Of each seed the mean over layers, heads and the test sequences of the commonest lengths; of
-    these the median.
+    these the median. A seed without such sequences is left out.
 
     None without attention, and for signed strengths: a memory may as well learn the opposite
     sign with another seed, so their median over seeds would mean nothing.
     """
+    if not arm.summaries:
+        return None
     if not all(arm.folders[seed].attention.exists() for seed in arm.summaries):
         return None
     seeds = [read_arrays(arm.folders[seed].attention) for seed in arm.summaries]
     if any(str(arrays["meaning"]) == "strength" for arrays in seeds):
         return None
-    first = seeds[0]
-    lengths = list(zip(first["source_lengths"].tolist(), first["target_lengths"].tolist(),
-                       strict=True))  # fmt: skip
-    S, T = _commonest(lengths)
-    here = np.array([pair == (S, T) for pair in lengths])
-    means = [arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)) for arrays in seeds]
+    lengths = [list(zip(arrays["source_lengths"].tolist(), arrays["target_lengths"].tolist(),
+                        strict=True)) for arrays in seeds]  # fmt: skip
+    S, T = _commonest(list(itertools.chain(*lengths)))
+    means, told = list[NDArray[Any]](), list[NDArray[Any]]()
+    for arrays, of_seed in zip(seeds, lengths, strict=True):
+        here = np.array([pair == (S, T) for pair in of_seed])
+        if not here.any():
+            continue
+        means.append(arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)))
+        if (alignment := arrays.get("alignment")) is not None:
+            told.append(alignment[here, :T])
     alignment = np.full(T, -1)
-    if (told := first.get("alignment")) is not None:
-        told = told[here, :T]
-        alignment = np.where((told == told[0]).all(axis=0), told[0], -1)
-    _, L, A, *_ = first["weights"].shape
+    if len(told) == len(means):
+        every = np.concatenate(told)
+        alignment = np.where((every == every[0]).all(axis=0), every[0], -1)
+    _, L, A, *_ = seeds[0]["weights"].shape
     several = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
+    of = "" if len(means) == len(arm.folders) else f" of {len(arm.folders)}"
     title = [
         shortened(arm.name, LONGEST),
-        f"median of {len(seeds)} seeds" if len(seeds) > 1 else "of one seed",
-        *[f"of sequences of {S} and {T} points"] * (not here.all()),
+        f"median of {len(means)}{of} seeds" if len(means) > 1 else "of one seed",
+        *[f"of sequences of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in lengths),
         *[f"mean of its {several}"] * bool(several),
     ]
     median = np.median(np.array(means, dtype=np.float64), axis=0)

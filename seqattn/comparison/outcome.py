@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seqattn.comparison.statistics import Difference, Spread
 from seqattn.runs import RunFolder
 
 DIVERGED = re.compile(r" ended: The [a-z' ]+ is -?(nan|inf)\b")
 """The last line of the log of a run that left the finite numbers."""
+
+DataOfSeeds = Literal["new", "same", "files"]
+"""new: each seed has generated data of its own. same: all seeds have the same generated data.
+files: all seeds have the data of the user's files."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Arm:
         name: of the variant.
         folders: seed -> run folder, of all seeds.
         summaries: seed -> summary.json, of the seeds that ended with a finite loss.
-        spread: of their test losses; None where there is none.
+        diverged: the seeds that left the finite numbers.
         series, at: the variant without its number, and the number, where variants are compared
             along a key.
     """
@@ -31,33 +37,55 @@ class Arm:
     name: str
     folders: Mapping[int, RunFolder]
     summaries: Mapping[int, Mapping[str, Any]]
-    spread: Spread | None
+    diverged: frozenset[int] = frozenset()
     series: str = ""
     at: float | None = None
 
-    @property
+    @classmethod
+    def read(
+        cls, name: str, folders: Mapping[int, RunFolder], series: str = "", at: float | None = None
+    ) -> Arm:
+        """The seeds of one variant as their folders have them.
+
+        Raises:
+            CheckpointError: a summary cannot be read.
+        """
+        diverged = frozenset(seed for seed, folder in folders.items() if has_diverged(folder))
+        summaries = {
+            seed: folder.read_summary()
+            for seed, folder in folders.items()
+            if seed not in diverged and folder.summary.is_file()
+        }
+        return cls(name, folders, summaries, diverged, series, at)
+
+    @cached_property
     def losses(self) -> dict[int, float]:
-        return {seed: summary["test_loss"] for seed, summary in self.summaries.items()}
+        """Seed -> test loss, inf where it diverged; without the seeds that have not ended."""
+        found = {seed: float(summary["test_loss"]) for seed, summary in self.summaries.items()}
+        found.update(dict.fromkeys(self.diverged, math.inf))
+        return {seed: found[seed] for seed in self.folders if seed in found}
+
+    @cached_property
+    def spread(self) -> Spread | None:
+        """Of the test losses; None where no seed has ended."""
+        return Spread.of(self.losses) if self.losses else None
 
     @property
     def any_summary(self) -> Mapping[str, Any]:
-        """Of one seed, for what is the same in all: parameters, baselines, noise floor."""
+        """Of one seed, for what is the same in all, such as the number of parameters."""
         return next(iter(self.summaries.values()))
 
     @property
-    def diverged(self) -> int:
-        """How many seeds left the finite numbers."""
-        without = [folder for seed, folder in self.folders.items() if seed not in self.summaries]
-        return sum(map(has_diverged, without))
-
-    @property
     def unfinished(self) -> int:
-        """How many seeds have no result for another reason: they were stopped, or go on still."""
-        return len(self.folders) - len(self.summaries) - self.diverged
+        """How many seeds have no result: they were stopped, or go on still."""
+        return len(self.folders) - len(self.losses)
 
 
 def has_diverged(folder: RunFolder) -> bool:
-    """Whether the last that its log tells is a number that is not finite."""
+    """Whether a run left the finite numbers: its summary says so, or without one the last line of
+    its log."""
+    if folder.summary.is_file():
+        return bool(folder.read_summary().get("diverged"))
     try:
         lines = folder.log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -73,7 +101,9 @@ class Outcome:
         path: its folder.
         arms: in the order of the config.
         pairs: every two variants.
-        same_data: whether all variants were scored on the same sequences.
+        same_data: whether all variants had the same sequences at each seed.
+        same_data_in_pairs: whether the two of every pair had: along a key, those at one number.
+        data_of_seeds: what the seeds of a variant learn from.
         along: the key whose numbers they are compared along, or "".
     """
 
@@ -82,13 +112,6 @@ class Outcome:
     arms: tuple[Arm, ...]
     pairs: tuple[Difference, ...]
     same_data: bool
+    same_data_in_pairs: bool
+    data_of_seeds: DataOfSeeds
     along: str = ""
-
-    @property
-    def same_data_in_pairs(self) -> bool:
-        """Whether the two of every pair were: along a key, those at the same number."""
-        groups: dict[float | None, set[str]] = {}
-        for arm in self.arms:
-            if arm.summaries:
-                groups.setdefault(arm.at, set()).add(repr(arm.any_summary["baselines"]))
-        return self.same_data or (bool(self.along) and all(len(g) == 1 for g in groups.values()))

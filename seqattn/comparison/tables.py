@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from seqattn.comparison.outcome import Arm, Outcome
-from seqattn.comparison.statistics import LEVEL
+from seqattn.comparison.outcome import Arm, DataOfSeeds, Outcome
+from seqattn.comparison.statistics import LEVEL, SEEDS_NEEDED, Difference, Spread
 from seqattn.storage import write_whole
 
 VARIANTS = (
-    "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "mean_low",
-    "mean_high", "best", "best_seed", "worst", "worst_seed", "beats_baseline",
-    "median_teacher_forced", "median_above_floor", "lowest_alignment_accuracy", "parameters",
-    "seconds", "unfinished",
+    "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "best",
+    "best_seed", "worst", "worst_seed", "beats_baseline", "median_teacher_forced",
+    "median_above_floor", "lowest_alignment_accuracy", "parameters", "seconds", "unfinished",
 )  # fmt: skip
 PAIRS = (
-    "first", "second", "seeds", "median_difference", "low", "high", "first_better", "p", "p_holm",
-    "effect", "decided", "alike",
+    "first", "second", "seeds", "hodges_lehmann", "low", "high", "first_better", "p", "p_holm",
+    "effect", "decided", "alike", "first_failed", "second_failed",
 )  # fmt: skip
 SEEDS = (
     "variant", "seed", "test_loss", "test_loss_teacher_forced", "validation_loss", "best_epoch",
@@ -33,17 +33,23 @@ def write_tables(outcome: Outcome) -> None:
     """variants.csv, pairs.csv, seeds.csv and comparison.md."""
     write_whole(outcome.path / "variants.csv", _csv(VARIANTS, map(_row_of, outcome.arms)))
     write_whole(outcome.path / "pairs.csv", _csv(PAIRS, [
-        (pair.first, pair.second, pair.seeds, pair.median, *pair.interval, pair.first_better,
-         pair.p, pair.p_holm, pair.effect, pair.decided, pair.alike)
+        (pair.first, pair.second, pair.seeds, pair.typical, *(pair.interval or (None, None)),
+         pair.first_better, pair.p, pair.p_holm, pair.effect, pair.decided, pair.tied,
+         *pair.diverged)
         for pair in outcome.pairs
     ]))  # fmt: skip
     write_whole(outcome.path / "seeds.csv", _csv(SEEDS, [
         (arm.name, seed, *(_of_seed(summary, key) for key in SEEDS[2:]))
         for arm in outcome.arms
         for seed in arm.folders
-        if (summary := arm.summaries.get(seed, {})) is not None
+        if (summary := _summary_of(arm, seed)) is not None
     ]))  # fmt: skip
     write_whole(outcome.path / "comparison.md", markdown(outcome).encode())
+
+
+def _summary_of(arm: Arm, seed: int) -> Mapping[str, Any]:
+    """What seeds.csv has of a run; inf as the loss of one that diverged."""
+    return arm.summaries.get(seed, {"test_loss": math.inf} if seed in arm.diverged else {})
 
 
 def _of_seed(summary: Mapping[str, Any], key: str) -> Any:
@@ -59,24 +65,37 @@ def accuracies(arm: Arm) -> list[float]:
 
 
 def _row_of(arm: Arm) -> tuple[Any, ...]:
-    if arm.spread is None:
-        return (arm.name, 0, arm.diverged, *[None] * (len(VARIANTS) - 4), arm.unfinished)
-    spread, summaries = arm.spread, arm.summaries.values()
-    above = [s["above_floor"] for s in summaries if s["above_floor"] is not None]
+    spread, lost = arm.spread, len(arm.diverged)
+    if spread is None:
+        return (arm.name, 0, 0, *[None] * (len(VARIANTS) - 4), arm.unfinished)
+    known = arm.any_summary if arm.summaries else {}
     return (
-        arm.name, len(summaries), arm.diverged,
-        spread.median, *spread.median_interval, spread.mean, *spread.mean_interval,
+        arm.name, len(arm.losses), lost,
+        spread.median, *(spread.median_interval or (None, None)), spread.mean,
         spread.best, spread.best_seed, spread.worst, spread.worst_seed,
-        beats_baseline(arm), _median([s["test_loss_teacher_forced"] for s in summaries]),
-        _median(above) if above else None, min(accuracies(arm), default=None),
-        arm.any_summary["parameters"],
-        _median([s["seconds"] for s in summaries]), arm.unfinished,
+        wins(arm) / len(arm.losses), _median_of(arm, "test_loss_teacher_forced"),
+        _median_of(arm, "above_floor"), min(accuracies(arm), default=None),
+        known.get("parameters"), _seconds(arm), arm.unfinished,
     )  # fmt: skip
 
 
-def beats_baseline(arm: Arm) -> float:
-    """Share of seeds that beat the best parameter-free baseline."""
-    return float(np.mean([s["beats_best_baseline"] for s in arm.summaries.values()]))
+def _median_of(arm: Arm, key: str) -> float | None:
+    """The median of a loss over seeds, inf of those that diverged; None where it is unknown."""
+    found = [summary[key] for summary in arm.summaries.values()]
+    if any(value is None for value in found):
+        return None
+    return float(np.median(found + [math.inf] * len(arm.diverged)))
+
+
+def _seconds(arm: Arm) -> float | None:
+    """The median over the seeds that ended."""
+    found = [summary["seconds"] for summary in arm.summaries.values()]
+    return float(np.median(found)) if found else None
+
+
+def wins(arm: Arm) -> int:
+    """Seeds that beat the best parameter-free baseline of their own test sequences."""
+    return sum(bool(summary["beats_best_baseline"]) for summary in arm.summaries.values())
 
 
 def table(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
@@ -88,43 +107,98 @@ def table(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
 
 def cells(arm: Arm) -> list[str]:
     """A variant's row for people: the columns of `HEADINGS`."""
-    if arm.spread is None:
-        said = "none has a result yet" if arm.unfinished else "none ended with a finite loss"
-        return [arm.name, *[NONE] * (len(HEADINGS) - 2), said]
-    spread = arm.spread
-    wins = round(beats_baseline(arm) * len(arm.summaries))
+    spread, lost = arm.spread, len(arm.diverged)
+    if spread is None:
+        return [arm.name, *[NONE] * (len(HEADINGS) - 2), "none has a result yet"]
+    ended = len(arm.losses)
+    seconds = _seconds(arm)
     return [
         arm.name,
-        f"{spread.median:.4f} [{spread.median_interval[0]:.4f}, {spread.median_interval[1]:.4f}]",
-        f"{spread.mean:.4f} [{spread.mean_interval[0]:.4f}, {spread.mean_interval[1]:.4f}]",
-        f"{spread.best:.4f} ({spread.best_seed})",
-        f"{spread.worst:.4f} ({spread.worst_seed})",
-        f"{wins} of {len(arm.summaries)}"
-        + (f", {arm.diverged} failed" if arm.diverged else "")
+        _median_cell(spread, lost),
+        NONE if spread.mean is None else f"{spread.mean:.4f}",
+        _loss_cell(spread.best, spread.best_seed),
+        _loss_cell(spread.worst, spread.worst_seed),
+        f"{wins(arm)} of {ended}"
+        + (f", {lost} diverged" if lost else "")
         + (f", {arm.unfinished} not ended" if arm.unfinished else ""),
         f"{min(found):.1%}" if (found := accuracies(arm)) else NONE,
-        f"{arm.any_summary['parameters']:,}",
-        f"{_median([s['seconds'] for s in arm.summaries.values()]):.2g}",
+        f"{arm.any_summary['parameters']:,}" if arm.summaries else NONE,
+        NONE if seconds is None else f"{seconds:.2g}",
     ]
 
 
+def _median_cell(spread: Spread, lost: int) -> str:
+    median = f"none: {lost} diverged" if math.isinf(spread.median) else f"{spread.median:.4f}"
+    if spread.median_interval is None:
+        return f"{median} [{NEEDS}]"
+    return f"{median} [{', '.join(_bound(bound) for bound in spread.median_interval)}]"
+
+
+def _bound(value: float) -> str:
+    return "infinity" if math.isinf(value) else f"{value:.4f}"
+
+
+def _loss_cell(loss: float, seed: int) -> str:
+    return "diverged" if math.isinf(loss) else f"{loss:.4f} ({seed})"
+
+
+NEEDS = f"needs {SEEDS_NEEDED} seeds"
 NONE = "-"
 HEADINGS = (
-    "variant", "median loss [95%]", "mean loss [95%]", "best (seed)", "worst (seed)",
+    "variant", "median loss [95%]", "mean loss", "best (seed)", "worst (seed)",
     "beats baseline", "true step (worst)", "parameters", "seconds",
 )  # fmt: skip
 NARROW = ("variant", "median loss [95%]", "worst (seed)", "beats baseline", "true step (worst)")
 
 
 def references(outcome: Outcome) -> list[tuple[str, float]]:
-    """Noise floor and parameter-free baselines, where they are the same for all variants."""
-    arms = [arm for arm in outcome.arms if arm.summaries]
-    if not arms or not outcome.same_data:
+    """Noise floor and parameter-free baselines, where they are the same for all variants; where
+    each seed has data of its own, medians over the seeds that ended."""
+    if not outcome.same_data:
         return []
-    summary = arms[0].any_summary
-    found = [(str(name), float(loss)) for name, loss in summary["baselines"].items()]
-    floor = summary["noise_floor"]
-    return [*([("noise floor", float(floor))] if floor is not None else []), *found]
+    of_seed = {seed: summary for arm in outcome.arms for seed, summary in arm.summaries.items()}
+    found: dict[str, list[float]] = {}
+    for summary in of_seed.values():
+        floor = summary["noise_floor"]
+        losses = {} if floor is None else {"noise floor": floor}
+        for name, loss in {**losses, **summary["baselines"]}.items():
+            found.setdefault(str(name), []).append(float(loss))
+    return [(name, float(np.median(losses))) for name, losses in found.items()]
+
+
+def reference_sentence(outcome: Outcome) -> str:
+    """The references in words; "" where there are none."""
+    said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
+    if not said:
+        return ""
+    over = " (medians over the seeds' test sets)" if outcome.data_of_seeds == "new" else ""
+    return f"For comparison{over}: {said}."
+
+
+BRACKETS = (
+    "Brackets are 95% intervals of the median: two order statistics, whatever the distribution."
+)
+
+
+def scope(data_of_seeds: DataOfSeeds) -> str:
+    """What the seeds vary, and so what the numbers hold for."""
+    match data_of_seeds:
+        case "new":
+            return (
+                "Each seed has its own initial weights, batch order, coins and data, the data the"
+                " same for all variants unless they are varied: the results are about new data of"
+                " this kind."
+            )
+        case "same":
+            return (
+                "The seeds vary initial weights, batch order and coins; the data are the same: the"
+                " results are about this training set and this test set."
+            )
+        case "files":
+            return (
+                "The seeds vary initial weights, batch order and coins; the data are your files:"
+                " the results are about this training set and this test set."
+            )
 
 
 def sentences(outcome: Outcome) -> list[str]:
@@ -137,21 +211,28 @@ def sentences(outcome: Outcome) -> list[str]:
             f"{seeds.pop()} seeds are too few for {len(pairs)} pairs: no test could tell any two"
             " variants apart, whatever their losses."
         ]
-    said += [
-        f"{count} of {len(arm.folders)} seeds of {arm.name} {what}; they are in no number here."
-        for arm in outcome.arms
-        for count, what in (
-            (arm.diverged, "left the finite numbers"),
-            (arm.unfinished, "have not ended"),
+    if len(pairs) > 1 and any(pair.interval is not None for pair in pairs):
+        said.append(
+            f"The intervals of the {len(pairs)} pairs hold together with 95% confidence"
+            " (Bonferroni)."
         )
-        if count
-    ]
+    for arm in outcome.arms:
+        if lost := len(arm.diverged):
+            said.append(
+                f"{lost} of {len(arm.folders)} seeds of {arm.name} diverged; each counts as worse"
+                " than any seed that did not."
+            )
+        if arm.unfinished:
+            said.append(
+                f"{arm.unfinished} of {len(arm.folders)} seeds of {arm.name} have not ended; they"
+                " are in no number here."
+            )
     if not outcome.same_data_in_pairs:
         said.append(
             "The variants differ in their data: their losses need not be of the same test"
             " sequences, and the two of a pair share no more than their seed."
         )
-    return said
+    return [*said, scope(outcome.data_of_seeds)]
 
 
 def markdown(outcome: Outcome) -> str:
@@ -159,31 +240,52 @@ def markdown(outcome: Outcome) -> str:
     lines = [f"# {outcome.name}", "", "Mean squared error on the test sequences, free running.", ""]
     lines += _table(*table(outcome.arms))
     lines += [""]
-    if references(outcome):
-        said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
-        lines += [f"To read them by: {said}.", ""]
+    if found := reference_sentence(outcome):
+        lines += [found, ""]
     lines += [
-        "Brackets are 95% bootstrap intervals over seeds; seconds are one run's share of the time"
-        " of all that went side by side.",
+        f"{BRACKETS} Seconds are one run's share of the time of all that went side by side.",
         "", "## What it says", "", *(f"- {sentence}" for sentence in sentences(outcome)), "",
         "## Pairs", "",
+        _how_pairs_are_read(len(outcome.pairs)), "",
+    ]  # fmt: skip
+    headings = ("first", "second", "difference", "95%", "first better", "p (Holm)", "effect")
+    return "\n".join([*lines, *_table(headings, [_pair_cells(p) for p in outcome.pairs]), ""])
+
+
+def _how_pairs_are_read(count: int) -> str:
+    """What the columns of the pairs are.
+
+    Args:
+        count: of the pairs.
+    """
+    several = count > 1
+    together = " The intervals of all pairs hold together with 95% confidence (Bonferroni)."
+    holm = f" with Holm's correction for {count} pairs"
+    return (
         "Each seed is a pair: the same data, order and coins in both arms, unless what was varied"
-        " changes them. The difference is the first variant's loss less the second's, p is of"
-        " Wilcoxon's signed-rank test with Holm's correction for the number of pairs, and the"
-        " effect is the rank-biserial correlation (-1: the first is better for every seed).",
-        "",
+        " changes them. The difference is the first variant's loss less the second's: the"
+        " Hodges-Lehmann estimate over the pairs that are not tied, with the interval that inverts"
+        f" Wilcoxon's signed-rank test.{together * several} p is of the same"
+        f" test{holm * several}. The effect is the rank-biserial correlation (-1: the first is"
+        " better for every seed). A seed that diverged is worse than any that did not; two that"
+        " both diverged are tied."
+    )
+
+
+def _pair_cells(pair: Difference) -> list[str]:
+    if pair.interval is None:
+        interval = f"needs {pair.pairs_needed} seeds"
+    else:
+        interval = f"[{', '.join(_signed(bound) for bound in pair.interval)}]"
+    return [
+        pair.first, pair.second, NONE if math.isnan(pair.typical) else _signed(pair.typical),
+        interval, f"{pair.first_better} of {pair.seeds}" + f", {pair.tied} tied" * bool(pair.tied),
+        f"{pair.p_holm:.2g}", f"{pair.effect:+.2f}",
     ]  # fmt: skip
-    rows = [
-        [
-            pair.first, pair.second, f"{pair.median:+.4f}",
-            f"[{pair.interval[0]:+.4f}, {pair.interval[1]:+.4f}]",
-            f"{pair.first_better} of {pair.seeds}" + f", {pair.alike} alike" * bool(pair.alike),
-            f"{pair.p_holm:.2g}", f"{pair.effect:+.2f}",
-        ]
-        for pair in outcome.pairs
-    ]  # fmt: skip
-    headings = ("first", "second", "median difference", "95%", "first better", "p (Holm)", "effect")
-    return "\n".join([*lines, *_table(headings, rows), ""])
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "-") + "infinity" if math.isinf(value) else f"{value:+.4f}"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -197,7 +299,3 @@ def _csv(headings: Sequence[str], rows: Any) -> bytes:
     writer.writerow(headings)
     writer.writerows(rows)
     return text.getvalue().encode()
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(np.median(values))

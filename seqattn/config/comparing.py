@@ -10,15 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
-from seqattn.config import Compare, Config, Draft, as_plain
+from seqattn.config import Compare, Config, Draft, Generated, as_plain
 from seqattn.config.mistakes import listed, sentence
 from seqattn.config.reading import read_text
 from seqattn.errors import ConfigError
 
 NOT_VARIED = {"name": "is the folder's name", "seed": "is what every variant has the same of"}
 MOST_RUNS = 100_000
+PARTS = ("train", "validation", "test")
+FILES = frozenset({
+    "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
+    "curves.png", "attention.png", "along.png", "report.html",
+})  # fmt: skip
+"""Names in the folder of a comparison that no variant's folder can have."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +54,55 @@ class Comparison:
         variants: at least two, of different names and configs.
         seeds: the same for each, at least two.
         along: the key whose numbers variants are compared along, or "".
+        resample_data: whether each seed has generated data of its own; False where all data are
+            the user's files.
     """
 
     name: str
     variants: tuple[Variant, ...]
     seeds: range
     along: str = ""
+    resample_data: bool = False
+
+    def config_of(self, variant: Variant, seed: int) -> Config:
+        """What a variant trains with a seed; trained by itself it is the same run."""
+        config = variant.config.model_copy(update={"seed": seed})
+        return with_new_data(config) if self.resample_data else config
 
     def as_plain(self) -> dict[str, Any]:
         """What makes it this comparison and no other; more seeds are still the same."""
-        return {"variants": {variant.name: _without_folder(variant) for variant in self.variants}}
+        return {
+            "variants": {variant.name: _without_folder(variant) for variant in self.variants},
+            "resample_data": self.resample_data,
+        }
+
+
+def with_new_data(config: Config) -> Config:
+    """The config with data seeds that follow from its own data seeds and its seed; as it is where
+    the data are files."""
+    if not isinstance(config.data, Generated):
+        return config
+    seeds = {
+        f"{part}_seed": data_seed(getattr(config.data, f"{part}_seed"), config.seed, part)
+        for part in PARTS
+    }
+    return config.model_copy(update={"data": config.data.model_copy(update=seeds)})
+
+
+def data_seed(own: int, seed: int, part: str) -> int:
+    """The seed of one part of the data of one run.
+
+    The first 32-bit word of NumPy's SeedSequence([own, seed]), its lowest two bits replaced by the
+    number of the part (train 0, validation 1, test 2), so that no part of any run shares a seed
+    with another part of any run.
+
+    Args:
+        own: the config's seed of that part.
+        seed: of the run.
+        part: one of `PARTS`.
+    """
+    (word,) = np.random.SeedSequence([own, seed]).generate_state(1)
+    return int(word) // 4 * 4 + PARTS.index(part)
 
 
 def plan(
@@ -66,6 +112,7 @@ def plan(
     *,
     along: str | None = None,
     seeds: int | None = None,
+    resample_data: bool | None = None,
 ) -> Comparison:
     """Read a config file and say what is to be compared.
 
@@ -74,6 +121,7 @@ def plan(
         vary: "PATH=A,B,..." each; every combination is a variant. Instead of the file's own.
         along: "PATH=A,B,..." of numbers; instead of the file's own.
         seeds: how many; instead of the file's own.
+        resample_data: whether each seed draws new data; instead of the file's own.
 
     Raises:
         ConfigError: with all mistakes of all variants.
@@ -135,7 +183,17 @@ def plan(
         same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)
         if same != variant.name:
             mistakes.append(f"variants {same} and {variant.name} are the same config.")
+    resampled = compare.resample_data if resample_data is None else resample_data
+    mistakes += _wrong_seeds_of_data(variants) if resampled else []
+    if resample_data and not any(_is_generated(variant) for variant in variants):
+        mistakes.append("--resample-data: goes with generated data, and these are files.")
     names = [name for name, _ in arms]
+    mistakes += [
+        f"a variant cannot have the name {name}, which is a file of the comparison's folder; name"
+        " it under compare.variants."
+        for name in names
+        if name.lower() in FILES
+    ]
     mistakes += [
         f"two variants would have the name {name}; name them under compare.variants."
         for name in sorted({name for name in names if names.count(name) > 1})
@@ -147,7 +205,24 @@ def plan(
     if first.seed + count - 1 > 2**63 - 1:
         raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
     seeds_of_each = range(first.seed, first.seed + count)
-    return Comparison(first.name, tuple(variants), seeds_of_each, next(iter(axis), ""))
+    resampled = resampled and any(_is_generated(variant) for variant in variants)
+    return Comparison(first.name, tuple(variants), seeds_of_each, next(iter(axis), ""), resampled)
+
+
+def _is_generated(variant: Variant) -> bool:
+    return isinstance(variant.config.data, Generated)
+
+
+def _wrong_seeds_of_data(variants: Sequence[Variant]) -> list[str]:
+    """Data seeds cannot be compared where each seed draws its own."""
+    generated = [variant.config.data for variant in variants if _is_generated(variant)]
+    return [
+        f"variants differ in data.{part}_seed, but each seed draws new data"
+        " (compare.resample_data). Hold the data fixed: --fixed-data, or compare.resample_data:"
+        " false."
+        for part in PARTS
+        if len({getattr(data, f"{part}_seed") for data in generated}) > 1
+    ]
 
 
 def _section(section: Any, path: Path) -> Compare:

@@ -6,32 +6,48 @@ import math
 from collections.abc import Sequence
 
 from seqattn.config import as_plain
+from seqattn.data import Splits
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import NotFiniteError
-from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
+from seqattn.evaluation import Evaluation, FreeRun, References, Scored, evaluate_runs
 from seqattn.experiment.jobs import Job
 from seqattn.storage import write_arrays, write_json
 from seqattn.training import Run
+from seqattn.training.batches import BatchShape, shape_of_batch
 from seqattn.training.stack import Stack
 
 
 def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
-    """Score the best epochs' weights on the test part and write the data files."""
-    of_part: dict[int, list[tuple[Job, Run]]] = {}
+    """Score the best epochs' weights on the test part and write the data files.
+
+    Runs whose test parts have one shape are scored side by side, each on its own.
+    """
+    of_shape: dict[BatchShape, list[tuple[Job, Run]]] = {}
+    known: dict[int, tuple[References, References]] = {}
     for job, run in finished:
         assert job.state is not None
         run.model.load_state_dict(job.state.best_weights)
-        of_part.setdefault(id(job.data), []).append((job, run))
-    for together in of_part.values():
-        data = together[0][0].data
-        tested, validated = (
-            References.of(part, data.train, data.rule, data.scaling)
-            for part in (data.test, data.validation)
-        )
+        of_shape.setdefault(shape_of_batch(job.data.test), []).append((job, run))
+        if id(job.data) not in known:
+            known[id(job.data)] = _references(job.data)
+    for together in of_shape.values():
+        each = [
+            Scored(job.data.test, known[id(job.data)][0], job.data.scaling) for job, _ in together
+        ]
         stack = Stack([run.model for _, run in together])
-        scored = evaluate_runs(stack.model, len(together), data.test, tested, data.scaling)
-        for (job, _), (evaluation, free) in zip(together, scored, strict=True):
-            _write_results(job, evaluation, free, validated)
+        for (job, _), (evaluation, free) in zip(
+            together, evaluate_runs(stack.model, each), strict=True
+        ):
+            _write_results(job, evaluation, free, known[id(job.data)][1])
+
+
+def _references(data: Splits) -> tuple[References, References]:
+    """Of the test and of the validation part."""
+    tested, validated = (
+        References.of(part, data.train, data.rule, data.scaling)
+        for part in (data.test, data.validation)
+    )
+    return tested, validated
 
 
 def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: References) -> None:

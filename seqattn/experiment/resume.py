@@ -64,9 +64,11 @@ def newest_state(job: Job) -> TrainingState | None:
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
     if reasons:
         job.model = job.new_model()
-        raise CheckpointError(
-            "\n".join([*reasons, "No checkpoint is left to go on from; --overwrite starts again."])
+        reasons.append(
+            f"No checkpoint is left to go on from. To start again, remove {folder.path} and give"
+            " the same command."
         )
+        raise CheckpointError("\n".join(reasons))
     return None
 
 

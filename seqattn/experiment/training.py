@@ -118,7 +118,7 @@ def train_group(
             place = error.filename or jobs[0].folder.path
             raise StorageError(
                 f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"
-                " once this is mended, --resume goes on from them."
+                " once this is mended, train --resume goes on from them, as does the same compare."
             ) from None
         raise
     finished = []

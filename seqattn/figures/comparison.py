@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,6 +26,8 @@ from seqattn.figures.style import (
 
 LONGEST = 34  # letters of a variant's name
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
+HUGE = 1e300  # stands for inf, between which and a finite number NumPy finds no percentile
+BAR: dict[str, Any] = {"lw": 2.4, "solid_capstyle": "butt"}
 DASHES = ("-", (0, (5, 2)), "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 
 
@@ -36,13 +39,16 @@ def comparison_figure(
     *,
     lines: Sequence[tuple[str, float]],
     title: str,
+    without: str = "",
 ) -> Figure:
     """A row a variant: a point a seed, and below the points their median with its interval.
 
     Args:
-        losses: the seeds of each variant.
-        intervals: median, low and high of each variant.
+        losses: the seeds of each variant; those that diverged are inf, and are counted beside it.
+        intervals: median, low and high of each variant; NaN without an interval. What is inf lies
+            beyond the right edge.
         lines: names and losses to read them by, drawn from top to bottom.
+        without: why no variant has an interval.
     """
     height = 1.5 + 0.62 * len(names) + 0.22 * len(lines)
     figure = Figure(figsize=(8.2, height), layout="constrained")
@@ -52,19 +58,30 @@ def comparison_figure(
         color = COLORS[row % len(COLORS)]
         heights = row - 0.1 + jitter.uniform(-0.16, 0.16, size=len(points))
         axes.plot(points, heights, "o", ms=3.6, color=color, alpha=0.55, mew=0)
-        axes.plot([low, high], [row + 0.24] * 2, "-", color=color, lw=2.4, solid_capstyle="butt")
+        if np.isfinite(high):
+            axes.plot([low, high], [row + 0.24] * 2, "-", color=color, **BAR)
         axes.plot([median], [row + 0.24], "D", color=color, mfc="white", ms=5.5, mew=1.5)
+        if lost := int(np.isinf(points).sum()):
+            axes.text(1.01, row, f"{lost} diverged", transform=axes.get_yaxis_transform(),
+                      va="center", fontsize=8)  # fmt: skip
     for place, (name, loss) in enumerate(sorted(lines, key=lambda line: line[1])):
         dashes = DASHES[1:][place % len(DASHES[1:])]
         axes.axvline(loss, color=GREY, lw=1.1, ls=dashes, zorder=0, label=f"{name} {loss:.4g}")
     axes.set_yticks(range(len(names)), [shortened(name, LONGEST) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xscale("log")
+    left, right = axes.get_xlim()
+    for row, (_, low, high) in enumerate(intervals):
+        if np.isfinite(low) and np.isinf(high):
+            axes.plot([low, right], [row + 0.24] * 2, "-", color=COLORS[row % len(COLORS)], **BAR)
+    axes.set_xlim(left, right)
     _plain_log_ticks(axes)
     axes.set_xlabel("mean squared error on the test sequences, free running (log scale)")
     axes.set_title(title, loc="left")
     axes.plot([], [], "o", ms=3.6, color=BLACK, alpha=0.55, mew=0, label="a seed")
-    axes.plot([], [], "D-", color=BLACK, mfc="white", ms=5.5, lw=2.4, label="median, 95% interval")
+    some = any(not np.isnan(low) for _, low, _ in intervals)
+    axes.plot([], [], "D-" if some else "D", color=BLACK, mfc="white", ms=5.5, lw=2.4,
+              label="median, 95% interval" if some else f"median ({without})")  # fmt: skip
     figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     return figure
 
@@ -75,15 +92,17 @@ def band_figure(
 ) -> Figure:
     """Median loss over epochs with the band between the quartiles, a line a variant.
 
+    A line ends where half of the seeds have diverged, and its band where a quarter have.
+
     Args:
-        losses: (seeds, epochs) of each variant.
+        losses: (seeds, epochs) of each variant; inf from where a seed diverged.
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.add_subplot()
     for place, (name, runs) in enumerate(zip(names, losses, strict=True)):
         color, dashes = COLORS[place % len(COLORS)], DASHES[place % len(DASHES)]
         epochs = np.arange(1, runs.shape[1] + 1)
-        low, median, high = np.percentile(runs, [25, 50, 75], axis=0)
+        low, median, high = quartiles(runs)
         marker = "o" if len(epochs) < 2 else None
         axes.fill_between(epochs, low, high, color=color, alpha=0.15, lw=0)
         axes.plot(epochs, median, color=color, ls=dashes, lw=1.6, marker=marker,
@@ -96,6 +115,14 @@ def band_figure(
     axes.set_title(f"{title}; median and quartiles over seeds", loc="left")
     axes.legend(fontsize=8, ncols=1 + len(names) // 9)
     return figure
+
+
+def quartiles(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(3, epochs): quartiles over (seeds, epochs), NaN where they are not finite."""
+    beyond = np.nan_to_num(runs, posinf=HUGE)
+    found: NDArray[np.float64] = np.percentile(beyond, [25, 50, 75], axis=0)
+    largest = np.where(np.isfinite(runs), runs, 0.0).max(axis=0)
+    return np.where(found <= largest, found, np.nan)
 
 
 @styled
@@ -114,7 +141,8 @@ def along_figure(
 
     Args:
         places: of each variant, the numbers it was trained at.
-        losses: of each variant and number, the seeds.
+        losses: of each variant and number, the seeds; those that diverged are inf. A line has no
+            point where half of them have.
         accuracies: likewise; empty arrays where there is nothing to say.
         key: what was varied.
         reference: name, numbers and losses of a line to read them by.

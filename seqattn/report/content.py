@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqattn import doctor
 from seqattn.comparison import Outcome, sentences
-from seqattn.comparison.tables import references, table
+from seqattn.comparison.tables import BRACKETS, reference_sentence, references, scope, table
 from seqattn.config import as_plain, leaves, resolve
 from seqattn.data.baselines import verdict
 from seqattn.data.sequences import share_a_plane
@@ -414,23 +414,28 @@ def of_outcome(outcome: Outcome, home: Path | None = None) -> dict[str, Any]:
                 "name": arm.name,
                 "points": points,
                 "missing": missing,
-                "median": None if spread is None else spread.median,
-                "interval": None if spread is None else list(spread.median_interval),
+                "diverged": len(arm.diverged),
+                "median": None if spread is None else _finite(spread.median),
+                "interval": None
+                if spread is None or spread.median_interval is None
+                else [_finite(bound) for bound in spread.median_interval],
             }
         )
-    lost = total - sum(len(arm.summaries) for arm in outcome.arms)
+    lost = sum(len(arm.diverged) for arm in outcome.arms)
     if lost:
         notices.append(
-            f"{lost} of {total} runs have no result: they left the finite numbers, or go on still."
+            f"{lost} of {total} runs diverged. They have no point; medians, intervals and tests"
+            " count each as worse than any run that did not."
         )
+    if unfinished := sum(arm.unfinished for arm in outcome.arms):
+        notices.append(f"{unfinished} of {total} runs have not ended; they are in no number here.")
     if total > MOST_SEEDS_SHOWN:
         notices.append(
             f"Curves and weights are kept of the first {MOST_SEEDS_SHOWN} of {total} runs."
         )
     headings, rows = table(outcome.arms)
     seeds = tuple(float(loss) for arm in outcome.arms for loss in arm.losses.values())
-    several = len(outcome.arms) > 1
-    apart = None if several else doctor.seeds_apart(seeds)
+    apart = doctor.seeds_apart(seeds) if len(outcome.arms) == 1 else None
     return {
         "kind": "comparison",
         "unit": " (scaled)" if any(summary.get("scaled") for arm in outcome.arms
@@ -438,13 +443,20 @@ def of_outcome(outcome: Outcome, home: Path | None = None) -> dict[str, Any]:
         "name": outcome.name,
         "path": str(outcome.path),
         "arms": arms,
-        "sentences": sentences(outcome) if several else [f"{apart.number}. {apart.meaning}".strip()]
-        if apart else [],
+        "sentences": sentences(outcome) if apart is None
+        else [f"{apart.number}. {apart.meaning}".strip(), scope(outcome.data_of_seeds)],
         "references": references(outcome),
+        "reference_sentence": reference_sentence(outcome),
+        "brackets": BRACKETS,
         "headings": headings,
         "rows": rows,
         "notices": notices,
     }  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    """A number as JSON has it: None where it is infinite."""
+    return value if math.isfinite(value) else None
 
 
 def _glance(folder: RunFolder) -> dict[str, Any]:

@@ -526,10 +526,13 @@ function comparison() {
     }));
     const shapes = [];
     const annotations = [];
+    const highest = Math.max(...arms.flatMap((arm) => arm.points.map((point) => point.loss)));
     arms.forEach((arm, a) => {
-      if (arm.median === null) return;
-      shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: arm.median, y1: arm.median, line: { color: ink, width: 2.5 } });
-      shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: arm.interval[0], y1: arm.interval[1], line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+      // null is infinite: so many seeds diverged.
+      if (arm.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: arm.median, y1: arm.median, line: { color: ink, width: 2.5 } });
+      if (!arm.interval || arm.interval[0] === null) return;
+      const top = arm.interval[1] === null ? highest : arm.interval[1];
+      shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: arm.interval[0], y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
     });
     const along = (loss) => (log ? Math.log10(loss) : loss);
     const places = spots(data.references.map((row) => along(row[1])), arms.flatMap((arm) => arm.points.map((point) => along(point.loss))));
@@ -539,7 +542,7 @@ function comparison() {
       annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: plain(name), showarrow: false, font: { size: 11, color: soft } });
     });
     const room = Math.floor($("seeds").clientWidth / arms.length / 9);
-    const names = arms.map((arm) => plain(shortened(arm.name, Math.max(18, room))));
+    const names = arms.map((arm) => plain(shortened(arm.name, Math.max(18, room))) + (arm.diverged ? `<br>${arm.diverged} diverged` : ""));
     const slanted = names.some((name) => name.length > room) ? { tickangle: -40, ticklabeloverflow: "allow" } : {};
     Plotly.react("seeds", traces, layout({
       shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...ticks(log, [...arms.flatMap((arm) => arm.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },

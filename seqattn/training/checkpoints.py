@@ -316,8 +316,8 @@ def load_state(
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(
-            f"{path}: its state of the training is not whole. Take another checkpoint, or train"
-            " again with --overwrite."
+            f"{path}: its state of the training is not whole. Take another checkpoint, or remove"
+            " its run folder and train again."
         ) from None
     return state, config
 

@@ -148,6 +148,6 @@ def _refuse_changed(path: Path, raw: bytes, length: int, checksum: Any) -> None:
 def _not_whole(path: Path, why: str) -> CheckpointError:
     return CheckpointError(
         f"{path}: is no whole checkpoint ({why}). It was cut short or damaged, or is something else"
-        " under this name; pickles are never opened. Take another checkpoint, or train again with"
-        " --overwrite."
+        " under this name; pickles are never opened. Take another checkpoint, or remove its run"
+        " folder and train again."
     )

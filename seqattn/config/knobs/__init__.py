@@ -125,6 +125,10 @@ class Compare(Section):
     along: dict[str, list[float | int]] = Field(default_factory=dict)
     """One dotted key -> numbers: every variant is trained with each of them, compared with the
     others at the same number, and drawn over it in along.png."""
+    resample_data: bool = True
+    """Draw new generated data for each seed, the same for all variants, so that what is found holds
+    for more than one training set and test set. false: the same data for all seeds, from
+    data.train_seed, validation_seed and test_seed. Your own files are the same either way."""
 
     @model_validator(mode="after")
     def _one_way_of_saying_it(self) -> Self:

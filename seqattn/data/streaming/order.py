@@ -193,7 +193,7 @@ class Stream:
         except OSError as error:
             raise DataError(
                 f"{path}: cannot be read any more ({error.strerror or error}). Put it back;"
-                " --resume goes on from there."
+                " train --resume goes on from there, as does the same compare."
             ) from None
 
 

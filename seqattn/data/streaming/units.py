@@ -111,6 +111,6 @@ def digest_of(path: Path) -> str:
 
 def changed(path: Path) -> DataError:
     return DataError(
-        f"{path}: has changed since the training began. Put the old one back; --resume goes on from"
-        " there."
+        f"{path}: has changed since the training began. Put the old one back; train --resume goes"
+        " on from there, as does the same compare."
     )

@@ -1,0 +1,202 @@
+"""A seed that diverged is worse than any that did not, in every table, sentence and picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqattn.comparison import read_outcome, sentences
+from seqattn.comparison.drawing import draw_all, validation_losses
+from seqattn.comparison.outcome import has_diverged
+from seqattn.comparison.statistics import differences
+from seqattn.comparison.tables import cells, markdown, write_tables
+from seqattn.config.comparing import plan
+from seqattn.doctor import losses_beside, seeds_apart
+from seqattn.figures import band_figure, comparison_figure
+from seqattn.figures.comparison import quartiles
+from seqattn.report.content import of_outcome
+from seqattn.runs import RunFolder
+
+INF = math.inf
+TEXT = """
+name: mine
+seed: 3
+data: {n_train: 12, n_validation: 8, n_test: 8}
+model: {hidden_dim: 2}
+training: {epochs: 2, batch_size: 6}
+compare: {seeds: 8, variants: {plain: {model.attention: null}, dot: {model.attention: {score: dot}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from seqattn.comparison import compare
+
+    home = tmp_path_factory.mktemp("finished")
+    (home / "mine.yaml").write_text(TEXT)
+    return compare(plan(home / "mine.yaml"), home, threads=1).path
+
+
+@pytest.fixture
+def home(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "mine"))
+
+
+def diverge(home: Path, variant: str, seeds: list[int], *, in_summary: bool = False) -> None:
+    """Leave what a run leaves whose loss is not finite."""
+    words = "The training loss is nan in epoch 2, step 1"
+    for seed in seeds:
+        folder = RunFolder(home / variant / f"seed-{seed}")
+        folder.clear_results()
+        folder.write_metrics(folder.read_metrics()[:1])
+        folder.say(f"ended: {words}")
+        if in_summary:
+            summary = {"name": "mine", "seed": seed, "test_loss": None, "diverged": words}
+            folder.summary.write_text(json.dumps(summary))
+
+
+def set_losses(home: Path, variant: str, first: float) -> None:
+    for place, path in enumerate(sorted((home / variant).glob("seed-*/summary.json"))):
+        summary = json.loads(path.read_text()) | {"test_loss": first + 0.01 * place}
+        path.write_text(json.dumps(summary))
+
+
+def row_of(home: Path, table: str, place: int) -> dict[str, str]:
+    return list(csv.DictReader(io.StringIO((home / table).read_text())))[place]
+
+
+def test_a_variant_that_fails_in_half_of_its_seeds_is_not_better_in_the_others() -> None:
+    """The better of the seeds that are left must not win where it diverges in half of them."""
+    fragile = {seed: 0.1 if seed % 2 else INF for seed in range(12)}
+    sound = dict.fromkeys(range(12), 0.2)
+    (pair,) = differences([{"fragile": fragile, "sound": sound}])
+    assert (pair.seeds, pair.first_better, pair.diverged) == (12, 6, (6, 0))
+    assert not pair.decided
+    assert pair.effect > 0  # the six that diverged have the highest ranks
+    assert "better in 6 of 6" not in pair.sentence()
+    assert "(fragile diverged in 6)" in pair.sentence()
+    (wins,) = differences([{"fragile": {k: v + 0.3 for k, v in fragile.items()}, "sound": sound}])
+    assert wins.sentence() == (
+        "sound is better than fragile: the typical difference (Hodges-Lehmann) is infinity, 95%"
+        " interval 0.2 to infinity; better in 12 of 12 seeds (fragile diverged in 6)."
+    )
+
+
+def test_where_both_diverged_neither_is_better() -> None:
+    first = {0: INF, 1: INF, **{seed: 1.0 + 0.1 * seed for seed in range(2, 9)}}
+    second = {0: INF, 1: INF, **dict.fromkeys(range(2, 9), 0.5)}
+    (pair,) = differences([{"a": first, "b": second}])
+    assert (pair.seeds, pair.tied, pair.p, pair.diverged) == (9, 2, 2**-6, (2, 2))
+    assert pair.sentence().endswith(
+        "better in 7 of 9 seeds, 2 tied (a diverged in 2, b diverged in 2)."
+    )
+
+
+@pytest.mark.parametrize("in_summary", [False, True])
+def test_tables_and_words_count_what_diverged(home: Path, in_summary: bool) -> None:
+    set_losses(home, "plain", 0.2)
+    set_losses(home, "dot", 0.1)
+    diverge(home, "dot", [3, 4, 5, 6, 7], in_summary=in_summary)
+    assert has_diverged(RunFolder(home / "dot/seed-3"))
+    assert not has_diverged(RunFolder(home / "dot/seed-9"))
+    outcome = read_outcome(home)
+    assert (outcome.pairs[0].seeds, outcome.pairs[0].first_better) == (8, 5)
+    write_tables(outcome)
+    row = row_of(home, "variants.csv", 1)
+    assert (row["seeds"], row["failed"], row["median"], row["mean"]) == ("8", "5", "inf", "")
+    assert (row["median_high"], row["worst"]) == ("inf", "inf")
+    assert float(row["best"]) < 0.2
+    pair = row_of(home, "pairs.csv", 0)
+    assert (pair["seeds"], pair["first_failed"], pair["second_failed"]) == ("8", "0", "5")
+    assert row_of(home, "seeds.csv", 8)["test_loss"] == "inf"
+    _, median, mean, _, worst, beats, *_ = cells(outcome.arms[1])
+    assert median.startswith("none: 5 diverged [0.1")
+    assert median.endswith(", infinity]")
+    assert (mean, worst) == ("-", "diverged")
+    assert beats.endswith("of 8, 5 diverged")
+    said = sentences(outcome)
+    assert "dot diverged in 5" in said[0]
+    assert "5 of 8 seeds of dot diverged; each counts as worse than any seed that did not." in said
+    assert "nan" not in markdown(outcome)
+
+
+@pytest.mark.parametrize("lost", [[3], [3, 4, 5, 6, 7, 8], list(range(3, 11))])
+def test_pictures_and_the_page_of_what_diverged(home: Path, lost: list[int]) -> None:
+    diverge(home, "dot", lost)
+    outcome = read_outcome(home)
+    draw_all(outcome)
+    for name in ("comparison.png", "curves.png"):
+        assert (home / name).read_bytes().startswith(b"\x89PNG")
+    content = of_outcome(outcome)
+    json.dumps(content, allow_nan=False)
+    assert [arm["diverged"] for arm in content["arms"]] == [0, len(lost)]
+    assert any(f"{len(lost)} of 16 runs diverged" in notice for notice in content["notices"])
+    assert (content["arms"][1]["median"] is None) == (len(lost) >= 4)
+
+
+def test_unfinished_seeds_stay_out(home: Path) -> None:
+    for seed in (3, 4):
+        folder = RunFolder(home / f"dot/seed-{seed}")
+        folder.clear_results()
+        folder.say("stopped")
+    outcome = read_outcome(home)
+    assert (outcome.pairs[0].seeds, outcome.arms[1].unfinished) == (6, 2)
+    assert "2 of 8 seeds of dot have not ended; they are in no number here." in sentences(outcome)
+
+
+def test_a_curve_ends_where_half_have_diverged(home: Path) -> None:
+    diverge(home, "dot", [3, 4])
+    losses = validation_losses(read_outcome(home).arms[1])
+    assert np.isinf(losses[:2, 1]).all()
+    assert np.isfinite(losses[:, 0]).all()
+    assert np.isfinite(losses[2:]).all()
+    runs = np.array([[1.0, 2.0], [2.0, INF], [3.0, INF], [4.0, INF]])
+    found = quartiles(runs)
+    assert found[1].tolist()[0] == 2.5
+    assert np.isnan(found[1:, 1]).all()
+
+
+def test_figures_show_what_has_no_number(recwarn: pytest.WarningsRecorder) -> None:
+    (axes,) = comparison_figure(
+        ["a", "b", "c"], [np.array([0.1, 0.2, INF]), np.array([INF, INF]), np.array([0.1, 0.3])],
+        [(0.2, 0.1, INF), (INF, INF, INF), (0.2, math.nan, math.nan)], lines=[], title="t",
+        without="needs 6 seeds",
+    ).axes  # fmt: skip
+    assert [text.get_text() for text in axes.texts] == ["1 diverged", "2 diverged"]
+    bars = [line.get_xdata() for line in axes.lines if line.get_solid_capstyle() == "butt"]
+    assert [next(iter(bar)) for bar in bars] == [0.1]  # type: ignore[arg-type]
+    (curves,) = band_figure(["a"], [np.array([[1.0, INF], [2.0, INF]])], title="t").axes
+    assert np.isnan(np.asarray(curves.lines[0].get_ydata())[1])
+    assert not recwarn.list
+
+
+def test_the_doctor_counts_what_diverged(home: Path) -> None:
+    diverge(home, "dot", [4], in_summary=True)
+    losses = losses_beside(RunFolder(home / "dot/seed-3"))
+    assert (len(losses), sum(map(math.isinf, losses))) == (8, 1)
+    found = seeds_apart(losses)
+    assert (found.state, found.number.endswith("1 diverged")) == ("found", True)
+
+
+def test_two_seeds_have_no_interval_anywhere(tmp_path: Path, seqattn: Any) -> None:
+    (tmp_path / "mine.yaml").write_text(TEXT)
+    done = seqattn("compare", "mine.yaml", "--seeds", "2")
+    assert done.code == 0, done.err
+    home = tmp_path / "outputs/mine"
+    row = row_of(home, "variants.csv", 0)
+    assert (row["median_low"], row["median_high"]) == ("", "")
+    assert row_of(home, "pairs.csv", 0)["low"] == ""
+    text = (home / "comparison.md").read_text()
+    assert "[needs 6 seeds]" in text
+    assert "| needs 6 seeds |" in text
+    assert "2 seeds are too few to tell plain and dot apart" in text
+    assert "all pairs" not in text  # there is one
+    assert of_outcome(read_outcome(home))["arms"][0]["interval"] is None
