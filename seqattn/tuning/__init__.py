@@ -35,7 +35,7 @@ from seqattn.errors import (
 )
 from seqattn.experiment import Watchers, choose_device, run
 from seqattn.experiment.resume import HARMLESS
-from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs import SEARCH, EpochRecord, RunFolder
 from seqattn.storage import LOCK, PART, locked, only_writer, read_whole, write_json
 from seqattn.training import PATHS
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from seqattn.tuning.results import Tuned
 
-MARK = "tune.json"
+MARK = SEARCH
 DATABASE = "study.db"
 INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
 PATIENCE = 60.0
