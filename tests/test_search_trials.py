@@ -12,6 +12,7 @@ from typing import Any
 
 import optuna
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from seqattn import tuning
 from seqattn.config import Config, resolve
@@ -374,6 +375,38 @@ def test_a_trial_that_the_disk_failed_is_tried_again(
     assert [row["state"] for row in found.trials] == ["complete", "complete", "interrupted"]
 
 
+def test_a_process_killed_while_it_chose_values_leaves_nothing(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    """And the second try of an interrupted trial, killed before it had its values, is not lost."""
+    asked = wanted(tmp_path, WIDTHS, CELLS)
+    path = tuning.tune(asked, tmp_path, 1).path
+    study = optuna.load_study(study_name="found", storage=f"sqlite:///{path / 'study.db'}")
+    study.ask().suggest_int("model.hidden_dim", 3, 5)  # and no cell yet
+    killed = study.ask()
+    trials._register(killed, asked.ranges[0])
+    trials._register(killed, asked.ranges[1])
+    trials.queue_again(study, asked, study.trials[2])
+    assert study.ask().user_attrs[trials.AGAIN] == 2
+    found = tuning.tune(asked, tmp_path, 3)
+    assert [(row["trial"], row["state"]) for row in sorted(found.trials, key=lambda r: r["trial"])] == [
+        (0, "complete"), (2, "interrupted"), (4, "complete"), (5, "complete"),
+    ]  # fmt: skip
+    values = {row["trial"]: row["values"] for row in found.trials}
+    assert values[4] == values[2]
+
+
+def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_path: Path) -> None:
+    asked, said = wanted(tmp_path, RATE), list[str]()
+    tuning.tune(asked, tmp_path, 1)
+    (tmp_path / "found" / "trial-1").mkdir()
+    (tmp_path / "found" / "trial-1" / "config.yaml").write_text("name: precious\n")
+    found = tuning.tune(asked, tmp_path, 2, say=said.append)
+    assert [row["trial"] for row in found.trials] == [0, 2]
+    assert "the number is not used" in said[0]
+    assert [file.name for file in (tmp_path / "found" / "trial-1").iterdir()] == ["config.yaml"]
+
+
 def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
     watchers = Watchers(stop=lambda: 15 * (len(trainer.configs) == 2))
     with pytest.raises(Stopped) as told:
@@ -411,6 +444,23 @@ def test_a_folder_that_is_being_searched_is_locked(trainer: Trainer, tmp_path: P
     tuning.tune(asked, tmp_path, 1)
     with only_writer(tmp_path / "found"), pytest.raises(BusyError, match="is writing there"):
         tuning.tune(asked, tmp_path, 2)
+
+
+def test_tables_that_another_process_makes_at_once_are_found_a_moment_later(
+    trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = optuna.storages.get_storage, list[Any]()
+
+    def refused_once(storage: Any) -> Any:
+        calls.append(storage)
+        if len(calls) == 1:
+            raise OperationalError("CREATE TABLE", {}, Exception("table studies already exists"))
+        return real(storage)
+
+    monkeypatch.setattr(optuna.storages, "get_storage", refused_once)
+    tuning.tune(wanted(tmp_path, RATE), tmp_path, 1)
+    assert len(calls) > 1
+    assert len(trainer.configs) == 1
 
 
 def test_processes_that_share_a_database_leave_each_other_s_trials_alone(

@@ -96,7 +96,7 @@ def tune(
             study = trials.open_study(storage or f"sqlite:///{path / DATABASE}", wanted, about)
             _write_mark(path, about, study.user_attrs[trials.SEARCH])
         if storage is None:  # else another process may be at them
-            trials.queue_killed(study)
+            trials.queue_killed(study, wanted)
         try:
             _Searching(study, wanted, path, device, threads, watchers or Watchers(), say).on(count)
         except BaseException:
@@ -133,10 +133,10 @@ class _Searching:
         """
         from seqattn.tuning import trials
 
-        done, epochs = trials.count(self.study), self.wanted.epochs
+        done, epochs = trials.count(self.study, self.wanted), self.wanted.epochs
         most = max(int(min(count, self.wanted.size)), done)
         self.watchers.begin(done * epochs, most * epochs)
-        while trials.count(self.study) < count:
+        while trials.count(self.study, self.wanted) < count:
             if number := self.watchers.stop():
                 raise Stopped(number, f"{self.path}: the same command goes on.")
             trial = trials.begin(
@@ -169,16 +169,24 @@ class _Searching:
         except optuna.exceptions.UpdateFinishedTrialError:
             self.say(f"{name}: was ended by another process; its run is kept")
         except Stopped as stopped:
-            trials.queue_again(self.study, trial)
+            self._queue_again(trial)
             raise Stopped(
                 stopped.exit_code - 128, f"in {self.path / name}; the same command goes on, and"
                 " tries its values again.",
             ) from None  # fmt: skip
-        except (StorageError, OSError, BusyError):
+        except (StorageError, OSError, BusyError) as error:
             # On a full disk nothing can be queued: then the trial is found as one that was killed.
             with contextlib.suppress(Exception):
-                trials.queue_again(self.study, trial)
+                self._queue_again(trial)
+            if isinstance(error, StorageError):
+                again = "Of a search, the same command goes on, and tries its values again."
+                raise StorageError(f"{error} {again}") from None
             raise
+
+    def _queue_again(self, trial: optuna.Trial) -> None:
+        from seqattn.tuning import trials
+
+        trials.queue_again(self.study, self.wanted, self.study.trials[trial.number])
 
     def _train(self, trial: optuna.Trial, name: str, values: Mapping[str, Any]) -> float:
         """Its best validation loss."""

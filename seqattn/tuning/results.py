@@ -77,7 +77,7 @@ def conclude(study: optuna.Study, wanted: Search, path: Path) -> Tuned:
 
 def _rows(study: optuna.Study, wanted: Search) -> list[dict[str, Any]]:
     rows, again = list[dict[str, Any]](), trials.tried_again(study)
-    for trial in trials.ended(study):
+    for trial in trials.ended(study, wanted):
         state, loss = trials.state_of(trial, again), None
         if state == "complete":
             loss = trial.value
@@ -112,7 +112,7 @@ def _csv(rows: list[dict[str, Any]], wanted: Search) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["trial", "state", "validation_loss", "epochs", *wanted.paths, "reason"])
     for row in rows:
-        values = [row["values"].get(path) for path in wanted.paths]
+        values = [trials.typed(row["values"][path]) for path in wanted.paths]
         writer.writerow(
             [row["trial"], row["state"], row["loss"], row["epochs"], *values, row["reason"]]
         )

@@ -8,6 +8,7 @@ those with lower numbers have their values, so that no two of them take the same
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from seqattn.config.searching import Range, Search
 from seqattn.errors import UsageError
@@ -38,8 +40,6 @@ AGAIN = "again"
 """What a queued trial is of: the number of one that was interrupted."""
 REASON = "reason"
 REFUSED = "refused"
-VOID = "void"
-"""Of a trial that never had values."""
 
 
 class Given(optuna.samplers.BaseSampler):
@@ -83,7 +83,7 @@ def open_study(storage: str, wanted: Search, about: Mapping[str, Any]) -> optuna
     warmup = max(2, wanted.epochs // 5)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup)
     try:
-        database = optuna.storages.get_storage(storage)
+        database = _database(storage)
     except ImportError:
         kind = storage.partition(":")[0]
         raise UsageError(
@@ -105,6 +105,17 @@ def open_study(storage: str, wanted: Search, about: Mapping[str, Any]) -> optuna
             )
         study.set_user_attr(SEARCH, {"study": uuid.uuid4().hex, **about})
     return study
+
+
+def _database(storage: str) -> optuna.storages.BaseStorage:
+    """A database, with Optuna's tables. Of two processes that make them at once one is refused by
+    the database, and finds them there a moment later."""
+    for _ in range(5):
+        try:
+            return optuna.storages.get_storage(storage)
+        except (IntegrityError, OperationalError):
+            time.sleep(0.2)
+    return optuna.storages.get_storage(storage)
 
 
 def _wait_until(is_so: Callable[[], bool]) -> None:
@@ -139,14 +150,14 @@ def begin(
         if not queued:
             labels = _choose(study, wanted, trial.number, say) if free else None
             if labels is None:  # or another process took the last
-                discard(study, trial)
+                study.tell(trial, state=TrialState.FAIL)
                 continue
             study.sampler = Given(labels)
         for each in wanted.ranges:
             _register(trial, each)
         if free:
             return trial
-        queue_again(study, trial)
+        queue_again(study, wanted, study.trials[trial.number])
 
 
 def values_of(trial: Trial | FrozenTrial, wanted: Search) -> dict[str, Any]:
@@ -163,7 +174,12 @@ def as_text(values: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else typed(value)
+
+
+def typed(value: Any) -> str:
+    """A value as it is typed."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _choose(
@@ -216,8 +232,11 @@ def _proposed(
 
 def _tried(trials: list[FrozenTrial], wanted: Search) -> set[tuple[tuple[str, Any], ...]]:
     """Combinations that were tried or are being tried, and those that are queued again."""
-    paths = set(wanted.paths)
-    return {_key(trial.params, wanted) for trial in trials if paths <= trial.params.keys()}
+    return {_key(trial.params, wanted) for trial in trials if _has_values(trial, wanted)}
+
+
+def _has_values(trial: FrozenTrial, wanted: Search) -> bool:
+    return set(wanted.paths) <= trial.params.keys()
 
 
 def _key(labels: Mapping[str, Any], wanted: Search) -> tuple[tuple[str, Any], ...]:
@@ -226,10 +245,7 @@ def _key(labels: Mapping[str, Any], wanted: Search) -> tuple[tuple[str, Any], ..
 
 def _have_values(trials: list[FrozenTrial], wanted: Search) -> bool:
     """Whether all of them that are being tried have got their values."""
-    paths = set(wanted.paths)
-    return all(
-        paths <= trial.params.keys() for trial in trials if trial.state == TrialState.RUNNING
-    )
+    return all(_has_values(trial, wanted) for trial in trials if trial.state == TrialState.RUNNING)
 
 
 def _distribution(each: Range) -> BaseDistribution:
@@ -286,24 +302,21 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
     _end(study, trial, TrialState.FAIL)
 
 
-def discard(study: optuna.Study, trial: Trial) -> None:
-    """End a trial that has no values and counts as none."""
-    trial.set_user_attr(VOID, True)
-    _end(study, trial, TrialState.FAIL)
-
-
-def queue_again(study: optuna.Study, trial: Trial | FrozenTrial) -> None:
+def queue_again(study: optuna.Study, wanted: Search, trial: FrozenTrial) -> None:
     """End a trial that was interrupted; its values are tried by another, which counts in its
-    place."""
-    if trial.number not in tried_again(study) and trial.params:
-        study.enqueue_trial(trial.params, user_attrs={AGAIN: trial.number})
+    place. One that had got no values yet leaves nothing, unless it was itself one's second try."""
+    trials = study.get_trials(deepcopy=False)
+    number = trial.number if _has_values(trial, wanted) else trial.user_attrs.get(AGAIN)
+    queued = any(later.user_attrs.get(AGAIN) == number for later in trials[trial.number + 1 :])
+    if number is not None and not queued:
+        study.enqueue_trial(trials[number].params, user_attrs={AGAIN: number})
     study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
 
-def queue_killed(study: optuna.Study) -> None:
+def queue_killed(study: optuna.Study, wanted: Search) -> None:
     """Queue again what killed processes were at. Only where no other process is at the study."""
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        queue_again(study, trial)
+        queue_again(study, wanted, trial)
 
 
 def _end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None) -> None:
@@ -315,16 +328,16 @@ def _end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | Non
         raise optuna.exceptions.UpdateFinishedTrialError from None
 
 
-def ended(study: optuna.Study) -> list[FrozenTrial]:
-    """Trials that have ended, and had values or would have got some."""
+def ended(study: optuna.Study, wanted: Search) -> list[FrozenTrial]:
+    """Trials that have ended, but for those that never got values."""
     found = study.get_trials(deepcopy=False, states=ENDED)
-    return [trial for trial in found if VOID not in trial.user_attrs]
+    return [trial for trial in found if _has_values(trial, wanted)]
 
 
-def count(study: optuna.Study) -> int:
+def count(study: optuna.Study, wanted: Search) -> int:
     """Trials that have ended by themselves."""
     again = tried_again(study)
-    return sum(trial.number not in again for trial in ended(study))
+    return sum(trial.number not in again for trial in ended(study, wanted))
 
 
 def tried_again(study: optuna.Study) -> set[int]:
