@@ -39,6 +39,11 @@ from numpy.typing import NDArray
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.storage import LOCK, PART, open_to_append, read_whole, write_whole
 
+COMPARISON = "comparison.json"
+"""The file that makes a folder a comparison's."""
+SEARCH = "tune.json"
+"""The file that makes a folder a search's."""
+
 
 @dataclass(frozen=True)
 class EpochRecord:

@@ -352,8 +352,29 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder as the only one who writes there, by a lock of the kernel: it ends with its
-    process, however that ends. Readers need none.
+    """Hold a folder as the only one who writes there, and remove what killed processes left
+    unfinished. Readers need no lock.
+
+    Raises:
+        BusyError: another process holds it.
+        OSError: the folder cannot be written to.
+    """
+    with locked(folder):
+        for unfinished in (*folder.glob(f".*{PART}"), *folder.glob(f"*/.*{PART}")):
+            if not _is_being_written(unfinished):
+                unfinished.unlink(missing_ok=True)
+        yield
+
+
+@contextlib.contextmanager
+def locked(
+    folder: Path, wait: float = 0.0, remedy: str = "choose another --name"
+) -> Iterator[None]:
+    """Hold a folder's lock. It is one of the kernel: it ends with its process, however that ends.
+
+    Args:
+        wait: seconds, where another process holds it.
+        remedy: what else to do than to wait.
 
     Raises:
         BusyError: another process holds it.
@@ -363,19 +384,31 @@ def only_writer(folder: Path) -> Iterator[None]:
 
     path = folder / LOCK
     try:
-        lock = FileLock(path, timeout=0)
+        lock = FileLock(path, timeout=wait)
         lock.acquire()
     except Timeout:
-        raise BusyError(f"{folder}: {_holder(path)} is writing there. Wait, or choose another"
-                        " --name.") from None  # fmt: skip
+        raise BusyError(f"{folder}: {_holder(path)} is writing there. Wait, or {remedy}.") from None
     try:
         with contextlib.suppress(OSError):  # for people; a full disk stops later, and loudly
             _sign(path)
-        for unfinished in (*folder.glob(f".*{PART}"), *folder.glob(f"*/.*{PART}")):
-            unfinished.unlink(missing_ok=True)  # of a process that was killed
         yield
     finally:
         lock.release()
+
+
+def _is_being_written(unfinished: Path) -> bool:
+    """Whether the process whose number a temporary file has in its name is alive on this machine:
+    pages and pictures are written without the lock, where they go to files of their own."""
+    number = unfinished.name.removesuffix(PART).rpartition(".")[2]
+    if os.name != "posix" or not (number.isascii() and number.isdigit()):
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 def _sign(path: Path) -> None:

@@ -449,7 +449,8 @@ def test_many_seeds_each_in_a_folder_of_its_own(seqattn: Command, tmp_path: Path
     assert done.code == 0
     assert "3 seeds of mine" in done.out
     home = tmp_path / "outputs/mine"
-    assert sorted(path.name for path in home.iterdir()) == ["seed-3", "seed-4", "seed-5"]
+    folders = [".lock", "seed-3", "seed-4", "seed-5"]
+    assert sorted(path.name for path in home.iterdir()) == folders
     alone = tmp_path / "alone"
     for seed in (3, 4, 5):
         assert seqattn("train", config(tmp_path), "--seed", str(seed), "--output-dir", alone,

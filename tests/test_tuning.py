@@ -90,7 +90,7 @@ def test_it_goes_on_where_it_was_stopped_and_tries_again_what_was_lost(tmp_path:
     storage = f"sqlite:///{tmp_path / 'found' / 'study.db'}"
     lost = optuna.load_study(study_name="found", storage=storage).ask()  # as a killed process
     for each in asked.ranges:
-        tuning._suggested(lost, each)
+        tuning.trials._register(lost, each)
     found = tuning.tune(asked, tmp_path, 5, threads=1)
     assert len(found.trials) == 6, "what was lost does not count"
     by_number = {row["trial"]: row for row in found.trials}
@@ -157,7 +157,7 @@ def test_trials_that_do_worse_are_pruned_and_sick_ones_fail(
     (tmp_path / "c.yaml").write_text("name: found\n")
     sets = [*SMALL, "training.epochs=8"]
     asked = search(tmp_path / "c.yaml", sets, ["training.learning_rate=1e-2,1e-9"])
-    monkeypatch.setattr(tuning, "STARTUP", 1)
+    monkeypatch.setattr(tuning.trials, "STARTUP", 1)
     found = tuning.tune(asked, tmp_path, 14, threads=1)
     pruned = [row for row in found.trials if row["state"] == "pruned"]
     assert pruned
@@ -179,7 +179,10 @@ def test_folders_of_others_are_not_touched(seqattn: Callable[..., Ended], tmp_pa
     assert "seqattn train outputs/found/best.yaml --seeds 8" in done.out
     done = seqattn(*words, "--search", "training.learning_rate=log(1e-3,1)")
     assert done.code == 2
-    assert "holds a search in other ranges" in done.err
+    assert (
+        "holds another search: --search training.learning_rate: log(0.001,0.1) -> log(0.001,1)"
+        in (done.err)
+    )
     (tmp_path / "outputs" / "mine").mkdir()
     (tmp_path / "outputs" / "mine" / "letter.txt").touch()
     done = seqattn(*words, "--search", RATE, "--name", "mine")

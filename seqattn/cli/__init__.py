@@ -185,10 +185,14 @@ def train(
             origin["launcher"] = launcher()
             if goes_on(RunFolder(home)):
                 resume, overwrite = True, False
-        jobs = experiment.run_all(
+        configs = (
             [(resolved, RunFolder(home))]
             if seeds is None
-            else experiment.seeds_of(resolved, home, seeds),
+            else experiment.seeds_of(resolved, home, seeds)
+        )
+        jobs = experiment.run_all(
+            configs,
+            before_writing=lambda: None if seeds is None else experiment.begin_seeds(configs),
             device=device.value,
             threads=threads,
             resume=resume,

@@ -37,6 +37,7 @@ class PictureFormat(StrEnum):
 
 
 def plot_attention(
+    context: typer.Context,
     run: Run,
     input_file: InputFile = None,
     examples: Annotated[
@@ -84,6 +85,7 @@ def plot_attention(
     sequences, or in your own (--input)."""
     from seqattn import pictures
     from seqattn.runs import find_run
+    from seqattn.storage import locked
 
     if epochs and (grid or terminal or input_file is not None or kind is not MapKind.cross):
         raise UsageError(
@@ -106,6 +108,10 @@ def plot_attention(
     if steps is not None and input_file is None:
         raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
     folder, _ = find_run(run)
+    if output is None and not terminal and folder.is_run:
+        # A picture in the folder is of what is in the folder, so no training may go on there.
+        held = locked(folder.path, remedy="write elsewhere with --output FILE")
+        context.with_resource(held)
     if epochs:
         _draw_film(folder, output, form, moving=moving, layer=layer, head=head,
                    examples=examples)  # fmt: skip

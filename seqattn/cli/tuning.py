@@ -21,7 +21,7 @@ from seqattn.cli.many import refuse_several
 from seqattn.cli.terminal import note, printable, progress, told_to_stop
 
 if TYPE_CHECKING:
-    from seqattn.tuning import Tuned
+    from seqattn.tuning.results import Tuned
 
 SHOWN = 10
 
@@ -47,7 +47,7 @@ def tune(
         typer.Option(
             "--storage",
             metavar="URL",
-            help="A database of Optuna's that machines share; a file in the folder without.",
+            help="A database of Optuna's that processes share; a file in the folder without.",
         ),
     ] = None,
     device: DeviceOption = Device.auto,
@@ -55,8 +55,8 @@ def tune(
     quiet: Quiet = False,
 ) -> None:
     """Train CONFIG with values from the ranges, each trial an ordinary run, and write the best as
-    YAML. What is known already is not tried again; trials that do worse than the median stop
-    early. Trials are judged on the validation part."""  # fmt: skip
+    YAML. No combination of values is tried twice; the search ends when all are tried. Trials that
+    do worse than the median stop early. Trials are judged on the validation part."""  # fmt: skip
     import json
 
     from seqattn.config.searching import search as read
@@ -84,7 +84,8 @@ def _print(tuned: Tuned) -> None:
     states = [row["state"] for row in tuned.trials]
     table = Table(
         title=Text(f"{tuned.path.name}: {len(states) - states.count('interrupted')} trials,"
-                   f" {states.count('pruned')} pruned, {states.count('fail')} failed"),
+                   f" {states.count('pruned')} pruned, {states.count('fail')} failed,"
+                   f" {states.count('refused')} refused"),
         title_justify="left",
     )  # fmt: skip
     keys = list(tuned.best)

@@ -12,8 +12,9 @@ outputs/NAME/
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,12 +26,12 @@ from seqattn.comparison.tables import sentences, write_tables
 from seqattn.config import as_plain, resolve
 from seqattn.config import differences as differences_of
 from seqattn.config.comparing import Comparison
-from seqattn.errors import CheckpointError, ConfigError, Stopped, UsageError
+from seqattn.errors import BusyError, CheckpointError, ConfigError, Stopped, UsageError
 from seqattn.experiment import Watchers, run_all
-from seqattn.runs import RunFolder
-from seqattn.storage import read_whole, write_json
+from seqattn.runs import COMPARISON, RunFolder
+from seqattn.storage import only_writer, read_whole, write_json
 
-MARK = "comparison.json"
+MARK = COMPARISON
 
 
 def compare(
@@ -57,11 +58,11 @@ def compare(
         ray_address: of a cluster; None starts one here.
 
     Raises:
-        SeqattnError: what a user can mend; a folder that is not this comparison's among them.
+        SeqattnError: what a user can mend; a folder that is not this comparison's, or that another
+            process writes to, among them.
         Stopped: told to.
     """
     path = output_dir / comparison.name
-    _refuse_another(path, comparison)
     wanted = [
         (
             comparison.config_of(variant, seed),
@@ -71,41 +72,69 @@ def compare(
         for seed in comparison.seeds
     ]
     diverged: dict[Path, str] = {}
+    with _held(path, comparison) as say_what_it_is:
+        if engine == "ray":
+            diverged = cluster.train(
+                wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
+                provenance=provenance, before_writing=say_what_it_is,
+            )  # fmt: skip
+            device = "cpu"  # nothing is left to train
+        try:
+            run_all(
+                wanted, device=device, threads=threads, resume=True, plots=plots,
+                config_path=config_path, watchers=watchers,
+                before_writing=say_what_it_is, provenance=provenance,
+                given_up=diverged,
+            )  # fmt: skip
+        except Stopped as stopped:
+            raise Stopped(
+                stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
+            ) from None
+        outcome = _outcome_of(path, comparison)
+        write_tables(outcome)
+        draw_all(outcome)
+    return outcome
 
-    def say_what_it_is() -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / MARK, _mark(comparison))
 
-    if engine == "ray":
-        diverged = cluster.train(
-            wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
-            provenance=provenance, before_writing=say_what_it_is,
-        )  # fmt: skip
-        device = "cpu"  # nothing is left to train
-    try:
-        run_all(
-            wanted, device=device, threads=threads, resume=True, plots=plots,
-            config_path=config_path, watchers=watchers,
-            before_writing=say_what_it_is, provenance=provenance,
-            given_up=diverged,
-        )  # fmt: skip
-    except Stopped as stopped:
-        raise Stopped(
-            stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
-        ) from None
-    folders = {(folder.path.parent.name, config.seed): folder for config, folder in wanted}
+@contextlib.contextmanager
+def _held(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
+    """Hold a comparison's folder: at once where it is there, else from the moment that something
+    is written. Yields what to call then, which makes it this comparison's.
+
+    Raises:
+        UsageError: the folder is not this comparison's.
+        BusyError: another process writes there.
+    """
+    with contextlib.ExitStack() as held:
+        is_there = not RunFolder(path).is_free
+        if is_there:
+            _refuse_another(path, comparison)
+            held.enter_context(only_writer(path))
+
+        def begin() -> None:
+            nonlocal is_there
+            if not is_there:
+                path.mkdir(parents=True, exist_ok=True)
+                held.enter_context(only_writer(path))
+                if not RunFolder(path).is_free:
+                    raise BusyError(f"{path}: another process has begun to write there just now.")
+                is_there = True
+            write_json(path / MARK, _mark(comparison))
+
+        yield begin
+
+
+def _outcome_of(path: Path, comparison: Comparison) -> Outcome:
     arms = [
         Arm.read(
-            variant.name, {seed: folders[variant.name, seed] for seed in comparison.seeds},
+            variant.name,
+            {seed: RunFolder(path / variant.name / f"seed-{seed}") for seed in comparison.seeds},
             variant.series, variant.at,
         )
         for variant in comparison.variants
     ]  # fmt: skip
     data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
-    outcome = _outcome(path, arms, data, comparison.along, resampled=comparison.resample_data)
-    write_tables(outcome)
-    draw_all(outcome)
-    return outcome
+    return _outcome(path, arms, data, comparison.along, resampled=comparison.resample_data)
 
 
 def _outcome(
@@ -224,8 +253,6 @@ def _mark(comparison: Comparison) -> dict[str, Any]:
 
 def _refuse_another(path: Path, comparison: Comparison) -> None:
     """A folder that holds anything but this comparison is not touched."""
-    if RunFolder(path).is_free:
-        return
     try:
         before = json.loads((path / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):

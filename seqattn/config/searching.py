@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from seqattn.config import Config, Draft
+from seqattn.config import Config, Draft, as_plain, leaves
 from seqattn.config.comparing import NOT_VARIED
 from seqattn.config.mistakes import listed
 from seqattn.config.reading import read_text
 from seqattn.errors import ConfigError
 
 FORMS = "log(A,B), uniform(A,B), or values with commas between"
+Label = None | bool | int | float | str
+"""What a database can store of a value."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,44 @@ class Range:
     whole: bool = False
     values: tuple[Any, ...] = ()
 
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Each of `values` as a database stores it: itself where it is None, a number, a truth
+        value or a text, else its JSON text. No two are equal (in Python 1 equals True)."""
+        labels = tuple(
+            value if isinstance(value, Label) else json.dumps(value, sort_keys=True)
+            for value in self.values
+        )
+        if any(one == other for one, other in itertools.combinations(labels, 2)):
+            return tuple(json.dumps(value, sort_keys=True) for value in self.values)
+        return labels
+
+    @property
+    def size(self) -> float:
+        """How many values there are; infinity where any number will do."""
+        if self.kind == "choice":
+            return len(self.values)
+        return int(self.high) - int(self.low) + 1 if self.whole else math.inf
+
+    def value_of(self, label: Any) -> Any:
+        """The value that a database stores as `label`."""
+        return self.values[self.labels.index(label)] if self.kind == "choice" else label
+
+    def place_of(self, label: Any) -> int:
+        """Of a value among the `size` that there are."""
+        return self.labels.index(label) if self.kind == "choice" else int(label) - int(self.low)
+
+    def label_at(self, place: int) -> Label:
+        return self.labels[place] if self.kind == "choice" else int(self.low) + place
+
+    def as_text(self) -> str:
+        """As it is typed after `--search PATH=`."""
+        if self.kind != "choice":
+            return f"{self.kind}({self.low:.10g},{self.high:.10g})"
+        return ",".join(
+            value if isinstance(value, str) else json.dumps(value) for value in self.values
+        )
+
 
 @dataclass(frozen=True)
 class Search:
@@ -42,18 +84,68 @@ class Search:
 
     Attributes:
         name: of the folder.
+        base: the config that every trial changes.
         ranges: each of another key.
         config: of a trial, from a value for each key.
     """
 
     name: str
-    seed: int
-    epochs: int
+    base: Config
     ranges: tuple[Range, ...]
     config: Callable[[Mapping[str, Any]], Config]
 
+    @property
+    def seed(self) -> int:
+        return self.base.seed
+
+    @property
+    def epochs(self) -> int:
+        return self.base.training.epochs
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(each.path for each in self.ranges)
+
+    @property
+    def size(self) -> float:
+        """How many combinations of values there are; infinity where numbers are searched that do
+        not count."""
+        return math.prod(each.size for each in self.ranges)
+
+    @property
+    def ordered(self) -> list[Range]:
+        """The ranges by their keys: what is drawn does not depend on the order they were given
+        in."""
+        return sorted(self.ranges, key=lambda each: each.path)
+
+    def place_of(self, labels: Mapping[str, Any]) -> int:
+        """Of a combination among the `size` that there are."""
+        place = 0
+        for each in self.ordered:
+            place = place * int(each.size) + each.place_of(labels[each.path])
+        return place
+
+    def labels_at(self, place: int) -> dict[str, Label]:
+        """The combination at a place."""
+        labels = dict[str, Label]()
+        for each in reversed(self.ordered):
+            place, here = divmod(place, int(each.size))
+            labels[each.path] = each.label_at(here)
+        return labels
+
     def as_plain(self) -> dict[str, Any]:
-        return {"ranges": [vars(each) | {"values": list(each.values)} for each in self.ranges]}
+        """What makes it this search and no other: the values that all trials share, but for the
+        name, and what is searched."""
+        shared = {
+            path: value
+            for at, value in leaves(as_plain(self.base))
+            if not (path := ".".join(at)).startswith(tuple(f"{key}." for key in self.paths))
+            and path not in (*self.paths, "name")
+        }
+        return {
+            "config": shared,
+            "ranges": [asdict(each) | {"values": list(each.values)} for each in self.ranges],
+        }
 
 
 def search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search:
@@ -93,20 +185,43 @@ def search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search
         if found.path in {each.path for each in ranges}:
             mistakes.append(f"--search {found.path}: is given twice.")
             continue
+        mistakes += [_inside(found.path, each.path) for each in ranges
+                     if f"{found.path}.".startswith(f"{each.path}.")
+                     or f"{each.path}.".startswith(f"{found.path}.")]  # fmt: skip
         ends = found.values or (found.low, found.high)
         if found.kind != "choice":
             whole = all(float(end).is_integer() for end in ends)
             if whole and refused(found.path, ends[0] + 0.5):  # a knob that counts
                 found = Range(found.path, found.kind, int(found.low), int(found.high), whole=True)
                 ends = (found.low, found.high)
-        mistakes += [wrong for end in ends for wrong in refused(found.path, end)]
+        wrong = [wrong for end in ends for wrong in refused(found.path, end)]
+        mistakes += wrong or _alike(found, config)
         ranges.append(found)
     if not texts:
         mistakes.append(f"--search is missing: PATH=RANGE, a range being {FORMS}.")
     if mistakes:
         raise ConfigError(f"{path}: {listed(len(mistakes))}.", list(dict.fromkeys(mistakes)))
     base = config({})
-    return Search(base.name, base.seed, base.training.epochs, tuple(ranges), config)
+    return Search(base.name, base, tuple(ranges), config)
+
+
+def _inside(one: str, other: str) -> str:
+    inner, outer = sorted((one, other), key=len, reverse=True)
+    return (
+        f"--search {inner}: lies inside {outer}, which is searched, too; give {outer} each of its"
+        " values whole."
+    )
+
+
+def _alike(found: Range, config: Callable[[Mapping[str, Any]], Config]) -> list[str]:
+    """Values that stand for one config would be tried as if they were several."""
+    configs = [config({found.path: value}) for value in found.values]
+    return [
+        f"--search {found.path}: {json.dumps(found.values[i])} and {json.dumps(found.values[k])}"
+        " are the same config."
+        for i, k in itertools.combinations(range(len(configs)), 2)
+        if configs[i] == configs[k]
+    ]
 
 
 def _parsed(text: str) -> Range | str:

@@ -28,9 +28,10 @@ from seqattn.experiment.sizes import (
 )
 from seqattn.experiment.surroundings import choose_device, environment
 from seqattn.experiment.training import train_group
-from seqattn.runs import RunFolder, refuse_taken
+from seqattn.runs import COMPARISON, SEARCH, RunFolder, refuse_taken
 from seqattn.storage import (
     allow_open_files,
+    locked,
     only_writer,
     read_whole,
     refuse_full_disks,
@@ -39,6 +40,9 @@ from seqattn.storage import (
     written_together,
 )
 from seqattn.training import World
+
+PATIENCE = 5.0
+"""Seconds to wait for another process that makes folders of seeds."""
 
 
 def run(
@@ -273,17 +277,40 @@ def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFo
     """A config with `seeds` seeds from its own on, each with its folder `home / seed-K`.
 
     Raises:
-        UsageError: `home` is itself a run.
+        UsageError: `home` is a run, a comparison or a search.
     """
-    if RunFolder(home).is_run:
-        raise UsageError(
-            f"{home}: is the folder of a single run; many seeds need one of their own. Choose"
-            " another --name."
-        )
+    _refuse_home(home)
     return [
         (config.model_copy(update={"seed": seed}), RunFolder(home / f"seed-{seed}"))
         for seed in range(config.seed, config.seed + seeds)
     ]
+
+
+def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Make the folders of seeds, all in one. Each is held by who trains it; the one they are in is
+    held only here, so that processes may train other seeds there, but compare or search nothing.
+
+    Raises:
+        UsageError: it is a run, a comparison or a search.
+        BusyError: another process trains a run there, compares or searches.
+    """
+    home = configs[0][1].path.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home, PATIENCE):
+        _refuse_home(home)
+        for _, folder in configs:
+            folder.path.mkdir(exist_ok=True)
+
+
+def _refuse_home(home: Path) -> None:
+    kinds = {"a comparison": home / COMPARISON, "a search": home / SEARCH}
+    found = [kind for kind, mark in kinds.items() if mark.exists()]
+    found += ["a single run"] if RunFolder(home).is_run else []
+    if found:
+        raise UsageError(
+            f"{home}: is the folder of {found[0]}; many seeds need one of their own. Choose another"
+            " --name."
+        )
 
 
 def all_errors(failed: Sequence[Job]) -> NotFiniteError:
@@ -343,6 +370,7 @@ __all__ = [
     "Job",
     "Watchers",
     "all_errors",
+    "begin_seeds",
     "bytes_of_a_run",
     "choose_device",
     "data_of",

@@ -7,6 +7,7 @@ cannot run or load anything.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from importlib import resources
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from seqattn import __version__
-from seqattn.comparison import is_comparison, read_outcome
+from seqattn.comparison import Outcome, is_comparison, read_outcome
 from seqattn.errors import UsageError
 from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import RunFolder, find_run
-from seqattn.storage import write_whole
+from seqattn.storage import locked, write_whole
 
 PAGE = "report.html"
+ELSEWHERE = "write elsewhere with --output FILE"
 INSTALL = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 
 
@@ -37,16 +39,35 @@ def report(path: Path, output: Path | None = None) -> Path:
     Raises:
         UsageError: plotly or Jinja2 is missing.
         CheckpointError: nothing to report is there, or it cannot be read.
+        BusyError: what is reported is being written, and the page would stay in its folder.
     """
     _ask_for_libraries()
-    if path.is_dir() and is_comparison(path) and not RunFolder(path).is_run:
-        content = of_outcome(read_outcome(path), None if output is None else output.parent)
-    else:
-        folder, _ = find_run(path)
-        path, content = folder.path, of_run(folder)
-    target = output or path / PAGE
-    write_whole(target, page(content).encode())
+    many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
+    home = path if many else find_run(path)[0].path
+    with contextlib.nullcontext() if output else locked(home, remedy=ELSEWHERE):
+        if many:
+            outcome = read_outcome(path)
+            if output is None:
+                _refuse_unfinished(outcome)
+            content = of_outcome(outcome, None if output is None else output.parent)
+        else:
+            content = of_run(RunFolder(home))
+        target = output or home / PAGE
+        write_whole(target, page(content).encode())
     return target
+
+
+def _refuse_unfinished(outcome: Outcome) -> None:
+    """A page in the folder is of what is in the folder, so no seed may be in training.
+
+    Raises:
+        BusyError: one is.
+    """
+    for arm in outcome.arms:
+        for seed, folder in arm.folders.items():
+            if seed not in arm.summaries:
+                with locked(folder.path, remedy=ELSEWHERE):
+                    pass
 
 
 def page(content: dict[str, Any]) -> str:

@@ -54,11 +54,18 @@ class Ended:
 
 
 class Nursery:
-    """Use as a context."""
+    """Use as a context.
+
+    Args:
+        rooms: modules to import beside `EVERYTHING`.
+    """
+
+    def __init__(self, *rooms: str) -> None:
+        self.rooms = rooms
 
     def __enter__(self) -> Nursery:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.nursery"], cwd=ROOT, text=True,
+            [sys.executable, "-m", "tests.faults.nursery", *self.rooms], cwd=ROOT, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -105,7 +112,7 @@ def serve() -> None:
     """Import everything, then fork a child for each command that comes."""
     import torch
 
-    for room in EVERYTHING:
+    for room in (*EVERYTHING, *sys.argv[1:]):
         importlib.import_module(f"seqattn.{room}")
     torch.set_num_threads(1)
     outputs: dict[int, int] = {}

@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.faults import (
     Tally,
+    at_once,
     configs,
     disk,
     files,
@@ -31,6 +32,9 @@ from tests.faults import (
     states,
     surroundings,
 )
+
+DELAYS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8)
+"""Seconds between two commands that are begun at once."""
 
 # The longest first, so that two at a time end together.
 FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
@@ -75,6 +79,23 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     "two_at_once": (
         "two trainings begun in one folder at once: one trains, the other is refused",
         lambda: processes.two_at_once(50),
+    ),
+    "at_once": (
+        "a training with another, with seeds, or with a command that reads or draws its run, begun"
+        " in one folder at once: exit 0 or 6, and what was written is what each writes alone",
+        lambda: at_once.pairs(
+            at_once.beginning_with("train", "seeds", "other", "report"), DELAYS
+        ),
+    ),
+    "comparisons_at_once": (
+        "a comparison with the same, with another, or with another command begun in its folder at"
+        " once: the same",
+        lambda: at_once.pairs(at_once.beginning_with("compare"), DELAYS),
+    ),
+    "searches_at_once": (
+        "a search with the same, with another, or with another command begun in its folder, or in"
+        " its database, at once: the same",
+        lambda: at_once.pairs(at_once.beginning_with("tune"), DELAYS),
     ),
     "disk": (
         "a disk full at every size up to 40 pages of 4 KiB (three checkpoints are 12, a whole run 20), free space"

@@ -1,0 +1,31 @@
+"""Every pair of commands that may meet in one folder, begun at once: each ends with exit code 0 or
+6, or is refused for a reason that is stated, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import NoticedError, Tally, at_once
+from tests.faults.planted import VARIABLE
+
+GROUPS = [("train",), ("seeds", "other", "report"), ("compare",), ("tune",)]
+
+
+def test_every_pair_is_in_a_group() -> None:
+    found = [pair for verbs in GROUPS for pair in at_once.beginning_with(*verbs)]
+    assert len(found) == len(at_once.PAIRS)
+
+
+@pytest.mark.parametrize("verbs", GROUPS, ids="-".join)
+def test_commands_begun_at_once(verbs: tuple[str, ...]) -> None:
+    tally = at_once.pairs(at_once.beginning_with(*verbs))
+    assert not tally.failures, "\n".join(tally.failures)
+    assert tally.tried == len(at_once.beginning_with(*verbs))
+
+
+def test_a_product_without_locks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "no_lock")
+    monkeypatch.setattr(Tally, "planted", True)
+    others = [pair for pair in at_once.PAIRS if pair.second == "compare others"]
+    with pytest.raises(NoticedError):
+        at_once.pairs(others, (0.0, 0.01, 0.05))
