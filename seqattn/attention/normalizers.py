@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Attention
-from seqattn.layers import Learned, is_inner
+from seqattn.layers import Learned, at_least_float32, is_inner
 
 SHORT, MANY = 8, 2048
 
@@ -126,7 +126,8 @@ def build_normalizer(config: Attention) -> Normalizer:
 
 
 def masked(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Scores with -inf where attention may not go."""
+    """Scores, in float32 at least, with -inf where attention may not go."""
+    scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 
 
