@@ -160,9 +160,13 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
     With the scores in falling order z_(1) >= z_(2) >= ..., the support is the longest beginning
     with 1 + k z_(k) > z_(1) + ... + z_(k); tau is what makes the rest sum to 1; and a weight is
-    max(z - tau, 0). Its slope by autograd is eq. 14 of the paper: the upstream gradient less its
-    mean over the support. The largest score is taken off first: it changes no weight, and sums of
-    large scores would round 1 away.
+    max(z - tau, 0). The largest score is taken off first: it changes no weight, and sums of large
+    scores would round 1 away.
+
+    The gradient is the upstream gradient less its mean over the support S = {j : weight_j > 0}, and
+    0 elsewhere: the Jacobian Diag(s) - s s^T / |S| of the paper's section 2.5, where s is 1 on S. A
+    score exactly at tau has weight 0 and is outside S; sparsemax has a kink there, and this is one
+    of its generalized Jacobians.
 
     Args:
         scores: (..., N, T, S).
@@ -179,7 +183,15 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     k = torch.arange(1, S + 1, dtype=z.dtype, device=z.device)
     support = (1 + k * falling > sums).sum(dim=-1, keepdim=True).clamp(min=1)
     tau = (sums.gather(-1, support - 1) - 1) / support
-    return (z - tau).clamp(min=0)
+    weights = (z - tau).clamp(min=0)
+    if not z.requires_grad:
+        return weights
+    # Autograd would go through tau and count scores at tau as support: only the weights decide.
+    weights = weights.detach()
+    inside = weights > 0
+    held = z.where(inside, 0)
+    slope = (held - held.sum(dim=-1, keepdim=True) / inside.sum(dim=-1, keepdim=True)) * inside
+    return weights + (slope - slope.detach())  # the bracket is exactly 0
 
 
 def chosen(weights: Tensor, numbers: Tensor) -> Tensor:
