@@ -73,8 +73,8 @@ class Sparsemax(Normalizer):
 
 class StraightThrough(Normalizer):
     """One source point a step, drawn from the softmax; backward as if the soft weights had been
-    used (Bengio, Leonard and Courville 2013, "Estimating or Propagating Gradients Through
-    Stochastic Neurons", section 4). Biased, but of little variance.
+    used (the straight-through estimator of Bengio, Leonard and Courville 2013, "Estimating or
+    Propagating Gradients Through Stochastic Neurons"). Biased, but of little variance.
     """
 
     draws = True
@@ -90,11 +90,11 @@ class StraightThrough(Normalizer):
 class Reinforce(Normalizer):
     """One source point a step, drawn from the softmax; the chance of a choice that turned out
     better than the baseline is raised (Williams 1992; Mnih et al. 2014, "Recurrent Models of
-    Visual Attention", eq. 1 and 2; Xu et al. 2015, "Show, Attend and Tell", eq. 11 to 13).
+    Visual Attention", section 3.2; Xu et al. 2015, "Show, Attend and Tell", section 4.1).
     Unbiased, but of much variance.
 
     The baseline moves with training: it is a parameter, pulled towards the returns (Mnih et al.
-    2014, section 2.1), so checkpoints, resuming and runs side by side need nothing of their own.
+    2014, section 3.2), so checkpoints, resuming and runs side by side need nothing of their own.
     """
 
     draws = True
@@ -156,7 +156,7 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     """The point of the simplex that is nearest to the scores (Martins and Astudillo 2016, "From
-    Softmax to Sparsemax", eq. 1 and algorithm 1): scores far below the best get exactly 0.
+    Softmax to Sparsemax", section 2.1 and algorithm 1): scores far below the best get exactly 0.
 
     With the scores in falling order z_(1) >= z_(2) >= ..., the support is the longest beginning
     with 1 + k z_(k) > z_(1) + ... + z_(k); tau is what makes the rest sum to 1; and a weight is

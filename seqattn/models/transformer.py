@@ -245,8 +245,9 @@ class Encoded(NamedTuple):
 
 
 class LearnedPlaces(nn.Module):
-    """A learned vector for each of the first places (Gehring et al. 2017), like an affine map of
-    which place it is: U(-b, b), b = 1/sqrt(D)."""
+    """A learned vector for each of the first places (Gehring et al. 2017). It starts from U(-b, b)
+    with b = 1/sqrt(D), so that its expected squared length is 1/3 for every D; the paper draws from
+    a normal distribution."""
 
     def __init__(self, longest: int, width: int) -> None:
         super().__init__()
