@@ -237,7 +237,7 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
-    recurrent = _of_state(projected, state, weight, bias)
+    recurrent = _of_state(state, weight, bias)
     # "unsafe" only for who writes into the pieces; without that guard they are cheaper.
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
@@ -258,7 +258,7 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
     """
     H, features = weight.shape[-1], axis_of_features(weight)
     before, memory = (None, None) if state is None else state.split(H, dim=features)
-    gates = projected + _of_state(projected, before, weight, bias)
+    gates = projected + _of_state(before, weight, bias)
     into, forget, new, out = torch.unsafe_chunk(gates, 4, dim=features)
     kept = into.sigmoid() * new.tanh()
     if memory is not None:
@@ -268,7 +268,7 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
     """The equation of `RNN`; shapes as in `gru_step`, with one map instead of three."""
-    return (projected + _of_state(projected, state, weight, bias)).tanh()
+    return (projected + _of_state(state, weight, bias)).tanh()
 
 
 def axis_of_features(weight: Tensor) -> int:
@@ -276,10 +276,10 @@ def axis_of_features(weight: Tensor) -> int:
     return -2 if goes_inner(weight) else -1
 
 
-def _of_state(like: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+def _of_state(state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
     inner = goes_inner(weight)
-    if state is None:  # in the inputs' precision, which autocast may have chosen
-        return bias.unsqueeze(-1 if inner else -2).to(like.dtype)
+    if state is None:
+        return bias.unsqueeze(-1 if inner else -2)
     return (affine_of_columns if inner else affine)(state, weight, bias)
 
 

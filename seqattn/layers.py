@@ -9,12 +9,17 @@ keeps its shape and has the strides of (R, H, ..., N). An operation on some of t
 sequences would else walk through memory in steps of two or four numbers, and that takes longer than
 the arithmetic. Cells begin it (`goes_inner`); what works on their states goes on with it, and is
 right in any order of memory.
+
+Under torch.autocast matrix products are computed in bfloat16, and their results are float32 again
+(`at_least_float32`). Everything between two products is therefore float32: states, positions,
+lengths, norms, softmax and losses. bfloat16 has 8 significant bits: 257 is no number of it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +34,23 @@ SLOW_BELOW = 400  # terms of a product, below which torch multiplies number by n
 WIDE, MANY = 64, 8192  # a side of a matrix, and terms of all, from which on that is slower still
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """x in float32 where it is bfloat16; else x itself."""
+    return x.float() if x.dtype is torch.bfloat16 else x
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """A context in which products, too, are computed in the type of their operands.
+
+    Args:
+        x: any tensor of the device.
+    """
+    device = x.device.type
+    if not torch.is_autocast_enabled(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
+
+
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b over the last axis.
 
@@ -38,7 +60,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         bias: (out,) or (R, out), or None.
     """
     if weight.dim() == 2:
-        return F.linear(x, weight, bias)
+        return at_least_float32(F.linear(x, weight, bias))
     if is_inner(x):
         columns = x.transpose(1, -1)
         if columns.dim() == 3:
@@ -50,14 +72,14 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         mapped = rows @ weight.mT
     else:
         mapped = torch.baddbmm(bias.unsqueeze(-2), rows, weight.mT)
-    return mapped.reshape(*x.shape[:-1], weight.shape[-2])
+    return at_least_float32(mapped).reshape(*x.shape[:-1], weight.shape[-2])
 
 
 def affine_of_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """W x + b: x (R, in, n), weight (R, out, in), bias (R, out) or None -> (R, out, n)."""
     if bias is None:
-        return torch.bmm(weight, x)
-    return torch.baddbmm(bias.unsqueeze(-1), weight, x)
+        return at_least_float32(torch.bmm(weight, x))
+    return at_least_float32(torch.baddbmm(bias.unsqueeze(-1), weight, x))
 
 
 def goes_inner(weight: Tensor) -> bool:
@@ -92,7 +114,8 @@ def product(left: Tensor, right: Tensor) -> Tensor:
         if K >= M:
             return (left.unsqueeze(-2) * right.mT.unsqueeze(-3)).sum(-1)
         return (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(-2)
-    return torch.bmm(left, right) if left.dim() == 3 else left @ right  # bmm is much cheaper
+    # bmm is much cheaper
+    return at_least_float32(torch.bmm(left, right) if left.dim() == 3 else left @ right)
 
 
 class Affine(nn.Module):

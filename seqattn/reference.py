@@ -69,8 +69,9 @@ def linear_backward(dy: Array, cache: Cache) -> tuple[Array, Array]:
 def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
     """q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
 
-    Where the components of q and k are independent with variance 1, q . k has variance K: the
-    root of the *width* (not of the number of keys) brings it back to 1.
+    Where the components of q and k are independent, with mean 0 and variance 1, q . k has mean 0
+    and variance K: the root of the *width* (not of the number of keys) brings the standard
+    deviation back to 1. With another mean the variance is larger.
 
     Args:
         query: (N..., T, K).
@@ -198,13 +199,13 @@ def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Ca
 def softmax_backward(dweights: Array, cache: Cache) -> Array:
     """dscores of `softmax_forward`.
 
-    From dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j follows, summed over i,
+    The Jacobian has w_j - w_j^2 on its diagonal and -w_i w_j elsewhere. So with
+    dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j, summed over i,
 
-        dscore_j = w_j (dw_j - sum_i w_i dw_i):
+        dscore_j = w_j dw_j - w_j sum_i w_i dw_i = w_j (dw_j - sum_i w_i dw_i):
 
-    a score gains by how much better its key does than the average does. No S x S Jacobian is
-    needed; written out, its 1 - w w cancels to noise where a weight is close to 1. Where
-    attention may not go w is 0, and so is the gradient.
+    a score gains by how much better its key does than the average does. The S x S Jacobian is
+    never made. Where attention may not go w is 0, and so is the gradient.
     """
     (weights,) = cache
     # weights = exp(scores) / sum(exp(scores))

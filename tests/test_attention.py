@@ -332,7 +332,7 @@ def test_sparsemax_is_the_nearest_point_of_the_simplex(states: tuple[Tensor, Ten
 
 
 def test_slopes_of_sparsemax(states: tuple[Tensor, Tensor]) -> None:
-    """Eq. 14 of the paper, and finite differences."""
+    """Section 2.5 of the paper, and finite differences."""
     queries, encoded = states
     scores = DotScore().scores(queries, encoded).detach().requires_grad_()
     upstream = torch.randn(N, T, S, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

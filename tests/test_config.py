@@ -346,6 +346,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model: {attention: {location: {kind: location_shift, shift_range: 4}}}", "is 4, an even number: steps back, steps forward and 0 make an odd one. Choose 3 or 5"),
         ("model: {input_feeding: true, attention: null}", "with attention: null there is no attentional vector"),
         ("model: {input_feeding: true, context: input}", "with context: input the context itself joins the input"),
+        ("model: {readout: tanh, attention: null}", "with attention: null there is no context to combine. Set it to linear"),
+        ("model: {readout: tanh, context: input}", "with context: input the output is made from the state alone"),
         ("model: {attention: {location: {window: 3}}}", "it works with kind: local."),
         ("model: {kind: transformer}", "has teacher_forcing with probability: 0.5, but a transformer learns all steps of a target at once"),
         ("{model: {kind: fast_weights}, training: {compile: auto}}", "compile: auto, which compiles the step of a recurrent cell; model.kind fast_weights has none"),
@@ -367,7 +369,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("name: -q", "name: may hold up to 100 letters"),
         ("name: 5", "name: expected a text, got 5."),
     ],
-    ids=range(59),
+    ids=range(61),
 )  # fmt: skip
 def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, words: str) -> None:
     assert words in mistakes(tmp_path, text)

@@ -49,6 +49,9 @@ CONTEXTS: list[dict[str, Any]] = [
     {"context": "output"}, {"context": "input"}, {"context": "output", "input_feeding": True},
     {"context": "input", "input_feeding": True},
 ]  # fmt: skip
+MIXED_CONTEXTS: list[dict[str, Any]] = [
+    *CONTEXTS[:3], {"context": "output", "readout": "tanh"},
+]  # fmt: skip
 LOCATIONS: list[dict[str, Any] | None] = [
     None, {"kind": "location_shift", "shift_range": 3}, {"kind": "local", "window": 2},
 ]  # fmt: skip
@@ -70,13 +73,20 @@ def combinations() -> Iterator[dict[str, Any]]:
             "cell": cell, "layers": layers, "bidirectional": two_way, "dropout": dropout,
             "hidden_dim": H, "attention": {"score": "general"} if attended else None,
         } | context  # fmt: skip
+    for (score, normalizer), context, attended in itertools.product(
+        zip(SCORES, itertools.cycle(NORMALIZERS[:2])), CONTEXTS, (True, False)
+    ):
+        attention = {"score": score, "heads": A} | normalizer
+        yield {
+            "readout": "tanh", "hidden_dim": H * A, "attention": attention if attended else None,
+        } | context  # fmt: skip
 
 
 def mixtures() -> list[dict[str, Any]]:
     """All of these at once: every one with CONTRACT=all (`make contract`), else a fixed sample."""
     every = []
     for attended, cell, layers, two_way, dropout in itertools.product(
-        itertools.product(SCORES, NORMALIZERS, CONTEXTS[:3], LOCATIONS, (1, A)),
+        itertools.product(SCORES, NORMALIZERS, MIXED_CONTEXTS, LOCATIONS, (1, A)),
         CELLS, (1, 3), (False, True), (0.0, 0.3),
     ):  # fmt: skip
         score, normalizer, context, location, heads = attended
@@ -87,7 +97,7 @@ def mixtures() -> list[dict[str, Any]]:
         } | context  # fmt: skip
         if allowed(config):
             every.append(config)
-    assert len(every) == 92 * 3 * 24
+    assert len(every) == 92 * 4 * 24
     if os.environ.get("CONTRACT") == "all":
         return every
     return random.Random(0).sample(every, 60)
@@ -112,10 +122,11 @@ def other_families() -> Iterator[dict[str, Any]]:
 def allowed(config: dict[str, Any]) -> bool:
     """The rules, written down a second time."""
     attention = config["attention"]
-    if config["context"] == "input" and config.get("input_feeding"):
+    tanh = config.get("readout") == "tanh"
+    if config["context"] == "input" and (config.get("input_feeding") or tanh):
         return False
     if attention is None:
-        return config["context"] == "output" and not config.get("input_feeding")
+        return config["context"] == "output" and not (config.get("input_feeding") or tanh)
     hard = attention.get("normalizer") == "hard"
     return not (hard and (attention["score"] == "uniform" or attention["location"] is not None))
 
@@ -153,10 +164,11 @@ def test_every_other_combination_is_refused_with_a_reason(
         for error in caught.value.errors():
             assert error["type"] == "contradiction", error
             reasons[error["msg"]] = reasons.get(error["msg"], 0) + 1
-    assert len(reasons) == 6, reasons
-    assert len(EVERY) == 6 * 4 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2
-    # 5 scores x (2 soft x 3 places + 2 hard) + uniform x 2 soft x 3 places, 3 contexts, 2 heads
-    assert len(ALLOWED) == (5 * 8 + 6) * 3 * 2 + 24 * (3 + 1)
+    assert len(reasons) == 8, reasons
+    assert len(EVERY) == 6 * 4 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2 + 6 * 4 * 2
+    # 5 scores x (2 soft x 3 places + 2 hard) + uniform x 2 soft x 3 places, 3 contexts, 2 heads;
+    # a readout of tanh with each score, with input_feeding and without
+    assert len(ALLOWED) == (5 * 8 + 6) * 3 * 2 + 24 * (3 + 1) + 6 * 2
     with capsys.disabled():
         print(f" [{len(ALLOWED) + len(MIXED) + len(OTHERS)} combinations held to the contract,"
               f" {len(EVERY) - len(ALLOWED)} refused]", end="")  # fmt: skip

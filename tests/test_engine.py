@@ -56,6 +56,7 @@ def every_model() -> Iterator[tuple[str, dict[str, Any]]]:
         for context in ("output", "input"):
             attention = {"score": score, "project_values": score == "general"}
             yield f"{score}, {context}", {"attention": attention, "context": context}
+    yield "general, readout tanh", {"attention": {"score": "general"}, "readout": "tanh"}
     yield "plain", {"attention": None}
 
 

@@ -44,6 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "shift heads": {"attention": {"heads": 2, "location": {"kind": "location_shift"}}},
     "context input": {"context": "input", "cell": "lstm"},
     "input feeding": {"input_feeding": True, "layers": 2},
+    "readout tanh": {"readout": "tanh", "attention": {"heads": 2}},
     "fast weights": {"kind": "fast_weights", "inner_steps": 2},
     "fast weights, plain": {"kind": "fast_weights", "layer_norm": False},
     "transformer": {"kind": "transformer", "model_dim": 12, "heads": 3},

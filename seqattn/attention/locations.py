@@ -15,7 +15,7 @@ from seqattn.attention.normalizers import Normalizer
 from seqattn.config import LocalWindow as LocalConfig
 from seqattn.config import Location as LocationConfig
 from seqattn.config import LocationShift as ShiftConfig
-from seqattn.layers import Affine
+from seqattn.layers import Affine, without_autocast
 
 
 class LocalWindow(nn.Module):
@@ -39,14 +39,25 @@ class LocalWindow(nn.Module):
     ) -> Tensor:
         """Weights (..., N, [A,] T, S) from queries (..., N, T, H) and scores of their shape."""
         *_, S = scores.shape
-        share = self.combine(self.predict(queries).tanh()).sigmoid()  # (..., N, T, A)
-        if self.heads > 1:
-            share = share.mT.unsqueeze(-1)
-        places = torch.arange(S, dtype=scores.dtype, device=scores.device)
-        away = places - share * (lengths_of(keep, scores).unsqueeze(-1) - 1)
+        centre = self.places(queries, lengths_of(keep, scores).unsqueeze(-1))
+        away = torch.arange(S, dtype=centre.dtype, device=scores.device) - centre
         outside = away.detach().abs() > self.window
         weights = normalizer.weigh(scores.masked_fill(outside, -float("inf")), keep, None).weights
         return weights * (away.square() * (-2 / self.window**2)).exp()  # 1/(2 sigma^2), D = 2 sigma
+
+    def places(self, queries: Tensor, lengths: Tensor) -> Tensor:
+        """p of each query, (..., N, [A,] T, 1).
+
+        Args:
+            queries: (..., N, T, H).
+            lengths: broadcasts to (..., N, [A,] T, 1).
+        """
+        # Times L, the rounding of a product in bfloat16 would be wider than the window.
+        with without_autocast(queries):
+            share = self.combine(self.predict(queries).tanh()).sigmoid()  # (..., N, T, A)
+        if self.heads > 1:
+            share = share.mT.unsqueeze(-1)
+        return share * (lengths - 1)
 
 
 class ShiftedFocus(nn.Module):
@@ -71,7 +82,7 @@ class ShiftedFocus(nn.Module):
     def start(self, keep: Tensor | None, content: Tensor) -> Tensor:
         """Where it looked before the first step, (..., N, [A,] S); see `weigh`."""
         places = torch.arange(content.shape[-1], device=content.device)
-        last = lengths_of(keep, content).long() - 1
+        last = lengths_of(keep, content) - 1
         return (places == last).to(content.dtype).expand(content.select(-2, 0).shape)
 
     def weigh(
@@ -96,7 +107,7 @@ class ShiftedFocus(nn.Module):
         gate, sharpness, shift = control.split([1, 1, self.steps], dim=-1)
         gate, shift = gate.sigmoid(), shift.softmax(dim=-1)
         gamma = 1 + nn.functional.softplus(sharpness)
-        lengths = lengths_of(keep, content).long()  # (..., N, [1,] 1) or ()
+        lengths = lengths_of(keep, content)  # (..., N, [1,] 1) or ()
         places = torch.arange(S, device=content.device)
         if previous is None:
             previous = self.start(keep, content)
@@ -136,8 +147,8 @@ def build_location(
 
 
 def lengths_of(keep: Tensor | None, like: Tensor) -> Tensor:
-    """Real lengths as numbers like `like`: (..., N, [1,] 1) of keep (..., N, [1,] S), or () where
-    every one is S."""
+    """Real lengths, whole numbers on the device of `like` (..., S): (..., N, [1,] 1) of keep
+    (..., N, [1,] S), or () where every one is S."""
     if keep is None:
-        return like.new_tensor(float(like.shape[-1]))
-    return keep.sum(dim=-1, keepdim=True).to(like.dtype)
+        return torch.full((), like.shape[-1], device=like.device)
+    return keep.sum(dim=-1, keepdim=True)

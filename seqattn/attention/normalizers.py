@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Attention
-from seqattn.layers import Learned, is_inner
+from seqattn.layers import Learned, at_least_float32, is_inner
 
 SHORT, MANY = 8, 2048
 
@@ -73,8 +73,8 @@ class Sparsemax(Normalizer):
 
 class StraightThrough(Normalizer):
     """One source point a step, drawn from the softmax; backward as if the soft weights had been
-    used (Bengio, Leonard and Courville 2013, "Estimating or Propagating Gradients Through
-    Stochastic Neurons", section 4). Biased, but of little variance.
+    used (the straight-through estimator of Bengio, Leonard and Courville 2013, "Estimating or
+    Propagating Gradients Through Stochastic Neurons"). Biased, but of little variance.
     """
 
     draws = True
@@ -90,11 +90,11 @@ class StraightThrough(Normalizer):
 class Reinforce(Normalizer):
     """One source point a step, drawn from the softmax; the chance of a choice that turned out
     better than the baseline is raised (Williams 1992; Mnih et al. 2014, "Recurrent Models of
-    Visual Attention", eq. 1 and 2; Xu et al. 2015, "Show, Attend and Tell", eq. 11 to 13).
+    Visual Attention", section 3.2; Xu et al. 2015, "Show, Attend and Tell", section 4.1).
     Unbiased, but of much variance.
 
     The baseline moves with training: it is a parameter, pulled towards the returns (Mnih et al.
-    2014, section 2.1), so checkpoints, resuming and runs side by side need nothing of their own.
+    2014, section 3.2), so checkpoints, resuming and runs side by side need nothing of their own.
     """
 
     draws = True
@@ -126,7 +126,8 @@ def build_normalizer(config: Attention) -> Normalizer:
 
 
 def masked(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Scores with -inf where attention may not go."""
+    """Scores, in float32 at least, with -inf where attention may not go."""
+    scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 
 
@@ -155,13 +156,17 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     """The point of the simplex that is nearest to the scores (Martins and Astudillo 2016, "From
-    Softmax to Sparsemax", eq. 1 and algorithm 1): scores far below the best get exactly 0.
+    Softmax to Sparsemax", section 2.1 and algorithm 1): scores far below the best get exactly 0.
 
     With the scores in falling order z_(1) >= z_(2) >= ..., the support is the longest beginning
     with 1 + k z_(k) > z_(1) + ... + z_(k); tau is what makes the rest sum to 1; and a weight is
-    max(z - tau, 0). Its slope by autograd is eq. 14 of the paper: the upstream gradient less its
-    mean over the support. The largest score is taken off first: it changes no weight, and sums of
-    large scores would round 1 away.
+    max(z - tau, 0). The largest score is taken off first: it changes no weight, and sums of large
+    scores would round 1 away.
+
+    The gradient is the upstream gradient less its mean over the support S = {j : weight_j > 0}, and
+    0 elsewhere: the Jacobian Diag(s) - s s^T / |S| of the paper's section 2.5, where s is 1 on S. A
+    score exactly at tau has weight 0 and is outside S; sparsemax has a kink there, and this is one
+    of its generalized Jacobians.
 
     Args:
         scores: (..., N, T, S).
@@ -178,7 +183,15 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     k = torch.arange(1, S + 1, dtype=z.dtype, device=z.device)
     support = (1 + k * falling > sums).sum(dim=-1, keepdim=True).clamp(min=1)
     tau = (sums.gather(-1, support - 1) - 1) / support
-    return (z - tau).clamp(min=0)
+    weights = (z - tau).clamp(min=0)
+    if not z.requires_grad:
+        return weights
+    # Autograd would go through tau and count scores at tau as support: only the weights decide.
+    weights = weights.detach()
+    inside = weights > 0
+    held = z.where(inside, 0)
+    slope = (held - held.sum(dim=-1, keepdim=True) / inside.sum(dim=-1, keepdim=True)) * inside
+    return weights + (slope - slope.detach())  # the bracket is exactly 0
 
 
 def chosen(weights: Tensor, numbers: Tensor) -> Tensor:

@@ -122,11 +122,12 @@ class GeneralScore(Score):
 
 
 class AdditiveScore(Score):
-    """v . tanh(W q + U k) (Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning
-    to Align and Translate", appendix A.1.2; Luong et al. 2015 call it concat).
+    """v . tanh(W q + U k + b) (Bahdanau et al. 2015, "Neural Machine Translation by Jointly
+    Learning to Align and Translate", appendix A.1.2, plus the bias b; Luong et al. 2015 call it
+    concat).
 
-    The paper's s is our query q, its h our key k; U k is worked out once for each source. A head
-    takes its share of the hidden layer and of v.
+    The paper's s is our query q, its h our key k; U k + b is worked out once for each source. A
+    head takes its share of the hidden layer and of v.
     """
 
     def __init__(self, hidden: int, width: int, heads: int = 1) -> None:

@@ -2,9 +2,9 @@
 
 Autograd records every operation, and for small models the record costs more than the arithmetic.
 Here both passes of one model family are written out: the GRU encoder-decoder of `recurrent.py`
-with `context: output` and a score made of dot products. In `_Passes`, forward methods F1 to F6
-each stand above the method B1 to B6 that undoes it; read F1 to F6 down and B6 to B1 up. Nothing
-else knows of this file, and without it all works the same, slower.
+with `context: output`, `readout: linear` and a score made of dot products. In `_Passes`, forward
+methods F1 to F6 each stand above the method B1 to B6 that undoes it; read F1 to F6 down and B6 to
+B1 up. Nothing else knows of this file, and without it all works the same, slower.
 
 Letters: R runs, N sequences, S source length, T target length, F features, H width of the state;
 L steps. Step l leads from the state in slot l to the one in slot l + 1:
@@ -76,7 +76,7 @@ def covers(model: object) -> bool:
         and not model.decoder_above
         and model.dropout == 0
         and model.context_is_output
-        and not model.feeds_input
+        and model.combine is None
         and model.attention is not None
         and model.attention.is_plain
     )

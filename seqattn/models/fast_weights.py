@@ -8,12 +8,12 @@ After every step the new state h(t) is written into a memory that fades:
 and the next state settles in an inner loop that reads it, while what comes from outside is held:
 
     held  = W h(t) + C x(t)
-    h_0   = f(LN(held)),    h_(s+1) = f(LN(held + A(t) h_s))            (eq. 2 and section 3.2)
+    h_0   = f(LN(held)),    h_(s+1) = f(LN(held + A(t) h_s))            (eq. 2 and section 3.1)
 
 with f = tanh. One memory serves encoder and decoder, which have slow weights of their own: what
 the source wrote is what the target reads.
 
-Reading is attention (section 2.2): A(t) h is the sum over the past of h(tau) times a strength
+Reading is attention (section 3): A(t) h is the sum over the past of h(tau) times a strength
 
     rate decay^(t - tau) (h(tau) . h)
 

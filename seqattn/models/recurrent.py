@@ -5,12 +5,19 @@ of a cell's whole state (see `seqattn.cells`), L steps of a stretch; any leading
 encoder reads the source into states (N, S, H). The decoder starts from the encoder's state at the
 last real source point, is fed that point first, and then says one point a step.
 
-`context: output` (Luong et al. 2015, section 3): the new state h_t asks, and output and context
-make the point, W [c_t; h_t] + b. `context: input` (Bahdanau et al. 2015, section 3.1): the
-previous state h_{t-1} asks, and the context joins the input of the next state.
+`context: output` (Luong et al. 2015, section 3): the new state h_t is the query. The point is made
+from context and state by the readout:
 
-`input_feeding` (Luong et al. 2015, section 3.3): context and state make an attentional vector,
-a_t = tanh(W_a [c_t; h_t] + b_a), which makes the point, W a_t + b, and joins the next input.
+    readout: linear     y_t = W [c_t; h_t] + b
+    readout: tanh       a_t = tanh(W_a [c_t; h_t] + b_a),   y_t = W a_t + b     (Luong, eq. 5)
+
+The paper has the second, without biases; a_t is its attentional vector. The first is ours.
+`input_feeding` (Luong et al. 2015, section 3.3): a_t also joins the next input, so its readout is
+always the second.
+
+`context: input` (Bahdanau et al. 2015, section 3.1 and appendix A.2): the previous state h_{t-1} is
+the query, and the context joins the input of the next state. The point is W h_t + b; the paper's
+readout (appendix A.2.2) also sees the context and the previous output, through a maxout layer.
 """
 
 from __future__ import annotations
@@ -119,8 +126,9 @@ class RecurrentModel(SequenceModel):
         self.attention: Attention | None = (
             build_attention(config.attention, H) if config.attention is not None else None
         )
-        self.combine = Affine(2 * H, H) if self.feeds_input else None
-        two = self.context_is_output and not self.feeds_input
+        has_vector = self.feeds_input or config.readout == "tanh"
+        self.combine = Affine(2 * H, H) if has_vector else None
+        two = self.context_is_output and not has_vector
         self.output = Affine(2 * H if two else H, points.said)
 
     # --- the source -------------------------------------------------------------------------------
@@ -258,8 +266,10 @@ class RecurrentModel(SequenceModel):
         if not self.context_is_output:
             return self.output(_dropped(said, chance)), None, State(cells)
         look = self._look(said, memory, state.last, chance.choices)
-        both = joined([look.context, said])
-        return self.output(_dropped(both, chance)), look, State(cells, None, look.last)
+        read = joined([look.context, said])
+        if self.combine is not None:
+            read = self.combine(read).tanh()
+        return self.output(_dropped(read, chance)), look, State(cells, None, look.last)
 
     def _decode_step_by_step(
         self, projected: list[Tensor], state: State, memory: Memory | None, chance: Chance

@@ -28,7 +28,7 @@ from seqattn.attention.scores import join_heads, split_heads
 from seqattn.cells import last_real
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.layers import Affine, LayerNorm
+from seqattn.layers import Affine, LayerNorm, at_least_float32
 from seqattn.models.contract import AttentionMap, Draws, Forecast, MapKind, Points, SequenceModel
 from seqattn.models.feeding import check_source, check_steps, check_target, shifted, who_is_told
 
@@ -98,15 +98,15 @@ class MultiHead(nn.Module):
         if not with_weights and hand is None:
             mask = None if keep is None else keep[..., None, None, :]
             read = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
-            return self.out(self._join(read)), None
-        scores = queries @ keys.mT / math.sqrt(width)
+            return self.out(self._join(at_least_float32(read))), None
+        scores = at_least_float32(queries @ keys.mT) / math.sqrt(width)
         if causal:
             ahead = torch.ones(L, L, dtype=torch.bool, device=x.device).triu(1)
             scores = scores.masked_fill(ahead, -float("inf"))
         weights = softmax(scores, None if keep is None else keep.unsqueeze(-2))
         if hand is not None:
             weights = hand(weights, None if keep is None else keep.unsqueeze(-2), where)
-        return self.out(self._join(weights @ values)), weights
+        return self.out(self._join(at_least_float32(weights @ values))), weights
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-3) if self.heads == 1 else split_heads(x, self.heads)
@@ -245,8 +245,9 @@ class Encoded(NamedTuple):
 
 
 class LearnedPlaces(nn.Module):
-    """A learned vector for each of the first places (Gehring et al. 2017), like an affine map of
-    which place it is: U(-b, b), b = 1/sqrt(D)."""
+    """A learned vector for each of the first places (Gehring et al. 2017). It starts from U(-b, b)
+    with b = 1/sqrt(D), so that its expected squared length is 1/3 for every D; the paper draws from
+    a normal distribution."""
 
     def __init__(self, longest: int, width: int) -> None:
         super().__init__()
@@ -270,8 +271,9 @@ class SinusoidalPlaces(nn.Module):
 
     def at(self, first: int, last: int, like: Tensor) -> Tensor:
         """See `LearnedPlaces.at`; (L, D)."""
-        place = torch.arange(first, last, dtype=like.dtype, device=like.device).unsqueeze(-1)
-        even = torch.arange(0, self.width, 2, dtype=like.dtype, device=like.device)
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
+        even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
         angles = place * torch.exp(even * (-math.log(10_000.0) / self.width))
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
         return waves[:, : self.width]  # an odd width ends on a sine

@@ -210,8 +210,8 @@ def reinforcement(choices: Choices, errors: Tensor, keep: Tensor | None) -> Tens
         sum over n, t of log p(choice) (G_t - b (T - t + 1)) / number of steps
 
     has the slope of the expected mean error (Williams 1992; Mnih et al. 2014, "Recurrent Models of
-    Visual Attention", eq. 2, where the reward is our -G). b follows the errors by the square of the
-    same difference.
+    Visual Attention", section 3.2, where the reward is our -G). b follows the errors by the square
+    of the same difference.
 
     Args:
         errors: (..., N, T), without a slope.

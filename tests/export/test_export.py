@@ -63,8 +63,8 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "additive input lstm": {
         "cell": "lstm", "context": "input", "attention": {"score": "additive"},
     },
-    "cosine local heads": {
-        "hidden_dim": 22,
+    "cosine local heads readout": {
+        "hidden_dim": 22, "readout": "tanh",
         "attention": {"score": "cosine", "heads": 2, "location": {"kind": "local", "window": 2}},
     },
     "deep lstm two-way shift heads": {

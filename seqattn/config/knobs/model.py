@@ -143,7 +143,7 @@ class GeneralAttention(AttentionKnobs):
 
 
 class AdditiveAttention(AttentionKnobs):
-    """v . tanh(W query + U key) (Bahdanau et al. 2015)."""
+    """v . tanh(W query + U key + b) (Bahdanau et al. 2015, plus the bias b)."""
 
     model_config = must_say("score")
     score: Literal["additive"] = "additive"
@@ -197,6 +197,10 @@ class Recurrent(Section):
     context: Literal["output", "input"] = "output"
     """Where the context goes: `output` attends with the new decoder state, and both make the
     output; `input` attends with the previous state, and the context joins the decoder's input."""
+    readout: Literal["linear", "tanh"] = "linear"
+    """How context c and state h make the output with context: output: `linear`, W [c; h] + b;
+    `tanh`, W a + b of the attentional vector a = tanh(W_a [c; h] + b_a) (Luong et al. 2015, eq. 5),
+    which input_feeding always has."""
     attention: Attention | None = ScaledDotAttention()
     """How the decoder looks at the source; null is the plain encoder-decoder."""
 
@@ -222,6 +226,24 @@ class Recurrent(Section):
                 "input_feeding",
                 "is true, but with context: input the context itself joins the input. Set it to"
                 " false, or context to output",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _readout_needs_a_context(self) -> Self:
+        if self.readout == "linear":
+            return self
+        if self.attention is None:
+            raise contradiction(
+                "readout",
+                "is tanh, but with attention: null there is no context to combine. Set it to"
+                " linear",
+            )
+        if self.context == "input":
+            raise contradiction(
+                "readout",
+                "is tanh, but with context: input the output is made from the state alone. Set it"
+                " to linear, or context to output",
             )
         return self
 

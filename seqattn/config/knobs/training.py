@@ -166,8 +166,9 @@ class Training(Section):
     training that is left was measured to be longer than a compile, and only if it is faster then.
     Compiled steps round otherwise, and `auto` goes by the clock: `off` repeats bit for bit."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """What a training step multiplies in. bfloat16 keeps weights, loss and validation in float32
-    (torch's autocast); it is meant for wide models on a GPU, and leaves no pass derived by hand."""
+    """The type of the matrix products of a training step. bfloat16 (by torch's autocast) leaves
+    all else in float32, validation too; it is meant for wide models on a GPU, and leaves no pass
+    derived by hand."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two saves of the training's state; 0 saves after every step. The end, and
     a stop by signal, always save."""

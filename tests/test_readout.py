@@ -1,0 +1,56 @@
+"""From context and state to the point: model.readout."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from seqattn.config import Recurrent
+from seqattn.models import RecurrentModel, build_model
+from seqattn.models.derived import covers
+from tests.conftest import F, H, N, S, T
+
+
+def model_of(**section: object) -> RecurrentModel:
+    model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1).double()
+    assert isinstance(model, RecurrentModel)
+    return model
+
+
+@pytest.mark.parametrize("readout", ["linear", "tanh"])
+def test_the_readout_is_the_equation(readout: str) -> None:
+    """Luong et al. 2015, eq. 5, and an affine map of the attentional vector; or of [c; h] itself."""
+    model = model_of(readout=readout)
+    source = torch.randn(N, S, F, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    memory, state, point = model.encode(source, None)
+    said, look, state = model.step(point, state, memory)
+    assert look is not None
+    read = torch.cat([look.context[:, 0], model.top(state.cells)], dim=-1)
+    if model.combine is not None:
+        read = torch.tanh(read @ model.combine.weight.T + model.combine.bias)
+    expected = read @ model.output.weight.T + model.output.bias
+    torch.testing.assert_close(said[:, 0], expected)
+    torch.testing.assert_close(model.forecast(source, T).values[:, 0], expected)
+    assert (model.combine is None) == (readout == "linear")
+
+
+def test_the_default_is_what_it_was() -> None:
+    default, linear, tanh = model_of(), model_of(readout="linear"), model_of(readout="tanh")
+    assert default.output.weight.shape == (F, 2 * H)
+    weights = default.state_dict()
+    assert all(torch.equal(weights[name], x) for name, x in linear.state_dict().items())
+    other = tanh.state_dict()
+    assert set(other) - set(weights) == {"combine.weight", "combine.bias"}
+    assert [name for name in weights if weights[name].shape != other[name].shape] == [
+        "output.weight"
+    ]
+    assert covers(default)
+    assert not covers(tanh)
+
+
+def test_input_feeding_has_the_tanh_readout() -> None:
+    fed, both = model_of(input_feeding=True), model_of(input_feeding=True, readout="tanh")
+    assert {k: v.shape for k, v in fed.state_dict().items()} == {
+        k: v.shape for k, v in both.state_dict().items()
+    }
+    assert fed.combine is not None
