@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
+from seqattn.data.own import check_observed
 from seqattn.errors import UsageError
 from seqattn.evaluation import References, evaluate_runs, free_run, loss_of
 from seqattn.runs import RunFolder
@@ -98,6 +99,7 @@ def evidence(trained: Trained, data: Splits, seeds: Sequence[float] = ()) -> Evi
     """Run a model over its test sequences, five hundred at most: on its own, fed the truth, and
     with weights that are not its own."""
     part = data.test.only(slice(0, MOST_SEQUENCES))
+    check_observed(part, f"the first {len(part)} test sequences")
     against = References.of(part, data.train, data.rule, data.scaling)
     ((scored, free),) = evaluate_runs(trained.model, 1, part, against, data.scaling)
     weights = None

@@ -38,6 +38,7 @@ def _shape_of_step(job: Job) -> str:
     training, train, validation = job.config.training, job.data.train, job.data.validation
     ragged = [bool(keep.all()) for part in (train, validation)
               for keep in (part.source_keep, part.target_keep)]  # fmt: skip
+    masked = [part.target_observed is not None for part in (train, validation)]
     return repr(
         (
             as_plain(job.config.model), training.batch_size, training.optimizer, training.momentum,
@@ -45,6 +46,6 @@ def _shape_of_step(job: Job) -> str:
             training.record_attention,
             training.teacher_forcing.coin, training.checkpoint_seconds,
             train.source.shape, train.target.shape, validation.source.shape,
-            validation.target.shape, ragged,
+            validation.target.shape, ragged, masked,
         )
     )  # fmt: skip
