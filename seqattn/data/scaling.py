@@ -83,7 +83,6 @@ def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floatin
         if len(values):
             n, total = n + len(values), total + float(values.sum(dtype=np.float64))
             low, high = min(low, float(values.min())), max(high, float(values.max()))
-    least = rounding_of(low, high)
     match method:
         case "none":
             shift, scale = 0.0, 1.0
@@ -93,9 +92,9 @@ def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floatin
                           for values in column())  # fmt: skip
             scale = math.sqrt(squares / n)
             if scale < CAREFUL * max(abs(low), abs(high)):  # then rounding of the mean counts
-                shift = low + sum(float((values - low).sum()) for values in column()) / n
-                squares = sum(float(np.square((values - low) - (shift - low)).sum())
-                              for values in column())  # fmt: skip
+                above = sum(float((values - low).sum()) for values in column()) / n
+                squares = sum(float(np.square(values - low - above).sum()) for values in column())
+                shift = low + above
                 scale = math.sqrt(squares / n)
         case "minmax":
             shift, scale = (low + high) / 2, (high - low) / 2
@@ -103,19 +102,19 @@ def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floatin
             every = np.concatenate([*column()])
             first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
             scale = last - first
-            equal = low != high and scale <= least
+            equal = only_rounding(first, last)
             if equal:
                 scale = float(every.std(dtype=np.float64))
-    constant = scale <= least
+    constant = only_rounding(low, high)
     return Fitted(
         low if low == high else shift, 1.0 if constant else scale, constant and method != "none",
-        equal,
+        equal and not constant,
     )  # fmt: skip
 
 
-def rounding_of(low: float, high: float) -> float:
-    """A spread that float64 may leave of values that are all the same."""
-    return float(np.finfo(np.float64).eps) * max(abs(low), abs(high), 1e-300)
+def only_rounding(low: float, high: float) -> bool:
+    """Whether a range is one that float64 may leave of values that are all the same."""
+    return high - low <= 4 * float(np.finfo(np.float64).eps) * max(abs(low), abs(high))
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from seqattn.data.scaling import (
     Scaler,
     Scaling,
     no_offsets,
+    only_rounding,
     places_in,
     relative_offsets,
-    rounding_of,
 )
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
@@ -381,7 +381,7 @@ class Moments:
         shift, scale = self.mean, math.sqrt(self.squares / self.n)
         if method == "minmax":
             shift, scale = (self.low + self.high) / 2, (self.high - self.low) / 2
-        constant = scale <= rounding_of(self.low, self.high)
+        constant = only_rounding(self.low, self.high)
         return Fitted(
             self.low if self.low == self.high else shift, 1.0 if constant else scale, constant
         )
