@@ -9,10 +9,11 @@ import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import Scaling, Sequences, sequences
-from seqattn.data.baselines import least_squares
+from seqattn.data.baselines import least_squares, seasonal_naive
 from seqattn.data.own import fit
 from seqattn.data.scaling import fit_feature
 from seqattn.data.streaming import Moments
+from seqattn.errors import DataError
 from seqattn.evaluation import References
 
 N, S, T, F = 211, 5, 3, 2
@@ -105,3 +106,13 @@ def test_rounding_is_no_spread_and_is_said(method: str) -> None:
     part.source[..., 0], part.target[..., 0] = 0.3, 0.1 + 0.2
     _, notes = fit(OwnFile.model_validate({"path": "-", "scaling": method}), part)
     assert notes == ["x is always 0.3 in the training part: not scaled"]
+
+
+def test_the_season_before_a_short_source_is_refused_in_every_part() -> None:
+    """A training part may be long enough where another is not."""
+    train, test = part_of(1), part_of(2)
+    _, rule = seasonal_naive(train, S)
+    lengths = test.source_lengths.copy()
+    lengths[3] = S - 1
+    with pytest.raises(DataError, match="data.season is 5, but a source may have only 4 points"):
+        rule(test.source, lengths, T)

@@ -44,10 +44,11 @@ def forecasts(
 
 
 def seasonal_naive(part: Sequences, season: int) -> tuple[str, Rule]:
-    """Each point as it was `season` steps before; where that was not given, a season more.
+    """Each point as it was `season` steps before; where that was not given, a season more. The rule
+    refuses a shorter source.
 
     Raises:
-        DataError: what is to be said was not given, or no source is as long as a season.
+        DataError: what is to be said was not given, or a source is shorter than a season.
     """
     places = [part.features.index(name) if name in part.features else -1 for name in part.said]
     if -1 in places:
@@ -55,16 +56,21 @@ def seasonal_naive(part: Sequences, season: int) -> tuple[str, Rule]:
             f"data.season: {part.said[places.index(-1)]!r} is to be said but not given, so there is"
             " no season before to repeat."
         )
-    shortest = int(part.source_lengths.min())
-    if shortest < season:
-        raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
+    _check_season(season, part.source_lengths)
 
     def rule(source: Floats, lengths: Integers, steps: int) -> Floats:
+        _check_season(season, lengths)
         back = np.arange(steps) % season - season
         found: Floats = source[np.arange(len(source))[:, None], lengths[:, None] + back]
         return found[:, :, places]
 
     return f"seasonal naive, {season} steps", rule
+
+
+def _check_season(season: int, lengths: Integers) -> None:
+    shortest = int(lengths.min())
+    if shortest < season:
+        raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
 
 
 def least_squares(
