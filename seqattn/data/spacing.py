@@ -105,18 +105,21 @@ class Spacing(NamedTuple):
                 steps are of its kind. None: see above.
         """
         rows = _Rows.of(order, offsets)
+        step = rows.one_step()
+        if step is not None and trained in (None, Frequency("number", step)):
+            return cls.alike(len(offsets) - 1, Frequency("number", step))
         fits = rows.fits()
-        unit, step = rows.chosen(fits)
+        unit, steps = rows.chosen(fits)
         if trained is not None:
             kind = UNITS.index(trained.unit)
             applies = np.full(len(unit), kind in fits)
             if kind == NUMBER and trained.step == round(trained.step):
                 applies &= rows.are_whole
-            unit, step = np.where(applies, kind, unit), np.where(applies, trained.step, step)
+            unit, steps = np.where(applies, kind, unit), np.where(applies, trained.step, steps)
         else:
-            unit, step = rows.with_the_commonest(unit, step)
+            unit, steps = rows.with_the_commonest(unit, steps)
         day = np.where(unit == MONTH, rows.day, 0)
-        return cls(unit.astype(np.int8), step, day.astype(np.int8))
+        return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
     def at(self, places: Any) -> Spacing:
         """The spacing of the sequences at some places."""
@@ -160,7 +163,7 @@ class Spacing(NamedTuple):
             mine = rows.inner & (self.unit == unit)[whose]
             found = rows.distances(int(unit))
             steps[mine] = np.nan if found is None else (found / self.step[whose])[mine]
-        if order.dtype.kind != "M":
+        if order.dtype.kind != "M" and (steps != 1).any():
             near = np.round(steps)
             steps = np.where(np.abs(steps - near) <= rows.tolerance(self.step), near, steps)
         return steps
@@ -231,6 +234,13 @@ class _Rows(NamedTuple):
     @property
     def are_dates(self) -> bool:
         return self.order.dtype.kind == "M"
+
+    def one_step(self) -> float | None:
+        """The distance of numbers that are all as far apart; None: they are not, or are dates."""
+        if self.are_dates:
+            return None
+        found = np.diff(self.order)[self.inner]
+        return float(found[0]) if len(found) and (found == found[0]).all() else None
 
     def each(self, ufunc: np.ufunc, values: NDArray[Any], empty: Any) -> NDArray[Any]:
         """(N,) of (rows,): a ufunc over the rows of each sequence; `empty` where it has none."""

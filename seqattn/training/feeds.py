@@ -135,6 +135,8 @@ class Streaming(Feed):
         keep = rows.observed
         if keep is None and self.stream.ragged_target:
             keep = real_points(rows.target_lengths, self.T)
+        weight = len(rows) * self.T if keep is None else int(keep.sum())
+        self.counted.setdefault(step, weight)  # counted here: a device would have to be waited for
         batch = Batch(
             torch.from_numpy(np.ascontiguousarray(rows.source)).to(self.device),
             torch.from_numpy(np.ascontiguousarray(rows.target)).to(self.device),
@@ -143,8 +145,6 @@ class Streaming(Feed):
             else None,
             None if keep is None else torch.from_numpy(np.ascontiguousarray(keep)).to(self.device),
         )
-        if step not in self.counted:
-            (self.counted[step],) = batch.points
         return Fetched(batch, n, places)
 
     def points(self, step: int) -> list[int]:
