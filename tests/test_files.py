@@ -21,7 +21,7 @@ from seqattn.data import load, tasks
 from seqattn.data.files import Form, Piece, format_of, read_all, read_pieces, step_text
 from seqattn.data.files import text as text_room
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
-from seqattn.data.own import as_sources
+from seqattn.data.own import as_sources, spacing_of
 from seqattn.data.spacing import Spacing
 from seqattn.errors import DataError, UsageError
 
@@ -179,10 +179,15 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
     assert points(named) == [[[1, 2]]]
 
 
+def goes_on(piece: Piece, steps: int) -> np.ndarray[Any, Any]:
+    """The steps after those of a piece."""
+    return Steps.of_sources(as_sources(piece, None, (), spacing_of(piece))).after(steps)
+
+
 def test_dates_are_steps_that_go_on() -> None:
     piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", Form(sequence=None))
     assert piece.ids == ("f",)
-    ahead = Steps.of_piece(piece).after(2)
+    ahead = goes_on(piece, 2)
     assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
 
 
@@ -221,7 +226,7 @@ def test_a_part_of_a_second_is_kept(unit: str, tmp_path: Path) -> None:
     assert [step_text(step) for step in piece.order[:2]] == [
         "2001-12-29T12:00:00", "2001-12-29T12:00:00.250000",
     ]  # fmt: skip
-    ahead = Steps.of_piece(piece).after(2)
+    ahead = goes_on(piece, 2)
     assert [step_text(step) for step in ahead[0]] == [
         "2001-12-29T12:00:00.750000", "2001-12-29T12:00:01",
     ]  # fmt: skip

@@ -358,3 +358,48 @@ def test_a_run_scores_and_draws_what_was_observed(tmp_path: Path) -> None:
         assert np.isfinite(saved["forecast"]).all()
     assert summary["test_loss"] == pytest.approx(np.nanmean(squares))
     assert len(summary["loss_by_step"]) == 3
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(8, 28), st.booleans())
+def test_no_value_tells_of_what_lies_before_it(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, row: int, relative: bool
+) -> None:
+    """Whatever is changed in a later part changes nothing of the parts before it; whatever is
+    changed in a series changes no source that ends before, and nothing that is fed before."""
+    numbers = np.random.default_rng(seed)
+    values = numbers.normal(size=(2, 60))
+    values[numbers.random(values.shape) < 0.3] = np.nan
+    values[:, ::6] = 1.0
+    later = values.copy()
+    at = int(numbers.choice([row, 48]))  # in the training part, or where another begins
+    later[:, at:] = np.where(numbers.random((2, 60 - at)) < 0.3, np.nan, 9.0)
+    later[:, ::6] = np.where(np.arange(0, 60, 6) < at, values[:, ::6], 2.0)
+    found = []
+    for each in (values, later):
+        file = tmp_path_factory.mktemp("f") / "f.csv"
+        rows = [
+            f"{k},{t},{'' if np.isnan(v) else v}" for k in (0, 1) for t, v in enumerate(each[k])
+        ]
+        file.write_text("\n".join(["sequence,step,x", *rows]) + "\n")
+        found.append(load(OwnFile.model_validate({
+            "path": str(file), "window": {"source": 5, "target": 3}, "missing": "interpolate",
+            "split": {"by": "time", "validation": 0.2, "test": 0.2}, "relative": relative,
+        })))  # fmt: skip
+    one, other = found
+    if at == 48:
+        for name in ("train", "validation"):
+            a, b = (to_tensors(getattr(each, name), scaling=each.scaling) for each in found)
+            assert torch.equal(a.source, b.source) and torch.equal(a.target, b.target)
+        return
+    scaling = one.scaling  # which knows of all that trains
+    both = [dict(zip(each.train.ids, range(len(each.train)), strict=True)) for each in found]
+    fed = [scaling.scaled(each.train) for each in found]
+    for name, i in both[0].items():
+        begins = int(name.partition("@")[2])
+        if begins > at or name not in both[1]:
+            continue
+        j = both[1][name]
+        assert np.array_equal(fed[0][0][i], fed[1][0][j])
+        assert np.array_equal(fed[0][1][i][: at - begins], fed[1][1][j][: at - begins])
+    assert len(other.train)

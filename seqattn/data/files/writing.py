@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.cells import A_SECOND, arrow
-from seqattn.data.files.piece import Piece
 from seqattn.data.files.rows import step_text
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.data.spacing import Frequency, Spacing
@@ -51,14 +50,6 @@ class Steps:
     def counted(cls, lengths: NDArray[np.int64]) -> Steps:
         """Of sequences whose steps are counted from 1."""
         return cls(lengths.astype(np.float64), Spacing.alike(len(lengths), Frequency("number", 1)))
-
-    @classmethod
-    def of_piece(cls, piece: Piece) -> Steps:
-        """After whole sequences of a file."""
-        if piece.order is None:
-            return cls.counted(piece.points.lengths)
-        offsets = piece.points.offsets
-        return cls(piece.order[offsets[1:] - 1], Spacing.found(piece.order, offsets))
 
     @classmethod
     def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> Steps:

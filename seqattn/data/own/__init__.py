@@ -8,7 +8,6 @@ training part alone.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -253,16 +252,16 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
 
 def spacing_notes(series: Sequence[Series]) -> list[str]:
     """What should be said of series that are spaced unlike, or unevenly."""
-    found, uneven = Counter[Frequency](), list[str]()
+    found, uneven = dict[Frequency, int](), list[str]()
     for one in series:
         if one.spacing is not None:
-            found.update(one.spacing.frequencies())
+            found |= one.spacing.frequencies()
             lengths = one.points.lengths
             at = np.flatnonzero(~one.spacing.is_known & (lengths > 1))
             uneven += [one.ids[k] for k in at]
     notes = []
     if len(found) > 1:
-        said = ", ".join(f"{n} of {each}" for each, n in found.most_common(4))
+        said = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")
         notes.append(f"series have different spacings, each its own: {said}")
     if uneven:
         notes.append(
