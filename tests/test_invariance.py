@@ -111,8 +111,11 @@ def test_rounding_is_no_spread_and_is_said(method: str) -> None:
 def test_the_season_before_a_short_source_is_refused_in_every_part() -> None:
     """A training part may be long enough where another is not."""
     train, test = part_of(1), part_of(2)
-    _, rule = seasonal_naive(train, S)
+    _, rule = seasonal_naive([train, test], S)
     lengths = test.source_lengths.copy()
     lengths[3] = S - 1
-    with pytest.raises(DataError, match="data.season is 5, but a source may have only 4 points"):
+    said = "data.season is 5, but a source may have only 4 points"
+    with pytest.raises(DataError, match=said):
         rule(test.source, lengths, T)
+    with pytest.raises(DataError, match=said):
+        seasonal_naive([train, replace(test, source_lengths=lengths)], S)

@@ -60,13 +60,14 @@ def load(config: Data) -> Splits:
         read = streaming.load_stream(config)
         return Splits(
             read.sample, read.validation, read.test, read.stream.scaling,
-            None if config.season is None else seasonal_naive(read.sample, config.season),
+            None if config.season is None
+            else seasonal_naive((read.sample, read.validation, read.test), config.season),
             read.notes, (), read.digests, read.stream, read.frequency,
         )  # fmt: skip
     if isinstance(config, OwnFile):
         found = own.load_own(config)
         season = config.season
-        rule = None if season is None else seasonal_naive(found.parts[0], season)
+        rule = None if season is None else seasonal_naive(found.parts, season)
         return Splits(
             *found.parts, found.scaling, rule, found.notes, found.split, found.digests,
             frequency=found.frequency,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,20 +43,24 @@ def forecasts(
     return found
 
 
-def seasonal_naive(part: Sequences, season: int) -> tuple[str, Rule]:
+def seasonal_naive(parts: Iterable[Sequences], season: int) -> tuple[str, Rule]:
     """Each point as it was `season` steps before; where that was not given, a season more. The rule
     refuses a shorter source.
+
+    Args:
+        parts: all that is to be forecast, of the same features.
 
     Raises:
         DataError: what is to be said was not given, or a source is shorter than a season.
     """
+    part, *_ = parts = tuple(parts)
     places = [part.features.index(name) if name in part.features else -1 for name in part.said]
     if -1 in places:
         raise DataError(
             f"data.season: {part.said[places.index(-1)]!r} is to be said but not given, so there is"
             " no season before to repeat."
         )
-    _check_season(season, part.source_lengths)
+    _check_season(season, np.concatenate([each.source_lengths for each in parts]))
 
     def rule(source: Floats, lengths: Integers, steps: int) -> Floats:
         _check_season(season, lengths)
