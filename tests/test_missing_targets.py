@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqattn import experiment
-from seqattn.config import OwnFile, Recurrent, Stream, resolve
+from seqattn.config import OwnFile, Recurrent, Stream
 from seqattn.data import Scaling, Sequences, load
 from seqattn.data.baselines import (
     TRAINING_MEAN,
@@ -337,27 +335,6 @@ def test_a_stream_trains_on_the_cells_that_a_file_trains_on(tmp_path: Path) -> N
         assert torch.equal(one.target_keep, other.target_keep)
         assert torch.allclose(one.target, other.target, atol=1e-6)
         assert streamed.points(step) == in_memory.points(step)
-
-
-def test_a_run_scores_and_draws_what_was_observed(tmp_path: Path) -> None:
-    """A whole training with its pictures: the test loss follows from predictions.npz alone."""
-    values = values_of(4, 40)
-    values[:, 5, 1] = np.nan
-    values[:3, 5, 1] = 2.0
-    (tmp_path / "f.csv").write_text(text_of(values, 6))
-    config = resolve(None, [
-        "name=run", "data.kind=file", f"data.path={tmp_path / 'f.csv'}", "data.source_length=3",
-        "data.missing=interpolate", "training.epochs=1", "model.hidden_dim=3",
-    ]).config  # fmt: skip
-    folder, _ = experiment.run(config, tmp_path)
-    summary = json.loads(folder.summary.read_text())
-    scale = load(config.data).scaling.target.scale
-    with np.load(folder.predictions) as saved:
-        squares = np.square((saved["forecast"] - saved["target"]) / scale)
-        assert np.isnan(saved["target"]).any()
-        assert np.isfinite(saved["forecast"]).all()
-    assert summary["test_loss"] == pytest.approx(np.nanmean(squares))
-    assert len(summary["loss_by_step"]) == 3
 
 
 @settings(max_examples=15, deadline=None)

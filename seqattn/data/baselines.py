@@ -94,50 +94,48 @@ def least_squares(
         (N, T, F), or None where lengths vary or differ from the training's, since an affine map
         has one shape.
     """
-    for part in (train, test):
-        if not (part.source_keep.all() and part.target_keep.all()):
-            return None
-    if train.source.shape[1:] != test.source.shape[1:]:
-        return None
-    if train.target.shape[1:] != test.target.shape[1:]:
+    if not _have_one_shape(train, test):
         return None
     trained, tested = _Table(train, scaling), _Table(test, scaling)
-    of_inputs, of_outputs = (
-        _Columns.of(trained, trained.inputs),
-        _Columns.of(trained, trained.outputs),
-    )
-
-    def design(table: _Table, at: slice) -> Floats:
-        inputs = of_inputs.scaled(table.inputs(at))
-        return np.column_stack([inputs, np.ones(len(inputs))])
-
-    def fitted(columns: NDArray[np.int64], all_rows: bool) -> Floats:
-        """Weights of target columns, which all rows have or, of one column, some."""
-        triangle = np.zeros((0, len(of_inputs.centre) + 1 + len(columns)))
-        for at in trained.stretches():
-            outputs = of_outputs.scaled(trained.outputs(at))[:, columns]
-            rows = np.column_stack([design(trained, at), outputs])
-            rows = rows if all_rows else rows[~np.isnan(outputs[:, 0])]
-            # The triangle of a QR decomposition stands for all rows before, and is no taller than
-            # wide.
-            triangle = np.concatenate([triangle, rows])
-            if len(triangle) > triangle.shape[1] and at.stop < len(train):
-                triangle = np.asarray(np.linalg.qr(triangle, mode="r"))
-        width = len(of_inputs.centre) + 1
-        found, *_ = np.linalg.lstsq(triangle[:, :width], triangle[:, width:], rcond=None)
-        return np.asarray(found)
-
-    weights = np.zeros((len(of_inputs.centre) + 1, len(of_outputs.centre)))
-    whole = of_outputs.count == len(train)
-    groups = [np.flatnonzero(whole), *(np.array([k]) for k in np.flatnonzero(~whole))]
-    for columns in groups:
-        if len(columns):
-            weights[:, columns] = fitted(columns, bool(whole[columns[0]]))
-    said = [of_outputs.unscaled(design(tested, at) @ weights) for at in tested.stretches()]
-    forecast = np.concatenate(said).reshape(test.target.shape) + tested.offsets[1]
-    never = (of_outputs.count == 0).reshape(test.target.shape[1:])
+    inputs, outputs = (_Columns.of(trained, side) for side in (trained.inputs, trained.outputs))
+    weights = _weights(trained, inputs, outputs)
+    forecast = np.concatenate([
+        outputs.unscaled(inputs.design(tested.inputs(at)) @ weights) for at in tested.stretches()
+    ]).reshape(test.target.shape) + tested.offsets[1]  # fmt: skip
+    never = (outputs.count == 0).reshape(test.target.shape[1:])
     forecast[:, never] = _mean_by_step(train, len(never))[never]
     return np.asarray(forecast)
+
+
+def _have_one_shape(train: Sequences, test: Sequences) -> bool:
+    """Whether all sequences of both have as many source points, and as many target points."""
+    return (
+        all(part.source_keep.all() and part.target_keep.all() for part in (train, test))
+        and train.source.shape[1:] == test.source.shape[1:]
+        and train.target.shape[1:] == test.target.shape[1:]
+    )
+
+
+def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
+    """(S F + 1, T F) of the scaled columns: those that all rows have at once, others one by one,
+    from the rows that have them."""
+    width = len(inputs.centre) + 1
+    found = np.zeros((width, len(outputs.centre)))
+    whole = outputs.count == len(table.part)
+    for columns in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]):
+        triangle = np.zeros((0, width + len(columns)))
+        for at in table.stretches():
+            told = outputs.scaled(table.outputs(at))[:, columns]
+            rows = np.column_stack([inputs.design(table.inputs(at)), told])
+            # The triangle of a QR decomposition stands for all rows before, and is no taller than
+            # wide.
+            triangle = np.concatenate([triangle, rows[~np.isnan(told).any(axis=1)]])
+            if len(triangle) > triangle.shape[1] and at.stop < len(table.part):
+                triangle = np.asarray(np.linalg.qr(triangle, mode="r"))
+        if len(columns):
+            solved = np.linalg.lstsq(triangle[:, :width], triangle[:, width:], rcond=None)
+            found[:, columns] = solved[0]
+    return found
 
 
 class _Table:
@@ -197,6 +195,10 @@ class _Columns:
         spread = (high - low) / 2
         rounding = np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
         return cls(low + spread, np.where(spread > rounding, spread, np.inf), count)
+
+    def design(self, values: Floats) -> Floats:
+        """Scaled columns, and one of ones."""
+        return np.column_stack([self.scaled(values), np.ones(len(values))])
 
     def scaled(self, values: Floats) -> Floats:
         return np.asarray((values - self.centre) / self.spread)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seqattn.training import load_model
 from tests.conftest import Ended
 
 CONFIG = """
@@ -52,6 +53,12 @@ def test_what_was_not_observed_is_said_to_be_so(
     assert "not observed" in done.out
     summary = json.loads(Path("outputs/m/summary.json").read_text())
     assert summary["loss_by_step"][3] is None
+    scale = load_model(Path("outputs/m/checkpoints/best.safetensors")).layout.scaling.target.scale
+    with np.load("outputs/m/predictions.npz") as saved:
+        squares = np.square((saved["forecast"] - saved["target"]) / scale)
+        assert np.isnan(saved["target"][0]).all()
+        assert np.isfinite(saved["forecast"]).all()
+    assert summary["test_loss"] == pytest.approx(np.nanmean(squares))
     for name, errors in summary["rmse"].items():
         assert errors[0] > 0, name
         assert errors[1] is None, name

@@ -50,6 +50,7 @@ __all__ = [
     "cut_at",
     "digests",
     "ended_sides",
+    "filled_notes",
     "fit",
     "form_of",
     "last_rows",
@@ -155,11 +156,7 @@ def load_own(config: OwnFile) -> Own:
         filled, dropped = filled + one.filled, dropped + one.dropped
     train, validation, test = (alike(part, parts) for part in parts)
     scaling, said = fit(config, train)
-    if filled:
-        notes.append(
-            f"{filled} empty cells: interpolated where they are given, left out of losses and"
-            " errors where they are to be said (data.missing)"
-        )
+    notes += filled_notes(filled)
     if dropped:
         notes.append(
             f"{len(dropped)} sequences with empty cells were dropped (data.missing):"
@@ -248,6 +245,16 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
             f"{called} has no observed {part.said[int(seen.argmin())]!r} in its targets, so it"
             " cannot be learned. Give rows with values, or leave it out of what is to be said."
         )
+
+
+def filled_notes(filled: int) -> list[str]:
+    """What should be said of empty cells that were interpolated."""
+    if not filled:
+        return []
+    return [
+        f"{filled} empty cells: interpolated where they are given, left out of losses and errors"
+        " where they are to be said (data.missing)"
+    ]
 
 
 def spacing_notes(series: Sequence[Series]) -> list[str]:

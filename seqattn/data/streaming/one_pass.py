@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen
 from seqattn.data.files.typed import Fragment, files_of, fragments_of
-from seqattn.data.own import UNKNOWN, check_observed, form_of
+from seqattn.data.own import UNKNOWN, check_observed, filled_notes, form_of
 from seqattn.data.scaling import (
     Fitted,
     Scaler,
@@ -140,12 +140,7 @@ def load_stream(config: StreamConfig) -> Streamed:
     check_observed(validation, f"{config.path}: the validation part")
     check_observed(test, f"{config.path}: the test part")
     counts = found.counts
-    notes = [*counts.notes, *constant]
-    if counts.filled:
-        notes.append(
-            f"{counts.filled} empty cells: interpolated where they are given, left out of losses"
-            " and errors where they are to be said (data.missing)"
-        )
+    notes = [*counts.notes, *constant, *filled_notes(counts.filled)]
     if counts.dropped:
         notes.append(f"{counts.dropped} sequences with empty cells were dropped (data.missing)")
     if len(counts.spacings) > 1:
