@@ -214,6 +214,32 @@ def test_series_of_different_spacings_get_no_rows_that_none_of_them_lacks(tmp_pa
         assert any("different spacings, each its own" in note for note in splits.notes)
 
 
+def test_months_without_dashes_are_no_numbers(tmp_path: Path, seqattn: Command) -> None:
+    """From 200112 to 200201 is a month; 88 rows between would be invented."""
+    steps = [100 * year + month for year in (2001, 2002) for month in range(1, 13)]
+    for missing in ("refuse", "interpolate"):
+        with pytest.raises(DataError, match=r"and as numbers 200112 and 200201 are 89 apart. Write"
+                           " them as 2001-01-01"):  # fmt: skip
+            loaded(tmp_path, table(*[steps] * 9), missing=missing)
+    loaded(tmp_path, table(*[steps[:12]] * 9))
+    done = seqattn("data", "check", tmp_path / "f.csv")
+    assert "order: null" not in done.out
+    (tmp_path / "f.csv").write_text(table(*[steps] * 9))
+    assert "order: null" in seqattn("data", "check", tmp_path / "f.csv").out
+
+
+def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
+    text = table(*[range(8)] * 9)
+    for name in ("train", "validation", "test"):
+        (tmp_path / f"{name}.csv").write_text(text.replace("s0", name))
+    paths = {f"{name}_path": str(tmp_path / f"{name}.csv") for name in ("validation", "test")}
+    described = {"path": str(tmp_path / "train.csv"), "source_length": 3, **paths}
+    load(OwnFile.model_validate(described))
+    (tmp_path / "test.csv").write_text(text.replace("s0", "train"))
+    with pytest.raises(DataError, match=r"test.csv: has the bytes of .*train.csv, which belongs"):
+        load(OwnFile.model_validate(described))
+
+
 def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_path: Path) -> None:
     odd = np.datetime64("2001-01-01") + np.cumsum([2, 3, 4, 2, 5, 2, 3, 4, 5, 4])
     for missing in ("refuse", "interpolate"):

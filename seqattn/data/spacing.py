@@ -203,6 +203,25 @@ def joined(parts: Sequence[Spacing]) -> Spacing:
     return Spacing(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+def with_dashes(order: NDArray[Any]) -> str | None:
+    """The first of whole numbers as a date, where all look like days (YYYYMMDD) or months (YYYYMM)
+    of 1900 to 2099 that somebody wrote without dashes; None: they do not, or are dates."""
+    if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
+        return None
+    steps = np.unique(np.asarray(order, dtype=np.int64))
+    months = steps[0] >= 190_001 and steps[-1] <= 209_912
+    if not months and not (steps[0] >= 19_000_101 and steps[-1] <= 20_991_231):
+        return None
+    days = steps * 100 + 1 if months else steps
+    texts = [f"{day // 10_000}-{day // 100 % 100:02}-{day % 100:02}" for day in days.tolist()]
+    try:
+        np.array(texts, dtype="datetime64[D]")
+    except ValueError:
+        return None
+    first = int(order[0]) * 100 + 1 if months else int(order[0])
+    return f"{first // 10_000}-{first // 100 % 100:02}-{first % 100:02}"
+
+
 class _Fit(NamedTuple):
     """How well sequences lie on one grid: (N,) step, whether they do, and rows missing."""
 

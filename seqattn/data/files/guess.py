@@ -10,7 +10,7 @@ import numpy as np
 
 from seqattn.config import Split, as_value
 from seqattn.data.files.piece import Form, Piece
-from seqattn.data.spacing import Spacing
+from seqattn.data.spacing import Spacing, with_dashes
 
 SEQUENCES = ("sequence", "sequence_id", "seq", "id", "series", "trajectory", "track", "name")
 ORDERS = ("step", "t", "time", "timestamp", "date", "datetime", "index", "frame", "order")
@@ -100,6 +100,8 @@ def rhythm(piece: Piece) -> Rhythm | None:
     steps = found.distances(piece.order, piece.points.offsets)
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
+    if (steps != 1).any() and with_dashes(piece.order) is not None:
+        is_even = False
     missing = int(steps.sum()) - len(steps) if is_even else 0
     words = " or ".join(f"{frequency} apart" for frequency in list(found.frequencies())[:3])
     return Rhythm(words if is_even and words else "not evenly spaced", missing, is_even)

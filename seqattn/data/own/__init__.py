@@ -122,6 +122,13 @@ def load_own(config: OwnFile) -> Own:
     paths = [Path(p) for p in (config.path, config.validation_path, config.test_path) if p]
     for path in paths:
         check_file(path)
+    content = digests(config)
+    twice = [k for k, digest in enumerate(content) if digest in content[:k]]
+    if twice:
+        raise DataError(
+            f"{paths[twice[0]]}: has the bytes of {paths[content.index(content[twice[0]])]}, which"
+            " belongs to another part. Give each part sequences of its own."
+        )
     form = form_of(config)
     pieces = [read_all(path, form) for path in paths]
     notes = [f"{path}: {note}" for path, piece in zip(paths, pieces, strict=True)
@@ -167,7 +174,7 @@ def load_own(config: OwnFile) -> Own:
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
     )
-    return Own((train, validation, test), scaling, tuple(notes), split, digests(config), frequency)
+    return Own((train, validation, test), scaling, tuple(notes), split, content, frequency)
 
 
 def digests(config: OwnFile) -> tuple[str, ...]:

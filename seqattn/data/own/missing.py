@@ -12,7 +12,7 @@ from seqattn.data.files import Ragged, offsets_of, step_text
 from seqattn.data.own.cutting import columns_apart, ended_sides
 from seqattn.data.own.series import Series, keep_last_rows, numbered, rows_of
 from seqattn.data.sequences import stretches
-from seqattn.data.spacing import Spacing
+from seqattn.data.spacing import Spacing, with_dashes
 from seqattn.errors import DataError
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
@@ -85,13 +85,13 @@ def _treat_gaps(series: Series, config: OwnFile, or_set: str) -> None:
         return
     whose = np.searchsorted(offsets, gaps, side="right") - 1
     at = int(gaps[0])
-    numbers = numbered(series)
-    if order.dtype.kind == "f" and _are_days(numbers):
+    numbers, date = numbered(series), with_dashes(order)
+    if date is not None:
         raise DataError(
-            f"{series.name}: steps such as {step_text(order[0])} look like days written without"
+            f"{series.name}: steps such as {step_text(order[0])} look like dates written without"
             f" dashes, and as numbers {step_text(order[at])} and {step_text(order[at + 1])} are"
             f" {step_text(numbers[at + 1] - numbers[at])} apart. Write them as"
-            f" {_with_dashes(numbers[0])}, or set data.order to null to take rows as they"
+            f" {date}, or set data.order to null to take rows as they"
             " come."
         )
     if config.missing == "refuse":
@@ -187,22 +187,3 @@ def _interpolate(series: Series, missing: NDArray[np.bool_], given: Sequence[str
                 steps[here][gaps], steps[here][known], values[here, feature][known]
             )
     series.points, series.was_empty = Ragged(values, points.offsets, points.features), missing
-
-
-def _are_days(steps: NDArray[np.float64]) -> bool:
-    """Whether whole numbers are all days of 1900 to 2099, as YYYYMMDD."""
-    months, days = steps // 100 % 100, steps % 100
-    if steps.min() < 19_000_101 or steps.max() > 20_991_231:
-        return False
-    if months.min() < 1 or months.max() > 12 or days.min() < 1 or days.max() > 31:
-        return False
-    try:
-        np.array([_with_dashes(step) for step in np.unique(steps)], dtype="datetime64[D]")
-    except ValueError:
-        return False
-    return True
-
-
-def _with_dashes(step: float) -> str:
-    digits = step_text(step)
-    return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
