@@ -308,7 +308,11 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
     odd = np.datetime64("2001-01-01") + np.cumsum([2, 3, 4, 2, 5] * 8)
     for dates, words, proposed in (
         (days, "1 business day apart", "order: date"),
-        (np.delete(days, 9), "1 business day apart, 1 rows lack between", "missing: interpolate"),
+        (
+            np.delete(days, 9),
+            "1 business day apart, 1 rows missing between",
+            "missing: interpolate",
+        ),
         (odd, "not evenly spaced", "order: null"),
     ):
         rows = "".join(f"{d},{k}\n" for k, d in enumerate(dates))

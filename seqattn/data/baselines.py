@@ -125,11 +125,11 @@ def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
     for columns in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]):
         triangle = np.zeros((0, width + len(columns)))
         for at in table.stretches():
-            told = outputs.scaled(table.outputs(at))[:, columns]
-            rows = np.column_stack([inputs.design(table.inputs(at)), told])
+            targets = outputs.scaled(table.outputs(at))[:, columns]
+            rows = np.column_stack([inputs.design(table.inputs(at)), targets])
             # The triangle of a QR decomposition stands for all rows before, and is no taller than
             # wide.
-            triangle = np.concatenate([triangle, rows[~np.isnan(told).any(axis=1)]])
+            triangle = np.concatenate([triangle, rows[~np.isnan(targets).any(axis=1)]])
             if len(triangle) > triangle.shape[1] and at.stop < len(table.part):
                 triangle = np.asarray(np.linalg.qr(triangle, mode="r"))
         if len(columns):

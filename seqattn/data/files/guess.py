@@ -78,13 +78,13 @@ def copied(piece: Piece) -> int:
 
 
 @dataclass(frozen=True)
-class Rhythm:
-    """How the rows of a file follow each other.
+class StepSummary:
+    """How the steps of a file are spaced.
 
     Attributes:
         spacing: in words, for a reader.
-        missing: rows that lack between others.
-        is_even: whether such rows could be put between.
+        missing: rows missing between others.
+        is_even: whether all distances are whole multiples of the spacing.
     """
 
     spacing: str
@@ -92,8 +92,8 @@ class Rhythm:
     is_even: bool
 
 
-def rhythm(piece: Piece) -> Rhythm | None:
-    """How the steps of a piece follow each other; None: it has no order."""
+def step_summary(piece: Piece) -> StepSummary | None:
+    """How the steps of a piece are spaced; None: it has no order."""
     if piece.order is None:
         return None
     found = Spacing.found(piece.order, piece.points.offsets)
@@ -104,12 +104,12 @@ def rhythm(piece: Piece) -> Rhythm | None:
         is_even = False
     missing = int(steps.sum()) - len(steps) if is_even else 0
     words = " or ".join(f"{frequency} apart" for frequency in list(found.frequencies())[:3])
-    return Rhythm(words if is_even and words else "not evenly spaced", missing, is_even)
+    return StepSummary(words if is_even and words else "not evenly spaced", missing, is_even)
 
 
 def section(path: Path, form: Form, piece: Piece) -> str:
     """The `data:` section of a config that trains on a file."""
-    steps = rhythm(piece)
+    steps = step_summary(piece)
     lines = ["data:", "  kind: file", f"  path: {as_value(str(path))}"]
     if form.format in TABLES:
         if form.sequence != "sequence":

@@ -275,8 +275,8 @@ def spacing_notes(series: Sequence[Series]) -> list[str]:
             uneven += [one.ids[k] for k in at]
     notes = []
     if len(found) > 1:
-        said = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")
-        notes.append(f"series have different spacings, each its own: {said}")
+        first = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")
+        notes.append(f"series have different spacings, each its own: {first}")
     if uneven:
         notes.append(
             f"the steps of {len(set(uneven))} sequences are not evenly spaced ({uneven[0]!r}), so"

@@ -79,8 +79,8 @@ def _treat_gaps(series: Series, config: OwnFile, or_set: str) -> None:
     order, spacing, offsets = series.order, series.spacing, series.points.offsets
     if order is None or spacing is None or len(order) < 2:
         return
-    apart = spacing.distances(order, offsets)
-    gaps = np.flatnonzero(apart != 1)
+    steps = spacing.distances(order, offsets)
+    gaps = np.flatnonzero(steps != 1)
     if not gaps.size:
         return
     whose = np.searchsorted(offsets, gaps, side="right") - 1
@@ -94,31 +94,29 @@ def _treat_gaps(series: Series, config: OwnFile, or_set: str) -> None:
             f" {date}, or set data.order to null to take rows as they"
             " come."
         )
-    if config.missing == "refuse":
-        as_they_come = (
-            " Or set data.order to null, and data.features, to take rows as they come."
-            if order.dtype.kind == "M" and or_set == OR_SET else ""
-        )  # fmt: skip
-        raise DataError(
-            f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
-            f" {step_text(order[at + 1])} follows step {step_text(order[at])}, but steps are"
-            f" {spacing.frequency(int(whose[0]))} apart. Add the rows that lack{or_set}"
-            f"{as_they_come}"
-        )
+    odd = np.flatnonzero((steps[gaps] != np.round(steps[gaps])) | (steps[gaps] < 1))
     if config.missing == "drop_sequence" and config.window is None:
         _drop(series, set(whose.tolist()))
         return
-    odd = np.flatnonzero((apart[gaps] != np.round(apart[gaps])) | (apart[gaps] < 1))
-    if odd.size:
-        at = int(gaps[odd[0]])
+    if odd.size or config.missing == "refuse":
+        first = int(odd[0]) if odd.size else 0
+        at, frequency = int(gaps[first]), spacing.frequency(int(whose[first]))
+        found = (
+            f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
+            f" {step_text(order[at + 1])} follows step {step_text(order[at])}"
+        )
+        as_they_come = "set data.order to null, and data.features, to take rows as they come."
+        if odd.size:
+            raise DataError(
+                f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
+                f" between. Make the steps even, or {as_they_come}"
+            )
         raise DataError(
-            f"{series.name}: step {step_text(order[at + 1])} follows step"
-            f" {step_text(order[at])}, which is no multiple of"
-            f" {spacing.frequency(int(whose[odd[0]]))} apart, so no rows can be put between. Set"
-            " data.order to null to take rows as they come."
+            f"{found}, but steps are {frequency} apart. Add the rows that lack{or_set}"
+            + (f" Or {as_they_come}" if or_set == OR_SET and order.dtype.kind == "M" else "")
         )
     more = np.zeros(len(order), dtype=np.int64)
-    more[gaps + 1] = apart[gaps].astype(np.int64) - 1
+    more[gaps + 1] = steps[gaps].astype(np.int64) - 1
     if int(more.sum()) > 10 * len(order) + 1000:
         raise DataError(
             f"{series.name}: steps {spacing.frequency(int(whose[0]))} apart would need"
