@@ -279,7 +279,7 @@ def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
 def test_a_part_without_an_observed_target_is_refused(tmp_path: Path, part: str) -> None:
     keys = {"source_length": 3, "missing": "interpolate", "scaling": "none"}
     for name in ("train", "validation", "test"):
-        values = values_of(2, 6)
+        values = values_of(len(name), 6)
         if name == part:
             values[:, 3:] = np.nan
         (tmp_path / f"{name}.csv").write_text(text_of(values, 6))
