@@ -529,14 +529,17 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
         return
     written = "csv" if form == "wide" else form
     content, section = write_sequences(part, written, wide=form == "wide", goes_on=goes_on)
-    file = tmp_path / f"a.{written}"
-    file.write_bytes(content)
     import yaml
 
-    extra = yaml.safe_load(section) or {}
-    config = OwnFile.model_validate(
-        {"path": str(file), "validation_path": str(file), "test_path": str(file), **extra}
-    )
+    described = yaml.safe_load(section) or {}
+    for key, some in (("path", slice(0, 7)), ("validation_path", slice(7, 13))):
+        file = tmp_path / f"{key}.{written}"
+        other, _ = write_sequences(part.only(some), written, wide=form == "wide", goes_on=goes_on)
+        file.write_bytes(other)
+        described[key] = str(file)
+    file = tmp_path / f"a.{written}"
+    file.write_bytes(content)
+    config = OwnFile.model_validate({**described, "test_path": str(file)})
     again = load(config).test
     assert np.array_equal(again.source, part.source)
     assert np.array_equal(again.target, part.target)
