@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
+from seqattn.data.own import check_observed
 from seqattn.errors import UsageError
 from seqattn.evaluation import References, Scored, evaluate_runs, free_run, loss_of
 from seqattn.runs import EpochRecord, RunFolder
@@ -118,6 +119,7 @@ def evidence(
         history: the epochs of its training, for trends; empty where they are not known.
     """
     part = data.test.only(slice(0, MOST_SEQUENCES))
+    check_observed(part, f"the first {len(part)} test sequences")
     against = References.of(part, data.train, data.rule, data.scaling)
     ((scored, free),) = evaluate_runs(trained.model, [Scored(part, against, data.scaling)])
     weights = None

@@ -86,13 +86,14 @@ class References:
         noise_floor: the error of knowing everything but the noise; None where unknown.
         baselines: parameter-free forecast -> loss.
         fitted: forecasts with fitted parameters -> loss.
-        rmse: forecast -> root mean squared error of each target feature.
+        rmse: forecast -> root mean squared error of each target feature; None where no cell of it
+            was observed.
     """
 
     noise_floor: float | None
     baselines: dict[str, float]
     fitted: dict[str, float]
-    rmse: dict[str, list[float]]
+    rmse: dict[str, list[float | None]]
 
     @classmethod
     def of(
@@ -110,7 +111,7 @@ class References:
         """
         scale = None if scaling is None else scaling.target.scale
         free = forecasts(train, part, rule)
-        linear = least_squares(train, part)
+        linear = least_squares(train, part, scaling)
         fitted = {} if linear is None else {LEAST_SQUARES: linear}
         return cls(
             None if part.ideal is None else mean_squared_error(part.ideal, part, scale),
@@ -125,10 +126,11 @@ class Evaluation:
     """A model's errors on a part with known targets, and where it looked.
 
     Attributes:
-        loss: free running, over all real target points; mean squared error as in `References`.
+        loss: free running, over all observed target cells; mean squared error as in `References`.
         loss_teacher_forced: every step fed the truth.
-        loss_by_step: free running, T numbers.
-        rmse: free running, root mean squared error of each target feature in the user's units.
+        loss_by_step: free running, T numbers; None where no cell of a step was observed.
+        rmse: free running, root mean squared error of each target feature in the user's units;
+            None where no cell of it was observed.
         against: what these are held against.
         looks: None for a model without attention, and for one whose weights are no shares of a
             whole, since none of it can be said of them.
@@ -138,8 +140,8 @@ class Evaluation:
 
     loss: float
     loss_teacher_forced: float
-    loss_by_step: list[float]
-    rmse: list[float]
+    loss_by_step: list[float | None]
+    rmse: list[float | None]
     against: References
     looks: Looks | None
     features: tuple[str, ...]
@@ -275,8 +277,9 @@ def _stacked(parts: Sequence[tuple[Sequences, Scaling | None]], model: SequenceM
 
 
 def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) -> float | None:
-    """The mean squared error of forecasts, or None where the truth is not known to their end."""
-    if part.target.shape[1] != result.values.shape[1]:
+    """The mean squared error of forecasts, or None where the truth is not known to their end, or
+    nothing of it was observed."""
+    if part.target.shape[1] != result.values.shape[1] or not part.target_cells.any():
         return None
     return mean_squared_error(
         result.values, part, None if scaling is None else scaling.target.scale

@@ -97,8 +97,10 @@ def predictions_picture(
     where training worked in scaled units its root, in the data's own."""
     n = min(examples, len(predictions["ids"]))
     titles = panel_titles(predictions)[:n]
-    source, target, said = ([_real(rows) for rows in predictions[key][:n]]
-                            for key in ("source", "target", "forecast"))  # fmt: skip
+    source, said = ([_real(rows) for rows in predictions[key][:n]]
+                    for key in ("source", "forecast"))  # fmt: skip
+    # A target may have points that were not observed, which are no padding.
+    target = [rows[: len(told)] for rows, told in zip(predictions["target"][:n], said, strict=True)]
     return paths_figure(
         source, target, said, titles=titles, rooted=scaled,
         features=[str(name) for name in predictions["features"]],

@@ -21,7 +21,8 @@ from seqattn.data import load, tasks
 from seqattn.data.files import Form, Piece, format_of, read_all, read_pieces, step_text
 from seqattn.data.files import text as text_room
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
-from seqattn.data.own import as_sources
+from seqattn.data.own import as_sources, spacing_of
+from seqattn.data.spacing import Spacing
 from seqattn.errors import DataError, UsageError
 
 LARGE = 2.0**49
@@ -178,10 +179,15 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
     assert points(named) == [[[1, 2]]]
 
 
+def goes_on(piece: Piece, steps: int) -> np.ndarray[Any, Any]:
+    """The steps after those of a piece."""
+    return Steps.of_sources(as_sources(piece, None, (), spacing_of(piece))).after(steps)
+
+
 def test_dates_are_steps_that_go_on() -> None:
     piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", Form(sequence=None))
     assert piece.ids == ("f",)
-    ahead = Steps.of_piece(piece).after(2)
+    ahead = goes_on(piece, 2)
     assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
 
 
@@ -197,14 +203,14 @@ def test_dates_are_steps_that_go_on() -> None:
         (["2019-01-01T06", "2019-02-01T07"], ["2019-03-04T08", "2019-04-04T09", "2019-05-05T10"]),
         (["2020-02-28", "2020-02-29"], ["2020-03-01", "2020-03-02", "2020-03-03"]),
         (["2020-01-31", "2020-02-07"], ["2020-02-14", "2020-02-21", "2020-02-28"]),
-        (["2020-01-31", "2020-01-31"], ["2020-02-01", "2020-02-02", "2020-02-03"]),
     ],
 )
 def test_months_go_on_by_the_calendar(last: list[str], ahead: list[str]) -> None:
     """As the next date of a month is called, however long it is; other steps are as long as they
     were."""
     dates = np.array([last, ["2020-05-05", "2020-05-07"]], dtype="datetime64[us]")
-    found = Steps(dates).after(3)
+    spacing = Spacing.found(dates.ravel(), np.array([0, 2, 4]))
+    found = Steps(dates[:, 1], spacing).after(3)
     assert found[0].tolist() == np.array(ahead, dtype="datetime64[us]").tolist()
     assert [str(day)[:10] for day in found[1]] == ["2020-05-09", "2020-05-11", "2020-05-13"]
 
@@ -220,7 +226,7 @@ def test_a_part_of_a_second_is_kept(unit: str, tmp_path: Path) -> None:
     assert [step_text(step) for step in piece.order[:2]] == [
         "2001-12-29T12:00:00", "2001-12-29T12:00:00.250000",
     ]  # fmt: skip
-    ahead = Steps.of_piece(piece).after(2)
+    ahead = goes_on(piece, 2)
     assert [step_text(step) for step in ahead[0]] == [
         "2001-12-29T12:00:00.750000", "2001-12-29T12:00:01",
     ]  # fmt: skip
@@ -523,14 +529,17 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
         return
     written = "csv" if form == "wide" else form
     content, section = write_sequences(part, written, wide=form == "wide", goes_on=goes_on)
-    file = tmp_path / f"a.{written}"
-    file.write_bytes(content)
     import yaml
 
-    extra = yaml.safe_load(section) or {}
-    config = OwnFile.model_validate(
-        {"path": str(file), "validation_path": str(file), "test_path": str(file), **extra}
-    )
+    described = yaml.safe_load(section) or {}
+    for key, some in (("path", slice(0, 7)), ("validation_path", slice(7, 13))):
+        file = tmp_path / f"{key}.{written}"
+        other, _ = write_sequences(part.only(some), written, wide=form == "wide", goes_on=goes_on)
+        file.write_bytes(other)
+        described[key] = str(file)
+    file = tmp_path / f"a.{written}"
+    file.write_bytes(content)
+    config = OwnFile.model_validate({**described, "test_path": str(file)})
     again = load(config).test
     assert np.array_equal(again.source, part.source)
     assert np.array_equal(again.target, part.target)

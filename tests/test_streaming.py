@@ -123,8 +123,8 @@ def test_a_spacing_is_kept_where_all_files_have_it(tmp_path: Path) -> None:
         folder_of(tmp_path / "s", long(60, 0)),
         folder_of(tmp_path / "m", long(60, 0), coarse),
     )
-    assert load(config(same)).apart == 1
-    assert load(config(mixed)).apart is None
+    assert load(config(same)).frequency == ("number", 1)
+    assert load(config(mixed)).frequency is None
 
 
 def test_a_sequence_that_comes_twice_is_in_one_part(tmp_path: Path) -> None:
@@ -477,7 +477,7 @@ def test_files_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
         [name.replace("b_", "c_") for name in wide(1, 0).column_names]))  # fmt: skip
     refused("part-1.parquet.*has the features a, c, the files before a, b", other)
     across = folder_of(tmp_path / "across", long(10, 0), long(10, 9))
-    refused("first sequence 's9' goes on from the file before", across)
+    refused("part-1.parquet: its sequence 's9' has rows in .*part-0.parquet, too", across)
     texts = folder_of(tmp_path / "texts", wide(9, 0).set_column(1, "a_1", pa.array(["x"] * 9)))
     refused("the column 'a_1' holds string, not numbers", texts)
     few = folder_of(tmp_path / "few", wide(3, 0))

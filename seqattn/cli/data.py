@@ -93,7 +93,7 @@ def check(
     import numpy as np
 
     from seqattn.data.files import check_file, format_of, read_all
-    from seqattn.data.files.guess import copied, guessed, layout, section
+    from seqattn.data.files.guess import copied, guessed, layout, section, step_summary
 
     if decimal not in (".", ","):
         raise UsageError(f"--decimal {decimal}: expected '.' or ','.")
@@ -139,7 +139,11 @@ def check(
     if piece.order is not None:
         from seqattn.data.files import step_text
 
-        print(f"  {form.order}: {step_text(piece.order.min())} to {step_text(piece.order.max())}")
+        steps = step_summary(piece)
+        assert steps is not None
+        missing = f", {steps.missing:,} rows missing between" if steps.missing else ""
+        print(f"  {form.order}: {step_text(piece.order.min())} to {step_text(piece.order.max())},"
+              f" {steps.spacing}{missing}")  # fmt: skip
     if len(piece) > 1:
         copies = copied(piece)
         said = f"{copies:,} are copies of another" if copies else "no two are the same"

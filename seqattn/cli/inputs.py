@@ -18,8 +18,8 @@ from seqattn.data import Sequences
 from seqattn.data.files import ENDINGS, Form, Piece, read_all, read_pieces
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json_line, rounded
 from seqattn.data.own import (
-    Series,
     as_sources,
+    check_observed,
     columns_apart,
     cut,
     cut_at,
@@ -28,8 +28,11 @@ from seqattn.data.own import (
     last_rows,
     of_rows,
     renamed,
+    series_of,
+    spacing_of,
     treat_missing,
 )
+from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
 from seqattn.storage import whole_file, write_arrays
@@ -62,10 +65,10 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
             note(f"{name}: {line}.")
             told.add(line)
         names = piece.points.features
-        clean = _without_gaps(renamed(piece, trained.layout.features), name, trained)
+        clean, spacing = _without_gaps(renamed(piece, trained.layout.features), name, trained)
         found += len(clean)
         if len(clean):
-            yield clean, as_sources(clean, config, trained.layout.said), names
+            yield clean, as_sources(clean, config, trained.layout.said, spacing), names
     if not found:
         raise DataError(
             f"{name}: all of its {read:,} sequences have empty cells and were dropped"
@@ -94,11 +97,14 @@ def scored(file: Path, trained: Trained) -> Sequences:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:
         piece = renamed(piece, trained.layout.features)
-    series = _series_of(piece, _called(file))
-    treat_missing(series, own, _apart_by(trained), has_key=isinstance(config, OwnFile))
+    series = series_of(piece, range(len(piece)), _called(file), spacing_of(piece, _spaced(trained)))
+    treat_missing(series, own, has_key=isinstance(config, OwnFile))
     if isinstance(config, OwnFile):
-        return cut(series, config)
-    return cut_at(series, trained.layout.source_length)
+        part = cut(series, config)
+    else:
+        part = cut_at(series, trained.layout.source_length)
+    check_observed(part, _called(file))
+    return part
 
 
 def _called(file: Path) -> str:
@@ -116,15 +122,20 @@ def _format_for(file: Path, config: OwnFile) -> str:
     return config.format
 
 
-def _apart_by(trained: Trained) -> float | None:
-    """How far apart whole-numbered steps are, as they were in training."""
-    return trained.layout.apart if isinstance(trained.config.data, OwnFile) else 1.0
+def _spaced(trained: Trained) -> Frequency | None:
+    """How far apart steps are, as they were in training."""
+    if isinstance(trained.config.data, OwnFile):
+        return trained.layout.frequency
+    return Frequency("number", 1)
 
 
-def _without_gaps(piece: Piece, name: str, trained: Trained) -> Piece:
-    """What a forecast goes on from, empty cells refused, dropped or filled as in training."""
+def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spacing | None]:
+    """What a forecast goes on from, empty cells refused, dropped or filled as in training; and how
+    its steps are spaced."""
     config = own_config(trained)
-    apart_by = None if piece.order is None else _apart_by(trained)
+    spacing = spacing_of(piece, _spaced(trained))
+    if spacing is None:
+        spacing = Spacing.alike(len(piece), Frequency("number", 1))
     no_cut: dict[str, Any] = {"window": None, "source_length": None, "target_length": None}
     ends = columns_apart(config)
     if not ends:
@@ -135,21 +146,16 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> Piece:
     last = None if config.window is None else config.window.source
     if last is not None:
         piece = last_rows(piece, last)  # no fewer than so many steps
-    series = _series_of(replace(piece, target=None, where_target=None), name)
+    piece = replace(piece, target=None, where_target=None)
+    series = series_of(piece, range(len(piece)), name, spacing)
     has_key = isinstance(trained.config.data, OwnFile)
-    treat_missing(series, alone, apart_by, has_key=has_key, last=last)
+    treat_missing(series, alone, has_key=has_key, last=last)
     if series.filled:
         note(f"{name}: {series.filled} empty cells were interpolated.")
     if series.dropped:
         note(f"{name}: {len(series.dropped)} sequences with empty cells were dropped.")
-    return Piece(tuple(series.ids), series.points, series.where, order=series.order)
-
-
-def _series_of(piece: Piece, name: str) -> Series:
-    return Series(
-        name, list(piece.ids), piece.points, piece.where, piece.target, piece.where_target,
-        piece.order,
-    )  # fmt: skip
+    clean = Piece(tuple(series.ids), series.points, series.where, order=series.order)
+    return clean, series.spacing
 
 
 class Forecasts:
@@ -171,6 +177,7 @@ class Forecasts:
         self.columns = (config.sequence or "sequence", config.order or "step")
         self.kept: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
+        self.numbered = False
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Forecasts]:
@@ -204,6 +211,12 @@ class Forecasts:
         """Take in the forecasts of a part."""
         values = rounded(result.values, self.scale)
         if self.table is not None:
+            if steps.unknown.size and not self.numbered:
+                self.numbered = True
+                note(
+                    f"The steps of sequence {part.ids[int(steps.unknown[0])]!r} are not evenly"
+                    " spaced: steps of its forecast, and of others like it, are counted from 1."
+                )
             self.table.write(part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
             given = rounded(part.source) if self.scale is None else part.source
@@ -282,7 +295,7 @@ def predict_file(
                 trained.model, part, steps, override, with_attention=attention is not None,
                 scaling=trained.layout.scaling,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_piece(piece))
+            writer.write(part, result, Steps.of_sources(part, piece.points.lengths))
             bar.update(len(part))
             if attention is not None:
                 parts.append(part)

@@ -289,7 +289,8 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     by_step = list(enumerate(scored["loss_by_step"], start=1))
     every = max(1, -(-len(by_step) // 16))
     for step, loss in by_step[::every]:
-        table.add_row(f"free running, target step {step}", f"{loss:.4f}")
+        shown = "not observed" if loss is None else f"{loss:.4f}"
+        table.add_row(f"free running, target step {step}", shown)
     table.add_section()
     for name, loss in sorted(scored["baselines"].items(), key=lambda pair: pair[1]):
         table.add_row(name, *_errors(scored, loss, name))
@@ -348,7 +349,8 @@ def _errors(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
     """The cells of `_add_error_columns` for a forecast."""
     cells = [f"{loss:.4f}"]
     if scored["scaled"] and name in scored["rmse"]:
-        cells += [f"{error:.4g}" for error in scored["rmse"][name][:MOST_UNITS]]
+        cells += ["not observed" if error is None else f"{error:.4g}"
+                  for error in scored["rmse"][name][:MOST_UNITS]]  # fmt: skip
     return cells
 
 

@@ -10,6 +10,7 @@ from seqattn.data import own, squares, streaming, tasks
 from seqattn.data.baselines import Rule, seasonal_naive
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
+from seqattn.data.spacing import Frequency
 from seqattn.data.streaming import Stream
 
 
@@ -23,7 +24,8 @@ class Splits:
         notes: what a user should be told of files that were read.
         split: (name, part, first step, last step) of each sequence of such files.
         digests: SHA-256 of each such file.
-        apart: how far apart whole-numbered steps of such files are; None: there are none.
+        frequency: how far apart the steps of all training series of such files are; None: they have
+            none, or several.
         stream: the training part where it does not stay in memory; `train` is a sample of it.
     """
 
@@ -36,7 +38,7 @@ class Splits:
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()
     stream: Stream | None = None
-    apart: float | None = None
+    frequency: Frequency | None = None
 
     @property
     def training_sequences(self) -> int:
@@ -58,16 +60,17 @@ def load(config: Data) -> Splits:
         read = streaming.load_stream(config)
         return Splits(
             read.sample, read.validation, read.test, read.stream.scaling,
-            None if config.season is None else seasonal_naive(read.sample, config.season),
-            read.notes, (), read.digests, read.stream, read.apart,
+            None if config.season is None
+            else seasonal_naive((read.sample, read.validation, read.test), config.season),
+            read.notes, (), read.digests, read.stream, read.frequency,
         )  # fmt: skip
     if isinstance(config, OwnFile):
         found = own.load_own(config)
         season = config.season
-        rule = None if season is None else seasonal_naive(found.parts[0], season)
+        rule = None if season is None else seasonal_naive(found.parts, season)
         return Splits(
             *found.parts, found.scaling, rule, found.notes, found.split, found.digests,
-            apart=found.apart,
+            frequency=found.frequency,
         )  # fmt: skip
 
     def part(n: int, seed: int) -> Sequences:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from seqattn.data.scaling import Scaling, no_offsets
 from seqattn.data.sequences import Floats, Integers, Sequences, stretches
 from seqattn.errors import DataError
 
@@ -39,23 +43,27 @@ def forecasts(
     return found
 
 
-def seasonal_naive(part: Sequences, season: int) -> tuple[str, Rule]:
-    """Each point as it was `season` steps before; where that was not given, a season more.
+def seasonal_naive(parts: Iterable[Sequences], season: int) -> tuple[str, Rule]:
+    """Each point as it was `season` steps before; where that was not given, a season more. The rule
+    refuses a shorter source.
+
+    Args:
+        parts: all that is to be forecast, of the same features.
 
     Raises:
-        DataError: what is to be said was not given, or no source is as long as a season.
+        DataError: what is to be said was not given, or a source is shorter than a season.
     """
+    part, *_ = parts = tuple(parts)
     places = [part.features.index(name) if name in part.features else -1 for name in part.said]
     if -1 in places:
         raise DataError(
             f"data.season: {part.said[places.index(-1)]!r} is to be said but not given, so there is"
             " no season before to repeat."
         )
-    shortest = int(part.source_lengths.min())
-    if shortest < season:
-        raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
+    _check_season(season, np.concatenate([each.source_lengths for each in parts]))
 
     def rule(source: Floats, lengths: Integers, steps: int) -> Floats:
+        _check_season(season, lengths)
         back = np.arange(steps) % season - season
         found: Floats = source[np.arange(len(source))[:, None], lengths[:, None] + back]
         return found[:, :, places]
@@ -63,78 +71,191 @@ def seasonal_naive(part: Sequences, season: int) -> tuple[str, Rule]:
     return f"seasonal naive, {season} steps", rule
 
 
-def least_squares(train: Sequences, test: Sequences) -> Floats | None:
+def _check_season(season: int, lengths: Integers) -> None:
+    shortest = int(lengths.min())
+    if shortest < season:
+        raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
+
+
+def least_squares(
+    train: Sequences, test: Sequences, scaling: Scaling | None = None
+) -> Floats | None:
     """An affine map from all source points to all target points, fitted on the training part.
 
     It has parameters, so it is no parameter-free baseline; it says how much of a task is linear.
+    Each target cell is fitted to the training sequences in which it was observed. The design is
+    centred and scaled, so that neither offset nor unit of a feature costs precision.
+
+    Args:
+        scaling: where it is relative, each sequence's last source point is subtracted first and
+            added again at the end, as for a model.
 
     Returns:
         (N, T, F), or None where lengths vary or differ from the training's, since an affine map
         has one shape.
     """
-    for part in (train, test):
-        if not (part.source_keep.all() and part.target_keep.all()):
-            return None
-    if train.source.shape[1:] != test.source.shape[1:]:
+    if not _have_one_shape(train, test):
         return None
-    if train.target.shape[1:] != test.target.shape[1:]:
-        return None
+    trained, tested = _Table(train, scaling), _Table(test, scaling)
+    inputs, outputs = (_Columns.of(trained, side) for side in (trained.inputs, trained.outputs))
+    weights = _weights(trained, inputs, outputs)
+    forecast = np.concatenate([
+        outputs.unscaled(inputs.design(tested.inputs(at)) @ weights) for at in tested.stretches()
+    ]).reshape(test.target.shape) + tested.offsets[1]  # fmt: skip
+    never = (outputs.count == 0).reshape(test.target.shape[1:])
+    forecast[:, never] = _mean_by_step(train, len(never))[never]
+    return np.asarray(forecast)
 
-    def design(part: Sequences, at: slice) -> Floats:
-        source = part.source[at]
-        return np.column_stack([source.reshape(len(source), -1), np.ones(len(source))])
 
-    sides: tuple[Floats, Floats] | None = None
-    for first, source in stretches(train.source):
-        at = slice(first, first + len(source))
-        inputs, outputs = design(train, at), train.target[at].reshape(len(source), -1)
-        if sides is None:
-            sides = inputs, outputs
-            continue
-        # The triangle of a QR decomposition stands for all rows before, and is no taller than wide.
-        before = np.column_stack(sides)
-        triangle: Floats = np.asarray(
-            np.linalg.qr(np.concatenate([before, np.column_stack([inputs, outputs])]), mode="r")
-        )
-        sides = triangle[:, : inputs.shape[1]], triangle[:, inputs.shape[1] :]
-    assert sides is not None
-    weights, *_ = np.linalg.lstsq(*sides, rcond=None)
-    forecast = [
-        design(test, slice(first, first + len(source))) @ weights
-        for first, source in stretches(test.source)
-    ]
-    return np.concatenate(forecast).reshape(len(test), *train.target.shape[1:])
+def _have_one_shape(train: Sequences, test: Sequences) -> bool:
+    """Whether all sequences of both have as many source points, and as many target points."""
+    return (
+        all(part.source_keep.all() and part.target_keep.all() for part in (train, test))
+        and train.source.shape[1:] == test.source.shape[1:]
+        and train.target.shape[1:] == test.target.shape[1:]
+    )
+
+
+def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
+    """(S F + 1, T F) of the scaled columns: those that all rows have at once, others one by one,
+    from the rows that have them."""
+    width = len(inputs.centre) + 1
+    found = np.zeros((width, len(outputs.centre)))
+    whole = outputs.count == len(table.part)
+    for columns in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]):
+        triangle = np.zeros((0, width + len(columns)))
+        for at in table.stretches():
+            targets = outputs.scaled(table.outputs(at))[:, columns]
+            rows = np.column_stack([inputs.design(table.inputs(at)), targets])
+            # The triangle of a QR decomposition stands for all rows before, and is no taller than
+            # wide.
+            triangle = np.concatenate([triangle, rows[~np.isnan(targets).any(axis=1)]])
+            if len(triangle) > triangle.shape[1] and at.stop < len(table.part):
+                triangle = np.asarray(np.linalg.qr(triangle, mode="r"))
+        if len(columns):
+            solved = np.linalg.lstsq(triangle[:, :width], triangle[:, width:], rcond=None)
+            found[:, columns] = solved[0]
+    return found
+
+
+class _Table:
+    """A part as inputs and outputs, a sequence a row: what an affine map sees of it.
+
+    Attributes:
+        offsets: (N, 1, F) what is subtracted from source and target.
+    """
+
+    def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
+        self.part = part
+        self.offsets = no_offsets(part) if scaling is None else scaling.offsets(part)
+
+    def stretches(self) -> Iterator[slice]:
+        for first, rows in stretches(self.part.source):
+            yield slice(first, first + len(rows))
+
+    def inputs(self, at: slice) -> Floats:
+        """(n, S F)"""
+        return self._flat(self.part.source[at] - self.offsets[0][at])
+
+    def outputs(self, at: slice) -> Floats:
+        """(n, T F), NaN where a cell was not observed."""
+        points = self.part.target[at] - self.offsets[1][at]
+        if self.part.target_observed is not None:
+            points = np.where(self.part.target_observed[at], points, np.nan)
+        return self._flat(points)
+
+    @staticmethod
+    def _flat(points: Floats) -> Floats:
+        return points.reshape(len(points), -1)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The range of each column of a table, and how many rows have it.
+
+    Attributes:
+        centre, spread: (columns,) middle and half of the range; the spread is infinite where a
+            column varies by rounding at most, so that it is scaled to 0.
+        count: (columns,) observed rows.
+    """
+
+    centre: Floats
+    spread: Floats
+    count: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, table: _Table, rows: Callable[[slice], Floats]) -> _Columns:
+        low, high, count = np.full(1, np.inf), np.full(1, -np.inf), np.zeros(1, dtype=np.int64)
+        for at in table.stretches():
+            values = rows(at)
+            low = np.fmin(low, np.fmin.reduce(values, axis=0))
+            high = np.fmax(high, np.fmax.reduce(values, axis=0))
+            count = count + (~np.isnan(values)).sum(axis=0)
+        low, high = np.where(count > 0, [low, high], 0)
+        spread = (high - low) / 2
+        rounding = np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
+        return cls(low + spread, np.where(spread > rounding, spread, np.inf), count)
+
+    def design(self, values: Floats) -> Floats:
+        """Scaled columns, and one of ones."""
+        return np.column_stack([self.scaled(values), np.ones(len(values))])
+
+    def scaled(self, values: Floats) -> Floats:
+        return np.asarray((values - self.centre) / self.spread)
+
+    def unscaled(self, values: Floats) -> Floats:
+        spread = np.where(np.isinf(self.spread), 0, self.spread)
+        return np.asarray(values * spread + self.centre)
 
 
 def _mean_by_step(part: Sequences, steps: int) -> Floats:
-    """(steps, F) mean real target point of each step; where there is none, of all steps."""
-    means = np.tile(part.target[part.target_keep].mean(axis=0), (steps, 1))
-    seen = part.target_keep.sum(axis=0)[:steps]
-    known = np.flatnonzero(seen)
-    means[known] = part.target.sum(axis=0)[known] / seen[known, None]  # padding is 0
+    """(steps, F) mean observed target point of each step; where there is none, of all steps."""
+    cells = part.target_cells
+    target = part.target if part.target_observed is None else np.where(cells, part.target, 0)
+    total, seen = target.sum(axis=0), cells.sum(axis=0)  # padding is 0
+    overall = total.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    total, seen = total[:steps], seen[:steps]
+    means = np.tile(overall, (steps, 1))
+    means[: len(seen)] = np.where(seen > 0, total / np.maximum(seen, 1), overall)
     return means
 
 
 def mean_squared_error(forecast: Floats, part: Sequences, scale: Floats | None = None) -> float:
-    """Mean over all real target points and features.
+    """Mean over all observed target cells.
 
     Args:
         scale: (F,) what an error counts 1 of; None: the part's units.
     """
-    return float(_squared(forecast, part, scale)[part.target_keep].mean())
+    squared = _squared(forecast, part, scale)
+    cells = part.target_keep if part.target_observed is None else part.target_observed
+    return float(squared[cells].mean())
 
 
-def errors_by_step(forecast: Floats, part: Sequences, scale: Floats | None = None) -> list[float]:
-    """Mean squared error of each target step over the sequences that have it, T numbers."""
-    squared = _squared(forecast, part, scale).mean(axis=-1)
-    keep = part.target_keep
-    return [float(squared[keep[:, t], t].mean()) for t in range(keep.shape[1])]
+def errors_by_step(
+    forecast: Floats, part: Sequences, scale: Floats | None = None
+) -> list[float | None]:
+    """Mean squared error of each target step over the cells that were observed, T numbers; None
+    where none was."""
+    squared, cells = _squared(forecast, part, scale), part.target_observed
+    if cells is not None:
+        return [_mean(squared[:, t][cells[:, t]]) for t in range(cells.shape[1])]
+    squared, keep = squared.mean(axis=-1), part.target_keep
+    return [_mean(squared[keep[:, t], t]) for t in range(keep.shape[1])]
 
 
-def errors_by_feature(forecast: Floats, part: Sequences) -> list[float]:
-    """Root mean squared error of each target feature, in the part's units, F numbers."""
-    squared = _squared(forecast, part, None)[part.target_keep]
+def errors_by_feature(forecast: Floats, part: Sequences) -> list[float | None]:
+    """Root mean squared error of each target feature over the cells that were observed, in the
+    part's units, F numbers; None where none was."""
+    squared, cells = _squared(forecast, part, None), part.target_observed
+    if cells is not None:
+        means = [_mean(squared[..., i][cells[..., i]]) for i in range(cells.shape[2])]
+        return [None if mean is None else math.sqrt(mean) for mean in means]
+    squared = squared[part.target_keep]
     return [float(error) for error in np.sqrt(squared.mean(axis=0))]
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if values.size else None
 
 
 def _squared(forecast: Floats, part: Sequences, scale: Floats | None) -> Floats:

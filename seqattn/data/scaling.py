@@ -18,6 +18,9 @@ from seqattn.data.sequences import Floats, Sequences, stretches
 
 Method = Literal["none", "standard", "minmax", "robust"]
 
+CAREFUL = 1e-9
+"""Spread, of the size of the values, below which it is worked out from their differences."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
@@ -54,7 +57,7 @@ class Fitted:
 
     Attributes:
         shift, scale: see `Scaler`.
-        constant: whether it never changes; its scale is 1 then.
+        constant: whether it changes by no more than float64 rounds; its scale is 1 then.
         quartiles_are_equal: of a feature that changes, so that its standard deviation is its scale.
     """
 
@@ -80,7 +83,6 @@ def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floatin
         if len(values):
             n, total = n + len(values), total + float(values.sum(dtype=np.float64))
             low, high = min(low, float(values.min())), max(high, float(values.max()))
-    least = 1e-12 * max(abs(low), abs(high), 1e-300)  # a spread of rounding errors at most
     match method:
         case "none":
             shift, scale = 0.0, 1.0
@@ -89,18 +91,30 @@ def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floatin
             squares = sum(float(np.square(values - shift, dtype=np.float64).sum())
                           for values in column())  # fmt: skip
             scale = math.sqrt(squares / n)
+            if scale < CAREFUL * max(abs(low), abs(high)):  # then rounding of the mean counts
+                above = sum(float((values - low).sum()) for values in column()) / n
+                squares = sum(float(np.square(values - low - above).sum()) for values in column())
+                shift = low + above
+                scale = math.sqrt(squares / n)
         case "minmax":
             shift, scale = (low + high) / 2, (high - low) / 2
         case "robust":
             every = np.concatenate([*column()])
             first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
             scale = last - first
-            equal = low != high and scale <= least
+            equal = only_rounding(first, last)
             if equal:
                 scale = float(every.std(dtype=np.float64))
-    if scale <= least:
-        scale = 1.0
-    return Fitted(low if low == high else shift, scale, low == high and method != "none", equal)
+    constant = only_rounding(low, high)
+    return Fitted(
+        low if low == high else shift, 1.0 if constant else scale, constant and method != "none",
+        equal and not constant,
+    )  # fmt: skip
+
+
+def only_rounding(low: float, high: float) -> bool:
+    """Whether a range is one that float64 may leave of values that are all the same."""
+    return high - low <= 4 * float(np.finfo(np.float64).eps) * max(abs(low), abs(high))
 
 
 @dataclass(frozen=True)
@@ -141,18 +155,21 @@ class Scaling:
     def scaled(
         self, part: Sequences, like: DTypeLike = np.float64
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Source (N, S, F) and target (N, T, F) in the model's units, padding 0.
+        """Source (N, S, F) and target (N, T, F) in the model's units, padding 0. A target cell that
+        was not observed holds what a decoder is to be fed for it; see `_carried_forward`.
 
         Args:
             like: the type of the numbers returned; they are worked out in float64.
         """
-        if self.is_identity:
-            return part.source, part.target
-        of_source, of_target = self.offsets(part)
-        return (
-            _each_stretch(self.source, part.source, of_source, part.source_keep, like),
-            _each_stretch(self.target, part.target, of_target, part.target_keep, like),
-        )
+        source: NDArray[np.floating] = part.source
+        target: NDArray[np.floating] = part.target
+        if not self.is_identity:
+            of_source, of_target = self.offsets(part)
+            source = _each_stretch(self.source, part.source, of_source, part.source_keep, like)
+            target = _each_stretch(self.target, part.target, of_target, part.target_keep, like)
+        if part.target_observed is not None:
+            target = _carried_forward(source, target, part, self.carried)
+        return source, target
 
     def unscaled(self, values: Floats, part: Sequences) -> Floats:
         """Forecasts (..., N, T, F) of a part in the user's units."""
@@ -200,6 +217,23 @@ def _each_stretch(
         found[here] = scaler.scaled(rows - offsets[here])
         found[here][~keep[here]] = 0
     return found
+
+
+def _carried_forward(
+    source: NDArray[np.floating], target: NDArray[np.floating], part: Sequences,
+    carried: tuple[int, ...],
+) -> NDArray[np.floating]:  # fmt: skip
+    """(N, T, F) target whose unobserved cells repeat the last value that is known before them, from
+    the target or else from the source's last point; 0, as a decoder is fed first, for a feature
+    that is not given. Nothing that follows is used."""
+    N, T, _ = target.shape
+    last = source[np.arange(N), part.source_lengths - 1]
+    first = np.concatenate([last, np.zeros((N, 1), dtype=last.dtype)], axis=1)[:, list(carried)]
+    known = np.concatenate([first[:, None], target], axis=1)
+    step = np.where(part.target_cells, np.arange(1, T + 1)[:, None], 0)
+    found = np.take_along_axis(known, np.maximum.accumulate(step, axis=1), axis=1)
+    found[~part.target_keep] = 0
+    return np.asarray(found)
 
 
 def places_in(features: tuple[str, ...], said: tuple[str, ...]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.spacing import Spacing
 from seqattn.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -40,8 +41,13 @@ class Sequences:
         alignment: (N, T) the source step, counted from 0, that tells each target step; -1 where
             no single one does, and at padding. None where the task has none.
         said: names of the target's features; without, those of the source.
-        last_steps: (N, 2) what the file calls the last two steps of each source, numbers or dates;
-            twice the same where a source has one. None where steps are counted from 1.
+        last_steps: (N,) what the file calls the last step of each source, numbers or dates. None
+            where steps are counted from 1.
+        spacing: how far apart the steps of each sequence are; None where they are counted.
+        source_observed: (N, S, F) True where a source cell was observed, and not filled; False at
+            padding. None: all real cells were.
+        target_observed: (N, T, F) likewise of the target. What an unobserved target cell holds is
+            never read: it may be NaN.
 
     Raises:
         DataError: a source of no points, a length beyond the array, a value that is not finite.
@@ -58,6 +64,9 @@ class Sequences:
     alignment: Integers | None = None
     said: tuple[str, ...] = ()
     last_steps: NDArray[np.generic] | None = None
+    spacing: Spacing | None = None
+    source_observed: NDArray[np.bool_] | None = None
+    target_observed: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if not self.said:
@@ -68,9 +77,15 @@ class Sequences:
             raise ValueError("source, target and features disagree on N or F")
         if len(self.ids) != N or (self.alignment is not None and self.alignment.shape != (N, T)):
             raise ValueError("ids and alignment disagree with source and target on N or T")
-        for what, points, lengths, least, most in (
-            ("source", self.source, self.source_lengths, 1, S),
-            ("target", self.target, self.target_lengths, 0, T),
+        for observed, shape in (
+            (self.source_observed, (N, S, F)),
+            (self.target_observed, self.target.shape),
+        ):
+            if observed is not None and observed.shape != shape:
+                raise ValueError(f"observed cells must have shape {shape}, have {observed.shape}")
+        for what, points, lengths, least, most, observed in (
+            ("source", self.source, self.source_lengths, 1, S, None),
+            ("target", self.target, self.target_lengths, 0, T, self.target_observed),
         ):
             if lengths.shape != (N,):
                 raise ValueError(f"{what}_lengths must have shape ({N},), has {lengths.shape}")
@@ -83,6 +98,8 @@ class Sequences:
                 )
             for first, rows in stretches(points):
                 finite = np.isfinite(rows)
+                if observed is not None:
+                    finite |= ~observed[first : first + len(rows)]
                 if not finite.all():
                     k, step, feature = map(int, np.argwhere(~finite)[0])
                     names = self.features if what == "source" else self.said
@@ -108,6 +125,9 @@ class Sequences:
             None if self.alignment is None else self.alignment[places],
             self.said,
             None if self.last_steps is None else self.last_steps[places],
+            None if self.spacing is None else self.spacing.at(places),
+            None if self.source_observed is None else self.source_observed[places],
+            None if self.target_observed is None else self.target_observed[places],
         )
 
     @property
@@ -119,6 +139,20 @@ class Sequences:
     def target_keep(self) -> NDArray[np.bool_]:
         """(N, T): True where a target point is real."""
         return real_points(self.target_lengths, self.target.shape[1])
+
+    @property
+    def source_cells(self) -> NDArray[np.bool_]:
+        """(N, S, F): True where a source cell is real and was observed."""
+        if self.source_observed is not None:
+            return self.source_observed
+        return np.broadcast_to(self.source_keep[:, :, None], self.source.shape)
+
+    @property
+    def target_cells(self) -> NDArray[np.bool_]:
+        """(N, T, F): True where a target cell is real and was observed."""
+        if self.target_observed is not None:
+            return self.target_observed
+        return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)
 
 
 def real_points(lengths: Integers, size: int) -> NDArray[np.bool_]:

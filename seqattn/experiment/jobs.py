@@ -86,7 +86,7 @@ class Job:
     @property
     def layout(self) -> Layout:
         data = self.data
-        return Layout.of(data.train, data.scaling, data.digests, data.apart)
+        return Layout.of(data.train, data.scaling, data.digests, data.frequency)
 
     def new_model(self) -> SequenceModel:
         points = self.layout.points

@@ -164,9 +164,9 @@ def _panels(shape: tuple[int, int], shown: int) -> tuple[Figure, list[Axes]]:
 
 def _error(truth: Floats | None, said: Floats | None, rooted: bool) -> str:
     """A line for a title, or nothing where there is no truth."""
-    if truth is None or said is None or not len(truth):
+    if truth is None or said is None or not len(truth) or not np.isfinite(truth).any():
         return ""
-    error = float(np.square(said - truth).mean()) ** (0.5 if rooted else 1)
+    error = float(np.nanmean(np.square(said - truth))) ** (0.5 if rooted else 1)
     digits = f"{error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"{error:.3g}"
     return f"\n{'RMSE' if rooted else 'MSE'} {digits}"
 
@@ -204,6 +204,8 @@ def _draw_plane(axes: Axes, given: Floats, truth: Floats, said: Floats) -> None:
     if len(given) + len(said) <= NUMBERED_UP_TO:
         middle = np.nanmean(np.vstack([given, truth, said]), axis=0)
         for number, point in enumerate([*given, *(truth if len(truth) else said)], start=1):
+            if not np.isfinite(point).all():
+                continue
             away = np.sign(point - middle)
             axes.annotate(
                 str(number), point, xytext=tuple(9 * away), textcoords="offset points",
@@ -220,7 +222,8 @@ def _column(points: Floats, names: Sequence[str], name: str) -> Floats | None:
 def _draw_steps(
     axes: Axes, S: int, given: Floats | None, truth: Floats | None, said: Floats | None
 ) -> None:
-    """One feature over the steps: (S,) given, (T,) true, (T,) said, None where it is not there."""
+    """One feature over the steps: (S,) given, (T,) true, (T,) said, None where it is not there; NaN
+    where a true point was not observed."""
     total = S + (0 if said is None else len(said))
     size = 4.0 if total <= NUMBERED_UP_TO else 2.0 if total <= MARKED_UP_TO else 0.0
     if given is not None:

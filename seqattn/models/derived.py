@@ -123,7 +123,7 @@ class DerivedLoss:
             for (name, w), piece in zip(self.weight.items(), pieces, strict=True)
         }
         self.parameters = list(parameters.values())
-        self.passes: dict[tuple[int, int, int, bool, bool], _Passes] = {}
+        self.passes: dict[tuple[int, int, int, bool, int], _Passes] = {}
 
     def new(self, *shape: int, runs: int = 0) -> Tensor:
         """Memory; `runs` is the axis of runs, which lies innermost where that pays."""
@@ -152,7 +152,8 @@ class DerivedLoss:
         """The loss of each run, (R,), or () where parameters have no runs.
 
         Args:
-            target_keep: (..., N, T), True at real target points; None: all.
+            target_keep: (..., N, T), True at real target points, or (..., N, T, F), True at
+                observed cells; None: all.
             source, target, source_lengths, teacher_forcing: see `SequenceModel.forward`.
         """
         passes = self._reading(source, target, source_lengths, target_keep)
@@ -202,7 +203,8 @@ class DerivedLoss:
         """The passes over batches of this shape, with this one taken in."""
         *_, N, S, _ = source.shape
         *_, T, _ = target.shape
-        shape = N, S, T, lengths is not None, keep is not None
+        masked = 0 if keep is None else self.F if keep.dim() == target.dim() else 1
+        shape = N, S, T, lengths is not None, masked
         passes = self.passes.get(shape)
         if passes is None:
             passes = self.passes[shape] = _Passes(self, *shape)
@@ -239,8 +241,13 @@ class _Passes:
     """
 
     def __init__(
-        self, model: DerivedLoss, N: int, S: int, T: int, ragged_source: bool, ragged_target: bool
+        self, model: DerivedLoss, N: int, S: int, T: int, ragged_source: bool, masked: int
     ) -> None:
+        """
+        Args:
+            masked: features of the target's mask: 0 where there is none, 1 where it is of points,
+                all where it is of cells.
+        """
         R, F, H = model.R, model.F, model.H
         D = self.decoder = S + 1 if ragged_source else S
         L, P = D + T, H + 1 + F
@@ -258,7 +265,7 @@ class _Passes:
         )
         self.keep = new(R, N, S).bool() if ragged_source else None
         self.last_real = new(1, R, N, H, runs=1).long() if ragged_source else None
-        self.skip = new(R, N, T, 1).bool() if ragged_target else None
+        self.skip = new(R, N, T, masked).bool() if masked else None
         self.stretches: tuple[Stretch, ...] = ()
         self.plans: dict[tuple[tuple[bool, ...], ...], tuple[Stretch, ...]] = {}
         self.coins = new(T, R, N, 1, runs=1).bool()
@@ -306,10 +313,10 @@ class _Passes:
         """Take in a batch."""
         self.used += 1
         if target_keep is not None and self.skip is not None:
-            R, N, T, F = self.R, self.N, self.T, self.F
-            self.skip.copy_(~target_keep.view(R, N, T, 1))
-            target = target.masked_fill(~target_keep.unsqueeze(-1), 0)
-            points = target_keep.sum(dim=(-2, -1)).view(R) * F
+            self.skip.copy_(~target_keep.view(self.skip.shape))
+            if target_keep.dim() < target.dim():  # unobserved cells hold what is fed for them
+                target = target.masked_fill(~target_keep.unsqueeze(-1), 0)
+            points = (~self.skip).sum(dim=(1, 2, 3)).clamp(min=1) * (self.F // self.skip.shape[3])
             torch.reciprocal(points.to(self.share.dtype), out=self.share)
             torch.mul(self.share, 2, out=self.twice_share)
         if source_lengths is not None and self.keep is not None and self.last_real is not None:

@@ -245,7 +245,7 @@ def _examples(
         "forecast": packed_points(said["forecast"][chosen]),
         "source_lengths": said["source_lengths"][chosen].tolist(),
         "target_lengths": said["target_lengths"][chosen].tolist(),
-        "losses": [float(loss) for loss in losses[chosen]],
+        "losses": [float(loss) if np.isfinite(loss) else None for loss in losses[chosen]],
         "total": N,
     }
     maps = {
@@ -271,7 +271,7 @@ def labels_of(arrays: Arrays) -> list[str]:
 
 
 def errors(said: Arrays, scale: NDArray[np.float64] | float | None = None) -> NDArray[np.float64]:
-    """(N,) mean squared error of each forecast.
+    """(N,) mean squared error of each forecast over what was observed; NaN where nothing was.
 
     Args:
         scale: (F,) what each feature is divided by first, as a run's loss does. None: each in units
@@ -280,12 +280,14 @@ def errors(said: Arrays, scale: NDArray[np.float64] | float | None = None) -> ND
     """
     apart = np.asarray(said["forecast"], np.float64) - said["target"]
     if scale is None:
-        spread = np.nanstd(said["target"], axis=(0, 1))
+        target = np.ma.masked_invalid(np.asarray(said["target"], np.float64))
+        spread = np.ma.filled(target.std(axis=(0, 1)), 0)
         spread = np.where(spread > 0, spread, 1.0)
         scale = 1.0 if spread.max() < 2 * spread.min() else spread
     real = np.isfinite(apart)
     squares = np.square(np.where(real, apart / scale, 0.0)).sum(axis=(1, 2))
-    return np.asarray(squares / np.maximum(real.sum(axis=(1, 2)), 1), np.float64)
+    count = real.sum(axis=(1, 2))
+    return np.where(count > 0, squares / np.maximum(count, 1), np.nan)
 
 
 def _in_a_plane(said: Arrays, chosen: NDArray[np.int64] | slice = slice(None)) -> bool:
@@ -303,8 +305,9 @@ def classes(said: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
         if not 1 < len(names) <= MOST_CLASSES:
             return
         at = np.array(groups)
-        rows = [[group, int((at == group).sum()), float(losses[at == group].mean())]
-                for group in names]  # fmt: skip
+        scored = np.isfinite(losses)
+        rows = [[group, int((at == group).sum()), float(losses[scored & (at == group)].mean())]
+                for group in names if (scored & (at == group)).any()]  # fmt: skip
         found.append({"name": name, "rows": rows})
 
     by("what the task says of it", [label or "nothing" for label in labels_of(said)])

@@ -166,7 +166,7 @@ async function explorer() {
     const told = examples.said.indexOf(feature);
     const values = told < 0
       ? points(source, S, examples.features.indexOf(feature))
-      : [...points(target, T, told), ...points(forecast, T, told)];
+      : [...points(target, T, told).filter(Number.isFinite), ...points(forecast, T, told)];
     return Math.max(...values) - Math.min(...values);
   }
 
@@ -280,8 +280,9 @@ async function explorer() {
     if (!now.kind) said = `Step ${now.step + 1} (${rowName}).`;
     if (now.kind !== "encoder_self") {
       const each = examples.said.slice(0, MOST_ROWS).map((feature, f) => {
-        const [told, truth] = [forecast, target].map((array) => measured(array.at(now.example, now.step, f), spread(feature)));
-        return `${feature} ${told} (truth ${truth})`;
+        const [told, truth] = [forecast, target].map((array) => array.at(now.example, now.step, f));
+        const seen = Number.isFinite(truth) ? `truth ${measured(truth, spread(feature))}` : "not observed";
+        return `${feature} ${measured(told, spread(feature))} (${seen})`;
       });
       const more = examples.said.length - each.length;
       said += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;

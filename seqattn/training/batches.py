@@ -24,12 +24,13 @@ class BatchShape(NamedTuple):
 
     Attributes:
         source, target: (N, S, F) and (N, T, F), without an axis of runs.
-        masks: names of the lengths and masks that are not None.
+        masks: names of the lengths and masks that are not None, and their axes: a mask of target
+            cells has one more than a mask of target points.
     """
 
     source: tuple[int, ...]
     target: tuple[int, ...]
-    masks: tuple[str, ...]
+    masks: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Batch:
         source: (..., N, S, F); a leading axis is one of runs.
         target: (..., N, T, F).
         source_lengths: (..., N) int64, or None where every source has S points.
-        target_keep: (..., N, T) True at real target points, or None where all are.
+        target_keep: (..., N, T) True at real target points; or, where some target cells were not
+            observed, (..., N, T, F) True at those that were; or None where all points are real.
     """
 
     source: Tensor
@@ -54,7 +56,9 @@ class Batch:
 
     @property
     def shape(self) -> BatchShape:
-        masks = [name for name in MASKS if getattr(self, name) is not None]
+        runs = self.source.dim() - 3
+        masks = [(name, mask.dim() - runs) for name in MASKS
+                 if (mask := getattr(self, name)) is not None]  # fmt: skip
         source, target = tuple(self.source.shape[-3:]), tuple(self.target.shape[-3:])
         return BatchShape(source, target, tuple(masks))
 
@@ -65,12 +69,29 @@ class Batch:
 
     @property
     def points(self) -> list[int]:
-        """Real target points, of each run."""
+        """What the mean loss is a mean of, of each run: real target points, or where some cells
+        were not observed those that were."""
         if self.target_keep is None:
             runs = self.target.shape[0] if self.target.dim() == 4 else 1
             return [len(self) * self.target.shape[-2]] * runs
-        counted: list[int] = self.target_keep.sum(dim=(-2, -1)).view(-1).tolist()
+        axes = tuple(range(self.target.dim() - 3, self.target_keep.dim()))
+        counted: list[int] = self.target_keep.sum(dim=axes).view(-1).tolist()
         return counted
+
+    @property
+    def all_lengths(self) -> Tensor:
+        """`source_lengths`, whether they are there or not."""
+        if self.source_lengths is not None:
+            return self.source_lengths
+        *shape, S, _ = self.source.shape
+        return torch.full(shape, S, dtype=torch.int64, device=self.source.device)
+
+    def keep_with(self, axes: int) -> Tensor:
+        """`target_keep` with so many axes, whether it is there or not."""
+        keep, shape = self.target_keep, self.target.shape
+        if keep is None:
+            keep = torch.ones(shape[:-1], dtype=torch.bool, device=self.target.device)
+        return keep if keep.dim() == axes else keep.unsqueeze(-1).expand(shape)
 
     def split(self, size: int) -> list[Batch]:
         """Batches of `size` sequences, the last with what is left."""
@@ -114,14 +135,17 @@ def masks_of(part: Sequences) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     if not part.source_keep.all():
         found["source_lengths"] = part.source_lengths
-    if not part.target_keep.all():
+    if part.target_observed is not None:
+        found["target_keep"] = np.require(part.target_observed, bool, ["C", "W"])
+    elif not part.target_keep.all():
         found["target_keep"] = part.target_keep
     return found
 
 
 def shape_of_batch(part: Sequences) -> BatchShape:
     """The shape of the batch that `to_tensors` makes of a part."""
-    return BatchShape(part.source.shape, part.target.shape, tuple(masks_of(part)))
+    masks = tuple((name, mask.ndim) for name, mask in masks_of(part).items())
+    return BatchShape(part.source.shape, part.target.shape, masks)
 
 
 def to_tensors(
@@ -135,11 +159,8 @@ def to_tensors(
     Args:
         scaling: to the model's units; None: they are the part's.
     """
-    source: NDArray[np.floating] = part.source
-    target: NDArray[np.floating] = part.target
     kind = np.float64 if dtype == torch.float64 else np.float32
-    if scaling is not None:
-        source, target = scaling.scaled(part, kind)
+    source, target = (scaling or Scaling.identity(part)).scaled(part, kind)
     # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
     owned = [np.require(points, kind, ["C", "W"]) for points in (source, target)]
     return Batch(
@@ -193,16 +214,18 @@ def together(parts: Sequence[Batch]) -> Batch:
     if not others:
         return first
 
-    def of(name: str) -> Tensor | None:
-        found: list[Tensor] = [t for part in parts if (t := getattr(part, name)) is not None]
-        if not found:
-            return None
-        if len(found) < len(parts):
-            raise ValueError(f"only some of the runs have {name}")
+    def of(found: Sequence[Tensor]) -> Tensor:
         if all(tensor is found[0] for tensor in found):
             return found[0].expand(len(parts), *found[0].shape)
-        return torch.stack(found)
+        return torch.stack(list(found))
 
-    source, target = of("source"), of("target")
-    assert source is not None and target is not None
-    return Batch(source, target, of("source_lengths"), of("target_keep"))
+    lengths = keep = None
+    if any(part.source_lengths is not None for part in parts):
+        lengths = of([part.all_lengths for part in parts])
+    masks = [part.target_keep for part in parts if part.target_keep is not None]
+    if masks:  # a run without a mask has seen all
+        axes = max(mask.dim() for mask in masks)
+        keep = of([part.keep_with(axes) for part in parts])
+    return Batch(
+        of([part.source for part in parts]), of([part.target for part in parts]), lengths, keep
+    )

@@ -20,6 +20,7 @@ from torch import Tensor
 from seqattn.config import Config, as_plain, differences, from_plain
 from seqattn.data import Scaling, Sequences
 from seqattn.data.own import UNKNOWN
+from seqattn.data.spacing import Frequency
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.models import Points, SequenceModel, build_model
 from seqattn.runs import EpochRecord
@@ -73,7 +74,7 @@ class Layout:
         source_length, target_length: the longest.
         scaling: to the units the model works in, and back.
         digests: SHA-256 of each file they were read from.
-        apart: how far apart whole-numbered steps are; None: it was not kept, or there are none.
+        frequency: how far apart the steps of all sequences were; None: there was none, or several.
     """
 
     features: tuple[str, ...]
@@ -82,7 +83,7 @@ class Layout:
     target_length: int
     scaling: Scaling
     digests: tuple[str, ...] = ()
-    apart: float | None = None
+    frequency: Frequency | None = None
 
     @classmethod
     def of(
@@ -90,11 +91,11 @@ class Layout:
         part: Sequences,
         scaling: Scaling | None = None,
         digests: tuple[str, ...] = (),
-        apart: float | None = None,
+        frequency: Frequency | None = None,
     ) -> Layout:
         return cls(
             part.features, part.said, part.source.shape[1], part.target.shape[1],
-            Scaling.identity(part) if scaling is None else scaling, digests, apart,
+            Scaling.identity(part) if scaling is None else scaling, digests, frequency,
         )  # fmt: skip
 
     @property
@@ -110,7 +111,7 @@ class Layout:
             "target_length": self.target_length,
             "scaling": self.scaling.as_plain(),
             "digests": list(self.digests),
-            **({} if self.apart is None else {"apart": self.apart}),
+            **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
         }
 
     @classmethod
@@ -120,13 +121,14 @@ class Layout:
             KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
         """
         features, said = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
-        apart = None if plain.get("apart") is None else float(plain["apart"])
-        if apart is not None and not 0 < apart < math.inf:
-            raise ValueError("apart is not finite and above 0")
+        kept = plain.get("frequency")
+        if kept is None and plain.get("apart") is not None:  # how checkpoints once had it
+            kept = {"unit": "number", "step": plain["apart"]}
+        frequency = None if kept is None else Frequency.from_plain(kept)
         return cls(
             features, said, int(plain["source_length"]), int(plain["target_length"]),
             Scaling.from_plain(plain["scaling"], features, said),
-            tuple(str(digest) for digest in plain["digests"]), apart,
+            tuple(str(digest) for digest in plain["digests"]), frequency,
         )  # fmt: skip
 
 

@@ -61,10 +61,10 @@ class Feed(ABC):
 
     @abstractmethod
     def points(self, step: int) -> list[int]:
-        """Real target points of a whole batch that was fetched, of each run."""
+        """What a whole batch that was fetched weighs, of each run; see `Batch.points`."""
 
     def count(self, step: int, points: Tensor) -> None:  # noqa: B027  (memory knows it)
-        """Be told the real target points of a whole batch, where only all processes know."""
+        """Be told what a whole batch weighs, where only all processes know."""
 
     @abstractmethod
     def names(self, step: int, seed: int, epoch: int, ids: Sequence[str]) -> list[str]:
@@ -132,15 +132,18 @@ class Streaming(Feed):
         if self.lanes is None and self.world is not None:
             places = self.world.share(n)
             rows = rows.at(places)
-        self.counted.setdefault(step, int(rows.target_lengths.sum()))
-        keep = real_points(rows.target_lengths, self.T)
+        keep = rows.observed
+        if keep is None and self.stream.ragged_target:
+            keep = real_points(rows.target_lengths, self.T)
+        weight = len(rows) * self.T if keep is None else int(keep.sum())
+        self.counted.setdefault(step, weight)  # counted here: a device would have to be waited for
         batch = Batch(
             torch.from_numpy(np.ascontiguousarray(rows.source)).to(self.device),
             torch.from_numpy(np.ascontiguousarray(rows.target)).to(self.device),
             torch.from_numpy(rows.source_lengths).to(self.device)
             if self.stream.ragged_source
             else None,
-            torch.from_numpy(keep).to(self.device) if self.stream.ragged_target else None,
+            None if keep is None else torch.from_numpy(np.ascontiguousarray(keep)).to(self.device),
         )
         return Fetched(batch, n, places)
 

@@ -362,8 +362,8 @@ class Group:
         if self.world is not None:
             self.world.add_up(gradient.mul_(share))
             seen, points = self.world.add_up(torch.stack([seen * share, seen.new_tensor(share)]))
-            gradient.div_(points)
-            seen = seen / points
+            gradient.div_(points.clamp(min=1))
+            seen = seen / points.clamp(min=1)
             self.feed.count(self.step, points)
         if self.clips or look:
             norms = torch.linalg.vector_norm(gradient, dim=1)

@@ -125,8 +125,10 @@ class Autograd:
         values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
         loss = mean_squared_error(values, batch.target, batch.target_keep)
         if forecast.choices is not None:
-            errors = (values.detach() - batch.target).square().mean(dim=-1)
-            surrogate = reinforcement(forecast.choices, errors, batch.target_keep)
+            squared, keep = (values.detach() - batch.target).square(), batch.target_keep
+            if keep is not None and keep.dim() == squared.dim():
+                squared, keep = squared.masked_fill(~keep, 0), keep.to(squared.dtype).mean(dim=-1)
+            surrogate = reinforcement(forecast.choices, squared.mean(dim=-1), keep)
             loss = loss + (surrogate - surrogate.detach())  # a slope, and nothing to see
         return loss
 
@@ -215,7 +217,8 @@ def reinforcement(choices: Choices, errors: Tensor, keep: Tensor | None) -> Tens
 
     Args:
         errors: (..., N, T), without a slope.
-        keep: (..., N, T), True at real target points; None: all.
+        keep: (..., N, T), True at real target points; or how much of each was observed, from 0 to
+            1, of which the errors are then the sums that belong to it; None: all.
 
     Returns:
         (...), a number for each run.
@@ -225,8 +228,9 @@ def reinforcement(choices: Choices, errors: Tensor, keep: Tensor | None) -> Tens
     rest = errors.flip(-1).cumsum(-1).flip(-1)
     steps = real.flip(-1).cumsum(-1).flip(-1)
     missed = rest - choices.baseline * steps
-    each = (choices.log_chance * missed.detach() + missed.square()) * real
-    return each.sum(dim=(-2, -1)) / real.sum(dim=(-2, -1))
+    each = (choices.log_chance * missed.detach() + missed.square()) * (steps > 0)
+    total = real.sum(dim=(-2, -1))
+    return each.sum(dim=(-2, -1)) / total.where(total > 0, 1)
 
 
 def _compiled(plain: Kernel) -> Kernel:
@@ -241,20 +245,24 @@ def _compiled(plain: Kernel) -> Kernel:
 
 
 def mean_squared_error(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
-    """Mean over real target points and features; leading axes of runs stay.
+    """Mean over real target points and features, or over the cells that were observed; leading axes
+    of runs stay.
 
     Args:
         values, target: (..., N, T, F).
-        keep: (..., N, T), True at real target points; None: all.
+        keep: (..., N, T), True at real target points, or (..., N, T, F), True at observed cells;
+            None: all.
 
     Returns:
-        (...), a number for each run.
+        (...), a number for each run; 0 where nothing was observed.
     """
     if keep is None and values.dim() == 3:
         return F.mse_loss(values, target)  # one operation instead of three
     squared = (values - target).square()
     if keep is None:
         return squared.mean(dim=(-3, -2, -1))
-    real = keep.unsqueeze(-1)
-    total = squared.masked_fill(~real, 0).sum(dim=(-3, -2, -1))
+    if keep.dim() == target.dim():
+        total = squared.masked_fill(~keep, 0).sum(dim=(-3, -2, -1))
+        return total / keep.sum(dim=(-3, -2, -1)).clamp(min=1)
+    total = squared.masked_fill(~keep.unsqueeze(-1), 0).sum(dim=(-3, -2, -1))
     return total / (keep.sum(dim=(-2, -1)) * target.shape[-1])

@@ -254,8 +254,8 @@ class OwnFile(Section):
     sequence: ColumnName | None = "sequence"
     """Column that says which sequence a row is of; null: all rows of a long table are one."""
     order: ColumnName | None = "step"
-    """Column of a long table that counts up within a sequence, whole numbers, numbers or dates;
-    null: rows are in order."""
+    """Column of a long table that counts up within a sequence, whole numbers, numbers or dates. How
+    far apart they are is found for each sequence; null: rows are in order."""
     group: ColumnName | None = None
     """Column that says which group a sequence is of, for split.by: group."""
     features: ColumnNames | None = None
@@ -281,8 +281,9 @@ class OwnFile(Section):
     """Subtract each sequence's last source point first, and add it again at the end: for series
     that drift to levels that no training sequence had."""
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
-    """What becomes of empty cells. interpolate: linearly within the sequence and its part, those of
-    a source from the points of that source alone; at an end the nearest value stays."""
+    """What becomes of empty cells, and of rows that lack between evenly spaced steps. interpolate:
+    what is given is filled linearly from the points of that source alone, and at an end the nearest
+    value stays; what is to be said stays missing, and counts in no loss and in no error."""
     season: Count | None = None
     """Steps after which a series repeats, for the seasonal-naive baseline; null: none."""
 

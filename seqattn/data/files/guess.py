@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seqattn.config import Split, as_value
 from seqattn.data.files.piece import Form, Piece
+from seqattn.data.spacing import Spacing, with_dashes
 
 SEQUENCES = ("sequence", "sequence_id", "seq", "id", "series", "trajectory", "track", "name")
 ORDERS = ("step", "t", "time", "timestamp", "date", "datetime", "index", "frame", "order")
@@ -75,13 +77,48 @@ def copied(piece: Piece) -> int:
     return len(piece) - len(seen)
 
 
+@dataclass(frozen=True)
+class StepSummary:
+    """How the steps of a file are spaced.
+
+    Attributes:
+        spacing: in words, for a reader.
+        missing: rows missing between others.
+        is_even: whether all distances are whole multiples of the spacing.
+    """
+
+    spacing: str
+    missing: int
+    is_even: bool
+
+
+def step_summary(piece: Piece) -> StepSummary | None:
+    """How the steps of a piece are spaced; None: it has no order."""
+    if piece.order is None:
+        return None
+    found = Spacing.found(piece.order, piece.points.offsets)
+    steps = found.distances(piece.order, piece.points.offsets)
+    with np.errstate(invalid="ignore"):
+        is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
+    if (steps != 1).any() and with_dashes(piece.order) is not None:
+        is_even = False
+    missing = int(steps.sum()) - len(steps) if is_even else 0
+    words = " or ".join(f"{frequency} apart" for frequency in list(found.frequencies())[:3])
+    return StepSummary(words if is_even and words else "not evenly spaced", missing, is_even)
+
+
 def section(path: Path, form: Form, piece: Piece) -> str:
     """The `data:` section of a config that trains on a file."""
+    steps = step_summary(piece)
     lines = ["data:", "  kind: file", f"  path: {as_value(str(path))}"]
     if form.format in TABLES:
         if form.sequence != "sequence":
             lines.append(f"  sequence: {as_value(form.sequence)}")
-        if piece.order is not None and form.order != "step":
+        if steps is not None and not steps.is_even:
+            lines.append(
+                "  order: null  # steps are not evenly spaced: rows are taken as they come"
+            )
+        elif piece.order is not None and form.order != "step":
             lines.append(f"  order: {as_value(form.order)}")
         elif piece.is_wide:
             lines.append("  layout: wide")
@@ -94,9 +131,11 @@ def section(path: Path, form: Form, piece: Piece) -> str:
     lengths = piece.points.lengths
     shortest = int(lengths.min())
     empty = np.isnan(piece.points.values).all(axis=0)
+    kept = [n for n, none in zip(piece.points.features, empty, strict=True) if not none]
     if empty.any() and not empty.all() and piece.target is None:
-        kept = [n for n, none in zip(piece.points.features, empty, strict=True) if not none]
         lines.append(f"  features: {as_value(kept)}  # the others are empty")
+    elif steps is not None and not steps.is_even:
+        lines.append(f"  features: {as_value(kept)}")
     if piece.target is None:
         if len(piece) < 7:
             third = max(1, shortest // 40)
@@ -124,6 +163,7 @@ def section(path: Path, form: Form, piece: Piece) -> str:
         piece.points.values[:, ~empty],
         *([] if piece.target is None else [piece.target.values]),
     ]
-    if any(np.isnan(values).any() for values in known):
+    lacks_rows = steps is not None and steps.missing > 0
+    if lacks_rows or any(np.isnan(values).any() for values in known):
         lines.append("  missing: interpolate  # or drop_sequence")
     return "\n".join(lines)

@@ -12,81 +12,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.cells import A_SECOND, arrow
-from seqattn.data.files.piece import DATES, Piece
 from seqattn.data.files.rows import step_text
 from seqattn.data.sequences import Floats, Sequences
+from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError, UsageError
 
 SEQUENCE, STEP = "sequence", "step"
-MONTHS = "datetime64[M]"
 A_DAY = 86_400 * A_SECOND["us"]
 DIGITS = 8  # significant ones that a model's float32 can have
 
 
 class Steps:
-    """What the steps after each sequence's last are called: they go on as the last two did. Dates
-    on the same day of two months, or on the last days of both, go on by the calendar.
+    """What the steps after each sequence's last are called: they go on as each is spaced.
 
     Args:
-        last_two: (N, 2) numbers or dates of each sequence's last two rows; twice the same where
-            there is one.
+        last: (N,) numbers or dates.
+        spacing: of N sequences.
     """
 
-    def __init__(self, last_two: NDArray[Any]) -> None:
-        self.dates = last_two.dtype.kind == "M"
-        counted = last_two.astype(DATES).astype(np.int64) if self.dates else last_two
-        before, self.last = counted.T
-        apart = self.last - before
-        self.apart = np.where(apart > 0, apart, A_DAY if self.dates else 1)
-        if self.dates:
-            month = last_two.astype(MONTHS)
-            into = counted - _began(month)
-            is_last = into // A_DAY == _days(month) - 1
-            alike = (into[:, 0] == into[:, 1]) | (
-                is_last.all(axis=1) & (into[:, 0] % A_DAY == into[:, 1] % A_DAY)
-            )
-            self.months = np.where(alike, np.diff(month.astype(np.int64), axis=1)[:, 0], 0)
-            self.month, self.into, self.is_last = month[:, 1], into[:, 1], is_last.all(axis=1)
+    def __init__(self, last: NDArray[Any], spacing: Spacing) -> None:
+        self.last, self.spacing = last, spacing
+
+    @property
+    def unknown(self) -> NDArray[np.int64]:
+        """Which sequences have steps that nobody can go on from."""
+        return np.flatnonzero(~self.spacing.is_known)
 
     def after(self, steps: int) -> NDArray[Any]:
-        """(N, steps) numbers, or dates."""
-        ahead = self.last[:, None] + self.apart[:, None] * np.arange(1, steps + 1)
-        if not self.dates:
-            return np.asarray(ahead)
-        by_month = self.months > 0
-        month = self.month[:, None] + self.months[:, None] * np.arange(1, steps + 1)
-        last_day = (_days(month) - 1) * A_DAY + self.into[:, None] % A_DAY
-        into = np.where(self.is_last[:, None], last_day, np.minimum(self.into[:, None], last_day))
-        named = np.where(by_month[:, None], _began(month) + into, ahead)
-        return np.asarray(named.astype(DATES))
+        """(N, steps) numbers, or dates. Where the spacing is unknown, numbers are counted from 1
+        and dates are NaT."""
+        found = self.spacing.after(self.last, steps)
+        if found.dtype.kind != "M":
+            found[self.unknown] = np.arange(1, steps + 1)
+        return found
 
     @classmethod
     def counted(cls, lengths: NDArray[np.int64]) -> Steps:
         """Of sequences whose steps are counted from 1."""
-        return cls(np.stack([lengths - 1, lengths], axis=1).astype(np.float64))
+        return cls(lengths.astype(np.float64), Spacing.alike(len(lengths), Frequency("number", 1)))
 
     @classmethod
-    def of_piece(cls, piece: Piece) -> Steps:
-        """After whole sequences of a file."""
-        if piece.order is None:
-            return cls.counted(piece.points.lengths)
-        first, last = piece.points.offsets[:-1], piece.points.offsets[1:] - 1
-        return cls(piece.order[np.stack([np.maximum(last - 1, first), last], axis=1)])
+    def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> Steps:
+        """After the sources of a part.
 
-    @classmethod
-    def of_sources(cls, part: Sequences) -> Steps:
-        """After the sources of a part."""
-        if part.last_steps is None:
-            return cls.counted(part.source_lengths)
-        return cls(part.last_steps)
-
-
-def _began(month: NDArray[Any]) -> NDArray[np.int64]:
-    return np.asarray(month.astype(DATES).astype(np.int64))
-
-
-def _days(month: NDArray[Any]) -> NDArray[np.int64]:
-    return np.asarray((_began(month + 1) - _began(month)) // A_DAY)
+        Args:
+            lengths: of the sequences that the sources are the ends of; None: they are whole.
+        """
+        if part.last_steps is None or part.spacing is None:
+            return cls.counted(part.source_lengths if lengths is None else lengths)
+        return cls(part.last_steps, part.spacing)
 
 
 def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
@@ -128,13 +102,24 @@ class TableWriter:
         """
         Args:
             ids: N names.
-            steps: (N, T).
+            steps: (N, T); NaT where no date is known: a text file counts from 1 instead.
             values: (N, T, F).
+
+        Raises:
+            DataError: a Parquet or Arrow file, and a sequence without dates.
         """
         pa = self.pa
         N, T, F = values.shape
         whole = steps.dtype.kind == "f" and bool((steps == np.round(steps)).all())
         flat = steps.reshape(-1)
+        no_date = np.isnat(flat) if flat.dtype.kind == "M" else np.zeros(len(flat), dtype=bool)
+        if no_date.any() and self.form not in ("csv", "tsv"):
+            name = ids[int(no_date.argmax()) // T]
+            raise DataError(
+                f"sequence {name!r}: its dates are not evenly spaced, so those of its forecast are"
+                f" not known, and a {self.form} file has no place for numbers among dates. Write"
+                " CSV or JSON lines."
+            )
         at = pa.array(flat.astype(np.int64) if whole else flat)
         columns = [pa.array(np.ascontiguousarray(values[..., i]).reshape(-1)) for i in range(F)]
         rows = np.repeat(np.arange(N), T)
@@ -142,11 +127,13 @@ class TableWriter:
             names = pa.array([quoted(name, self.separator) for name in ids], pa.string()).take(rows)
             texts = pa.compute.cast(at, pa.string())
             if flat.dtype.kind == "M":
-                counted = flat.astype(np.int64)
+                counted = flat[~no_date].astype(np.int64)
                 days, seconds = (not (counted % unit).any() for unit in (A_DAY, A_SECOND["us"]))
                 if seconds:
                     at = at.cast(pa.timestamp("s"))
                 texts = pa.compute.strftime(at, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
+                numbers = pa.array(np.tile(np.arange(1, T + 1), N)).cast(pa.string())
+                texts = pa.compute.coalesce(texts, numbers)
             cells = [pa.compute.cast(column, pa.string()) for column in columns]
             lines = pa.compute.binary_join_element_wise(names, texts, *cells, self.separator)
             self.file.write(("\n".join(lines.to_pylist()) + "\n").encode() if N * T else b"")
@@ -186,7 +173,8 @@ def _number(value: np.floating) -> float | None:
 def forecast_arrays(
     part: Sequences, forecast: Floats, *, with_target: bool
 ) -> dict[str, NDArray[np.generic]]:
-    """Sequences and their forecasts as arrays for an NPZ; cells at padding are NaN.
+    """Sequences and their forecasts as arrays for an NPZ; cells at padding, and target cells that
+    were not observed, are NaN.
 
     Args:
         forecast: (N, T, F).
@@ -206,7 +194,7 @@ def forecast_arrays(
         "forecast": real(forecast, part.target_keep) if with_target else forecast,
     }
     if with_target:
-        arrays["target"] = real(part.target, part.target_keep)
+        arrays["target"] = np.where(part.target_cells, part.target, np.nan)
         arrays["target_lengths"] = part.target_lengths
     return arrays
 

@@ -8,7 +8,7 @@ training part alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +17,15 @@ import numpy as np
 from seqattn.config import OwnFile
 from seqattn.data.files import Form, Piece, Ragged, check_file, read_all
 from seqattn.data.own.cutting import alike, as_sources, columns_apart, cut, cut_at, ended_sides
-from seqattn.data.own.missing import spacing, treat_missing
-from seqattn.data.own.series import Series, first_and_last, last_rows, of_rows, series_of
+from seqattn.data.own.missing import treat_missing
+from seqattn.data.own.series import (
+    Series,
+    first_and_last,
+    last_rows,
+    of_rows,
+    series_of,
+    spacing_of,
+)
 from seqattn.data.own.splitting import PARTS, three_parts
 from seqattn.data.scaling import (
     Scaler,
@@ -29,11 +36,30 @@ from seqattn.data.scaling import (
     relative_offsets,
 )
 from seqattn.data.sequences import Floats, Integers, Sequences, stretches
+from seqattn.data.spacing import Frequency
 from seqattn.errors import DataError
 
 __all__ = [
-    "UNKNOWN", "Own", "Series", "as_sources", "columns_apart", "cut", "cut_at", "digests",
-    "ended_sides", "fit", "form_of", "last_rows", "load_own", "of_rows", "renamed", "spacing",
+    "UNKNOWN",
+    "Own",
+    "Series",
+    "as_sources",
+    "check_observed",
+    "columns_apart",
+    "cut",
+    "cut_at",
+    "digests",
+    "ended_sides",
+    "filled_notes",
+    "fit",
+    "form_of",
+    "last_rows",
+    "load_own",
+    "of_rows",
+    "renamed",
+    "series_of",
+    "spacing_notes",
+    "spacing_of",
     "treat_missing",
 ]  # fmt: skip
 
@@ -51,7 +77,7 @@ class Own:
         notes: what a user should be told, a sentence each.
         split: (name of the sequence, part, first step, last step) of each.
         digests: SHA-256 of each file.
-        apart: how far apart whole-numbered steps of the training part are, or None.
+        frequency: how far apart the steps of all training series are, or None.
     """
 
     parts: tuple[Sequences, Sequences, Sequences]
@@ -59,7 +85,7 @@ class Own:
     notes: tuple[str, ...]
     split: tuple[tuple[str, str, str, str], ...]
     digests: tuple[str, ...]
-    apart: float | None
+    frequency: Frequency | None
 
 
 def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
@@ -96,6 +122,13 @@ def load_own(config: OwnFile) -> Own:
     paths = [Path(p) for p in (config.path, config.validation_path, config.test_path) if p]
     for path in paths:
         check_file(path)
+    content = digests(config)
+    twice = [k for k, digest in enumerate(content) if digest in content[:k]]
+    if twice:
+        raise DataError(
+            f"{paths[twice[0]]}: has the bytes of {paths[content.index(content[twice[0]])]}, which"
+            " belongs to another part. Give each part sequences of its own."
+        )
     form = form_of(config)
     pieces = [read_all(path, form) for path in paths]
     notes = [f"{path}: {note}" for path, piece in zip(paths, pieces, strict=True)
@@ -104,7 +137,7 @@ def load_own(config: OwnFile) -> Own:
         series = three_parts(config, pieces.pop(), paths[0])
     else:
         series = [
-            series_of(piece, range(len(piece)), str(path))
+            series_of(piece, range(len(piece)), str(path), spacing_of(piece))
             for piece, path in zip(pieces, paths, strict=True)
         ]
         pieces.clear()
@@ -113,7 +146,9 @@ def load_own(config: OwnFile) -> Own:
         for part, one in zip(PARTS, series, strict=True)
         for k, name in enumerate(one.ids)
     )
-    apart = spacing(series[0])
+    spacing = series[0].spacing
+    frequency = None if spacing is None else spacing.common()
+    notes += spacing_notes(series)
     for one in series:
         treat_missing(one, config)
     parts = []
@@ -123,12 +158,12 @@ def load_own(config: OwnFile) -> Own:
         made = cut(one, config)
         if not len(made):
             raise DataError(f"{one.name}: the {part} part has no sequences left.")
+        check_observed(made, f"{one.name}: the {part} part", every_feature=part == "train")
         parts.append(made)
         filled, dropped = filled + one.filled, dropped + one.dropped
     train, validation, test = (alike(part, parts) for part in parts)
     scaling, said = fit(config, train)
-    if filled:
-        notes.append(f"{filled} empty cells were interpolated (data.missing)")
+    notes += filled_notes(filled)
     if dropped:
         notes.append(
             f"{len(dropped)} sequences with empty cells were dropped (data.missing):"
@@ -139,7 +174,7 @@ def load_own(config: OwnFile) -> Own:
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
     )
-    return Own((train, validation, test), scaling, tuple(notes), split, digests(config), apart)
+    return Own((train, validation, test), scaling, tuple(notes), split, content, frequency)
 
 
 def digests(config: OwnFile) -> tuple[str, ...]:
@@ -167,16 +202,16 @@ def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     of_source, of_target = relative_offsets(train, carried) if relative else no_offsets(train)
 
     def columns(name: str) -> Iterator[Floats]:
-        """What is known of a feature, on both sides: it gets one scale for both."""
-        for names, points, keep, offsets in (
-            (train.features, train.source, train.source_keep, of_source),
-            (train.said, train.target, train.target_keep, of_target),
+        """What was observed of a feature, on both sides: it gets one scale for both."""
+        for names, points, cells, offsets in (
+            (train.features, train.source, train.source_cells, of_source),
+            (train.said, train.target, train.target_cells, of_target),
         ):
             if name in names:
                 i = names.index(name)
                 for first, rows in stretches(points):
                     here = slice(first, first + len(rows))
-                    yield (rows[:, :, i] - offsets[here, :, i])[keep[here]]
+                    yield (rows[:, :, i] - offsets[here, :, i])[cells[here, :, i]]
 
     fitted = {
         name: fit_feature(config.scaling, lambda name=name: columns(name))  # type: ignore[misc]
@@ -195,6 +230,59 @@ def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
         for names in (train.features, train.said)
     ]  # fmt: skip
     return Scaling(scalers[0], scalers[1], carried, relative), notes
+
+
+def check_observed(part: Sequences, called: str, *, every_feature: bool = False) -> None:
+    """
+    Args:
+        called: the part, for a message.
+        every_feature: whether each feature must have been observed, as in a training part.
+
+    Raises:
+        DataError: no target cell of the part, or of one feature, was observed.
+    """
+    seen = part.target_cells.any(axis=(0, 1))
+    if not seen.any():
+        raise DataError(
+            f"{called} has no target that was observed: all its cells are empty, so nothing can be"
+            " learned or scored. Give rows with values, or change what is to be said."
+        )
+    if every_feature and not seen.all():
+        raise DataError(
+            f"{called} has no observed {part.said[int(seen.argmin())]!r} in its targets, so it"
+            " cannot be learned. Give rows with values, or leave it out of what is to be said."
+        )
+
+
+def filled_notes(filled: int) -> list[str]:
+    """What should be said of empty cells that were interpolated."""
+    if not filled:
+        return []
+    return [
+        f"{filled} empty cells: interpolated where they are given, left out of losses and errors"
+        " where they are to be said (data.missing)"
+    ]
+
+
+def spacing_notes(series: Sequence[Series]) -> list[str]:
+    """What should be said of series that are spaced unlike, or unevenly."""
+    found, uneven = dict[Frequency, int](), list[str]()
+    for one in series:
+        if one.spacing is not None:
+            found |= one.spacing.frequencies()
+            lengths = one.points.lengths
+            at = np.flatnonzero(~one.spacing.is_known & (lengths > 1))
+            uneven += [one.ids[k] for k in at]
+    notes = []
+    if len(found) > 1:
+        first = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")
+        notes.append(f"series have different spacings, each its own: {first}")
+    if uneven:
+        notes.append(
+            f"the steps of {len(set(uneven))} sequences are not evenly spaced ({uneven[0]!r}), so"
+            " their rows are taken as they come"
+        )
+    return notes
 
 
 def renamed(piece: Piece, features: tuple[str, ...]) -> Piece:

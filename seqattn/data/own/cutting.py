@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from seqattn.config import OwnFile
 from seqattn.data.files import Piece, Ragged, step_text
 from seqattn.data.own.series import Series, numbered
 from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.data.spacing import Spacing
 from seqattn.errors import DataError
 
 
@@ -105,12 +107,16 @@ def cut_at(series: Series, source_length: int) -> Sequences:
     )  # fmt: skip
 
 
-def as_sources(piece: Piece, config: OwnFile | None, said: tuple[str, ...] = ()) -> Sequences:
+def as_sources(
+    piece: Piece, config: OwnFile | None, said: tuple[str, ...] = (),
+    spacing: Spacing | None = None,
+) -> Sequences:  # fmt: skip
     """Whole sequences of a piece as sources, with no target known; of a run with windows, the last
     points that fit one.
 
     Args:
         said: features of the targets; none: those of the sources.
+        spacing: of the piece's steps; None: they are counted from 1.
     """
     points = piece.points
     lengths, starts = points.lengths, points.offsets[:-1]
@@ -126,11 +132,13 @@ def as_sources(piece: Piece, config: OwnFile | None, said: tuple[str, ...] = ())
         features=points.features,
         ids=piece.ids,
         said=said,
+        last_steps=None if piece.order is None else piece.order[points.offsets[1:] - 1],
+        spacing=spacing,
     )
 
 
-def gathered(values: NDArray[np.floating], starts: Integers, lengths: Integers) -> Floats:
-    """(N, longest, F) of stretches of rows; 0 beyond each length."""
+def gathered(values: NDArray[Any], starts: Integers, lengths: Integers) -> NDArray[Any]:
+    """(N, longest, F) of stretches of rows; 0 or False beyond each length."""
     L = int(lengths.max(initial=0))
     apart = int(starts[1] - starts[0]) if len(starts) > 1 else L
     if len(starts) and apart >= L and (lengths == L).all() and (np.diff(starts) == apart).all():
@@ -143,9 +151,9 @@ def gathered(values: NDArray[np.floating], starts: Integers, lengths: Integers) 
         )  # fmt: skip
     steps = np.arange(L)
     rows = np.minimum(starts[:, None] + steps, max(len(values) - 1, 0))
-    found: Floats = np.asarray(values[rows])
+    found = np.asarray(values[rows])
     real = real_points(lengths, L)
-    return found if real.all() else np.where(real[:, :, None], found, 0)
+    return found if real.all() else np.where(real[:, :, None], found, found.dtype.type(0))
 
 
 def alike(part: Sequences, parts: Sequence[Sequences]) -> Sequences:
@@ -250,9 +258,23 @@ def _made(
             raise DataError(
                 f"{series.name}: sequence {ids[int(empty[0])]!r} has no points in its {what}."
             )
-    source = gathered(sources, source_starts, source_lengths)
+    source: Floats = gathered(sources, source_starts, source_lengths)
+    source_observed = target_observed = None
     if series.was_empty is not None:
         source = _filled_alone(source, source_starts, source_lengths, ids, given, series)
+        rows = ~_columns(series, series.was_empty, given)
+        source_observed = _unless_all(gathered(rows, source_starts, source_lengths), source_lengths)
+    rows_observed = _observed_rows(series, said)
+    if rows_observed is not None:
+        observed = gathered(rows_observed, target_starts, target_lengths)
+        target_observed = _unless_all(observed, target_lengths)
+        targets = np.where(rows_observed, targets, np.nan)
+    last_steps = spacing = None
+    if series.order is not None and series.spacing is not None:
+        last = source_starts + source_lengths - 1
+        last_steps = series.order[last]
+        whose = np.searchsorted(series.points.offsets, last, side="right") - 1
+        spacing = series.spacing.at(whose)
     return Sequences(
         source=source,
         source_lengths=source_lengths,
@@ -261,20 +283,24 @@ def _made(
         features=given,
         ids=tuple(ids),
         said=said,
-        last_steps=None
-        if series.order is None
-        else _last_two(series, source_starts, source_lengths),
+        last_steps=last_steps,
+        spacing=spacing,
+        source_observed=source_observed,
+        target_observed=target_observed,
     )
 
 
-def _last_two(series: Series, starts: Integers, lengths: Integers) -> NDArray[np.generic]:
-    """(N, 2) steps of the last two rows of each stretch."""
-    assert series.order is not None
-    last = starts + lengths - 1
-    found: NDArray[np.generic] = series.order[
-        np.stack([np.maximum(last - 1, starts), last], axis=1)
-    ]
-    return found
+def _observed_rows(series: Series, said: tuple[str, ...]) -> NDArray[np.bool_] | None:
+    """(rows, features) of what targets are cut from: whether a cell was observed; None: all."""
+    if series.target is not None:
+        empty = np.isnan(series.target.values)
+        return ~empty if empty.any() else None
+    return None if series.was_empty is None else ~_columns(series, series.was_empty, said)
+
+
+def _unless_all(cells: NDArray[np.bool_], lengths: Integers) -> NDArray[np.bool_] | None:
+    """A mask; None where it hides no real cell."""
+    return None if int(cells.sum()) == int(lengths.sum()) * cells.shape[2] else cells
 
 
 def _columns(series: Series, rows: NDArray[np.bool_], names: tuple[str, ...]) -> NDArray[np.bool_]:

@@ -1,8 +1,8 @@
-"""Empty cells, and rows that lack between numbered steps: refused, dropped or filled."""
+"""Empty cells, and rows that lack between steps: refused, dropped or filled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,31 +12,26 @@ from seqattn.data.files import Ragged, offsets_of, step_text
 from seqattn.data.own.cutting import columns_apart, ended_sides
 from seqattn.data.own.series import Series, keep_last_rows, numbered, rows_of
 from seqattn.data.sequences import stretches
+from seqattn.data.spacing import Spacing, with_dashes
 from seqattn.errors import DataError
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
 
 def treat_missing(
-    series: Series,
-    config: OwnFile,
-    apart_by: float | None = None,
-    *,
-    has_key: bool = True,
-    last: int | None = None,
+    series: Series, config: OwnFile, *, has_key: bool = True, last: int | None = None
 ) -> None:
     """Refuse, drop or fill empty cells, as the config says. With windows, `drop_sequence` drops the
-    windows that have one, later.
+    windows that have one, later. Filled are the cells of sources; what a target lacks stays NaN.
 
     Args:
-        apart_by: how far apart whole-numbered steps are; None: as the closest two.
         has_key: whether data.missing can be set; a model of made sequences has no such key.
         last: steps at the end of each sequence that are kept, and that empty cells are filled from.
 
     Raises:
         DataError: with row and column.
     """
-    _treat_gaps(series, config, apart_by, OR_SET if has_key else ".")
+    _treat_gaps(series, config, OR_SET if has_key else ".")
     if last is not None:
         keep_last_rows(series, last)
     apart, bad = columns_apart(config), set[int]()
@@ -57,7 +52,9 @@ def treat_missing(
                 f" {int(missing.sum()) - 1} more cells. Fill them{OR_SET if has_key else '.'}"
             )
         if config.missing == "interpolate":
-            series.filled += _interpolate(series, ragged, missing, where)
+            series.filled += int(missing.sum())
+            if ragged is series.points:
+                _interpolate(series, missing, config.source_features or ragged.features)
         if config.missing == "drop_sequence" and config.window is None:
             lacking = np.flatnonzero(missing.any(axis=1))
             bad |= set((np.searchsorted(ragged.offsets, lacking, side="right") - 1).tolist())
@@ -72,82 +69,85 @@ def _drop(series: Series, bad: set[int]) -> None:
     rows = rows_of(series.points, kept)
     series.ids = [series.ids[k] for k in kept]
     series.order = None if series.order is None else series.order[rows]
+    series.spacing = None if series.spacing is None else series.spacing.at(kept)
     series.points = series.points.at(kept)
     series.target = None if series.target is None else series.target.at(kept)
 
 
-def spacing(series: Series) -> float | None:
-    """How far apart whole-numbered steps are: as the closest two of a sequence. None: there are no
-    such two."""
-    apart, inner = _distances(series)
-    return float(apart[inner].min()) if inner.any() else None
-
-
-def _distances(series: Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(rows - 1,) from each whole-numbered step to the next, and whether it is of the same
-    sequence; nothing where steps are others."""
-    order = series.order
-    none = np.zeros(0), np.zeros(0, dtype=bool)
-    if order is None or order.dtype.kind != "f" or not len(order):
-        return none
-    steps = np.asarray(order, dtype=np.float64)
-    if not (steps == np.round(steps)).all():
-        return none
-    inner = np.ones(len(steps) - 1, dtype=bool)
-    inner[series.points.offsets[1:-1] - 1] = False
-    return np.diff(steps), inner
-
-
-def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None, or_set: str) -> None:
-    """Whole-numbered steps that skip some are rows that are missing."""
-    apart, inner = _distances(series)
-    if series.order is None or not inner.any():
+def _treat_gaps(series: Series, config: OwnFile, or_set: str) -> None:
+    """Steps that skip some of their own spacing are rows that are missing."""
+    order, spacing, offsets = series.order, series.spacing, series.points.offsets
+    if order is None or spacing is None or len(order) < 2:
         return
-    steps = np.asarray(series.order, dtype=np.float64)
-    common = apart[inner].min() if apart_by is None else apart_by
-    gaps = np.flatnonzero(inner & (apart != common))
+    steps = spacing.distances(order, offsets)
+    gaps = np.flatnonzero(steps != 1)
     if not gaps.size:
         return
+    whose = np.searchsorted(offsets, gaps, side="right") - 1
     at = int(gaps[0])
-    if _are_days(steps):
+    numbers, date = numbered(series), with_dashes(order)
+    if date is not None:
         raise DataError(
-            f"{series.name}: steps such as {step_text(steps[0])} look like days written without"
-            f" dashes, and as numbers {step_text(steps[at])} and {step_text(steps[at + 1])} are"
-            f" {step_text(apart[at])} apart. Write them as {_with_dashes(steps[0])}, or set"
-            " data.order to null to take rows as they come."
+            f"{series.name}: steps such as {step_text(order[0])} look like dates written without"
+            f" dashes, and as numbers {step_text(order[at])} and {step_text(order[at + 1])} are"
+            f" {step_text(numbers[at + 1] - numbers[at])} apart. Write them as"
+            f" {date}, or set data.order to null to take rows as they"
+            " come."
         )
-    if config.missing == "refuse":
-        raise DataError(
-            f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
-            f" {step_text(steps[at + 1])} follows step {step_text(steps[at])}, but steps are"
-            f" {step_text(common)} apart. Add the rows that lack"
-            f"{or_set}"
-        )
+    odd = np.flatnonzero((steps[gaps] != np.round(steps[gaps])) | (steps[gaps] < 1))
     if config.missing == "drop_sequence" and config.window is None:
-        _drop(
-            series, set((np.searchsorted(series.points.offsets, gaps, side="right") - 1).tolist())
-        )
+        _drop(series, set(whose.tolist()))
         return
-    odd = gaps[apart[gaps] % common != 0]
-    if odd.size:
-        raise DataError(
-            f"{series.name}: step {step_text(steps[odd[0] + 1])} follows step"
-            f" {step_text(steps[odd[0]])}, which is no multiple of {step_text(common)} apart, so no"
-            " rows can be put between. Set data.order to null to take rows as they come."
+    if odd.size or config.missing == "refuse":
+        first = int(odd[0]) if odd.size else 0
+        at, frequency = int(gaps[first]), spacing.frequency(int(whose[first]))
+        found = (
+            f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
+            f" {step_text(order[at + 1])} follows step {step_text(order[at])}"
         )
-    more = np.zeros(len(steps), dtype=np.int64)
-    more[gaps + 1] = (apart[gaps] / common).astype(np.int64) - 1
-    if int(more.sum()) > 10 * len(steps) + 1000:
+        as_they_come = "set data.order to null, and data.features, to take rows as they come."
+        if odd.size:
+            raise DataError(
+                f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
+                f" between. Make the steps even, or {as_they_come}"
+            )
         raise DataError(
-            f"{series.name}: steps {step_text(common)} apart would need {int(more.sum()):,} rows"
-            f" more between {len(steps):,}. Set data.order to null to take rows as they come."
+            f"{found}, but steps are {frequency} apart. Add the rows that lack{or_set}"
+            + (f" Or {as_they_come}" if or_set == OR_SET and order.dtype.kind == "M" else "")
         )
-    places = np.arange(len(steps)) + np.cumsum(more)
-    total = len(steps) + int(more.sum())
+    more = np.zeros(len(order), dtype=np.int64)
+    more[gaps + 1] = steps[gaps].astype(np.int64) - 1
+    if int(more.sum()) > 10 * len(order) + 1000:
+        raise DataError(
+            f"{series.name}: steps {spacing.frequency(int(whose[0]))} apart would need"
+            f" {int(more.sum()):,} rows more between {len(order):,}. Set data.order to null to take"
+            " rows as they come."
+        )
+    _insert(series, more, order, spacing)
+
+
+def _insert(
+    series: Series, more: NDArray[np.int64], order: NDArray[np.generic], spacing: Spacing
+) -> None:
+    """Put empty rows where some are missing.
+
+    Args:
+        more: (rows,) how many before each row.
+    """
+    places = np.arange(len(order)) + np.cumsum(more)
+    total = len(order) + int(more.sum())
     values = np.full((total, series.points.values.shape[1]), np.nan)
     values[places] = series.points.values
     source = np.full(total, -1)
-    source[places] = np.arange(len(steps))
+    source[places] = np.arange(len(order))
+    # How many rows each new one is after the last that was there, and which that is.
+    latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
+    new = np.flatnonzero(source < 0)
+    base = source[latest[new]]
+    whose = np.searchsorted(series.points.offsets, base, side="right") - 1
+    steps = np.empty(total, dtype=order.dtype)
+    steps[places] = order
+    steps[new] = spacing.ahead(whose, order[base], new - latest[new])
     where = series.where
 
     def where_now(row: int, feature: int) -> str:
@@ -158,58 +158,30 @@ def _treat_gaps(series: Series, config: OwnFile, apart_by: float | None, or_set:
             return where(int(source[row]), feature)
         return f"a row that lacks before {where(int(source[after]), feature)}"
 
-    filled_steps = np.interp(np.arange(total), places, steps)
     lengths = series.points.lengths + np.add.reduceat(more, series.points.offsets[:-1])
     series.points = Ragged(values, offsets_of(lengths), series.points.features)
-    series.order, series.where = filled_steps, where_now
+    series.order, series.where = steps, where_now
 
 
-def _interpolate(
-    series: Series, ragged: Ragged, missing: NDArray[np.bool_], where: Callable[[int, int], str]
-) -> int:
-    """Fill empty cells of each sequence linearly over its steps; returns how many. What a source
-    has is filled once more when it is cut, from its own points alone."""
-    values = np.array(ragged.values, dtype=np.float64)
-    steps = np.arange(len(values), dtype=np.float64)
-    if ragged is series.points:
-        steps = numbered(series)
-    rows = np.flatnonzero(missing.any(axis=1))
-    for k in np.unique(np.searchsorted(ragged.offsets, rows, side="right") - 1):
-        here = slice(int(ragged.offsets[k]), int(ragged.offsets[k + 1]))
-        for feature in np.flatnonzero(missing[here].any(axis=0)):
+def _interpolate(series: Series, missing: NDArray[np.bool_], given: Sequence[str]) -> None:
+    """Fill empty cells of what is given linearly over the steps of each sequence. A source is
+    filled once more when it is cut, where that told it of what follows."""
+    points, where = series.points, series.where
+    values, steps = np.array(points.values, dtype=np.float64), numbered(series)
+    fillable = missing & np.isin(points.features, list(given))
+    rows = np.flatnonzero(fillable.any(axis=1))
+    for k in np.unique(np.searchsorted(points.offsets, rows, side="right") - 1):
+        here = slice(int(points.offsets[k]), int(points.offsets[k + 1]))
+        for feature in np.flatnonzero(fillable[here].any(axis=0)):
             known = ~np.isnan(values[here, feature])
             if not known.any():
                 raise DataError(
                     f"{series.name}: {where(here.start, int(feature))} is empty, and so is every"
-                    f" other cell of {ragged.features[int(feature)]!r} in sequence"
+                    f" other cell of {points.features[int(feature)]!r} in sequence"
                     f" {series.ids[int(k)]!r}: nothing to interpolate between."
                 )
             gaps = missing[here, feature]
             values[here, feature][gaps] = np.interp(
                 steps[here][gaps], steps[here][known], values[here, feature][known]
             )
-    changed = Ragged(values, ragged.offsets, ragged.features)
-    if ragged is series.points:
-        series.points, series.was_empty = changed, missing
-    else:
-        series.target = changed
-    return int(missing.sum())
-
-
-def _are_days(steps: NDArray[np.float64]) -> bool:
-    """Whether whole numbers are all days of 1900 to 2099, as YYYYMMDD."""
-    months, days = steps // 100 % 100, steps % 100
-    if steps.min() < 19_000_101 or steps.max() > 20_991_231:
-        return False
-    if months.min() < 1 or months.max() > 12 or days.min() < 1 or days.max() > 31:
-        return False
-    try:
-        np.array([_with_dashes(step) for step in np.unique(steps)], dtype="datetime64[D]")
-    except ValueError:
-        return False
-    return True
-
-
-def _with_dashes(step: float) -> str:
-    digits = step_text(step)
-    return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
+    series.points, series.was_empty = Ragged(values, points.offsets, points.features), missing

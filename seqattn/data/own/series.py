@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.files import Piece, Ragged, offsets_of, step_text
 from seqattn.data.sequences import Floats
+from seqattn.data.spacing import Frequency, Spacing
 
 
 @dataclass(eq=False)
@@ -22,6 +23,7 @@ class Series:
         where: (row, feature) -> the place in the file.
         target: what the file keeps apart as target.
         order: (rows,) steps, or None.
+        spacing: how far apart the steps of each sequence are; None: there is no order.
         was_empty: (rows, F) the cells of `points` that were filled; None: none was.
     """
 
@@ -32,6 +34,7 @@ class Series:
     target: Ragged | None = None
     where_target: Callable[[int, int], str] | None = None
     order: NDArray[np.generic] | None = None
+    spacing: Spacing | None = None
     was_empty: NDArray[np.bool_] | None = None
     filled: int = 0
     dropped: list[str] = field(default_factory=list)
@@ -40,8 +43,23 @@ class Series:
         return len(self.ids)
 
 
-def series_of(piece: Piece, places: Sequence[int], name: str) -> Series:
-    """Some sequences of a piece."""
+def spacing_of(piece: Piece, trained: Frequency | None = None) -> Spacing | None:
+    """How far apart the steps of each sequence are; None: the piece has no order.
+
+    Args:
+        trained: of a model's training sequences; see `Spacing.found`.
+    """
+    if piece.order is None:
+        return None
+    return Spacing.found(piece.order, piece.points.offsets, trained)
+
+
+def series_of(piece: Piece, places: Sequence[int], name: str, spacing: Spacing | None) -> Series:
+    """Some sequences of a piece.
+
+    Args:
+        spacing: of the piece's.
+    """
     points, whole = piece.points, len(places) == len(piece)
     target, where_target = piece.target, piece.where_target
     if target is not None and where_target is not None and not whole:
@@ -52,6 +70,7 @@ def series_of(piece: Piece, places: Sequence[int], name: str) -> Series:
         piece.where if whole else _found_at(piece.where, points, places),
         target, where_target,
         piece.order if piece.order is None or whole else piece.order[rows_of(points, places)],
+        None if spacing is None else spacing.at(np.asarray(places, dtype=np.int64)),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.files import Piece, Ragged, offsets_of
-from seqattn.data.own.series import Series, moved, series_of
+from seqattn.data.own.series import Series, moved, series_of, spacing_of
 from seqattn.errors import DataError
 from seqattn.streams import stream
 
@@ -53,7 +53,8 @@ def three_parts(config: OwnFile, piece: Piece, path: Path) -> list[Series]:
         sorted(k for unit in order[first:last] for k in members[unit])
         for first, last in itertools.pairwise(bounds)
     ]
-    return [series_of(piece, places, name) for places in chosen]
+    spacing = spacing_of(piece)
+    return [series_of(piece, places, name, spacing) for places in chosen]
 
 
 def _counts(n: int, validation: float, test: float, what: str, name: str) -> tuple[int, int, int]:
@@ -96,7 +97,7 @@ def _cut_in_time(config: OwnFile, piece: Piece, name: str) -> list[Series]:
                     f" {L} points, but a window needs {needed} (data.window)."
                 )
             rows[part].append(np.arange(bounds[part], bounds[part + 1]))
-    found = []
+    found, spacing = [], spacing_of(piece)
     for parts in rows:
         places = np.concatenate(parts)
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
@@ -104,7 +105,7 @@ def _cut_in_time(config: OwnFile, piece: Piece, name: str) -> list[Series]:
         found.append(
             Series(
                 name, list(piece.ids), points, moved(piece.where, places),
-                order=None if piece.order is None else piece.order[places],
+                order=None if piece.order is None else piece.order[places], spacing=spacing,
             )
         )  # fmt: skip
     return found

@@ -14,12 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
+from seqattn.data.files import Seen
 from seqattn.data.files.typed import Fragment, files_of, fragments_of
-from seqattn.data.own import UNKNOWN, form_of
-from seqattn.data.scaling import Fitted, Scaler, Scaling, no_offsets, places_in, relative_offsets
+from seqattn.data.own import UNKNOWN, check_observed, filled_notes, form_of
+from seqattn.data.scaling import (
+    Fitted,
+    Scaler,
+    Scaling,
+    no_offsets,
+    only_rounding,
+    places_in,
+    relative_offsets,
+)
 from seqattn.data.sequences import Sequences
+from seqattn.data.spacing import Frequency
 from seqattn.data.streaming.order import Stream, Unit
 from seqattn.data.streaming.units import (
+    Counts,
     digest_of,
     longest,
     picked,
@@ -45,7 +56,7 @@ class Streamed:
         validation, test: in memory.
         notes: what a user should be told.
         digests: SHA-256 of the files of each path of the config.
-        apart: how far apart whole-numbered steps are, where it is as far in all files; else None.
+        frequency: how far apart steps are, where it is as far in all files; else None.
     """
 
     stream: Stream
@@ -54,7 +65,7 @@ class Streamed:
     test: Sequences
     notes: tuple[str, ...]
     digests: tuple[str, ...]
-    apart: float | None
+    frequency: Frequency | None
 
 
 def load_stream(config: StreamConfig) -> Streamed:
@@ -80,7 +91,7 @@ def load_stream(config: StreamConfig) -> Streamed:
     for number, fragment in enumerate(fragments_of(training, form, Path(config.path))):
         found.take(number, fragment)
     if len(training) < len(every):
-        found.notes.append(
+        found.counts.notes.append(
             f"{len(every) - len(training)} of the {len(every)} files of {config.path} are those of"
             " the other two parts, and do not train"
         )
@@ -112,7 +123,7 @@ def load_stream(config: StreamConfig) -> Streamed:
     scaling, constant = found.scaling()
     result = Stream(
         config, tuple(found.units), scaling, S, T, found.short(0, S), found.short(1, T),
-        found.digests, found.stamps,
+        found.digests, found.stamps, found.masked,
     )  # fmt: skip
     unit = max(len(unit.part) for unit in result.units)
     numbers = (S + T) * max(map(len, found.names()))
@@ -125,9 +136,15 @@ def load_stream(config: StreamConfig) -> Streamed:
         )
     sample = together(found.sample(), S, T)
     validation, test = (together(parts, *longest(parts)) for parts in (kept[1], kept[2]))
-    notes = [*found.notes, *constant]
-    if found.dropped:
-        notes.append(f"{found.dropped} sequences with empty cells were dropped (data.missing)")
+    check_observed(sample, f"{config.path}: the training part")
+    check_observed(validation, f"{config.path}: the validation part")
+    check_observed(test, f"{config.path}: the test part")
+    counts = found.counts
+    notes = [*counts.notes, *constant, *filled_notes(counts.filled)]
+    if counts.dropped:
+        notes.append(f"{counts.dropped} sequences with empty cells were dropped (data.missing)")
+    if len(counts.spacings) > 1:
+        notes.append("series have different spacings, each its own, or uneven ones")
     notes.append(
         f"{len(result):,} training sequences are read from {len(found.digests)} files as they are"
         f" needed, in {len(result.units)} units; {len(validation):,} validation and"
@@ -141,7 +158,7 @@ def load_stream(config: StreamConfig) -> Streamed:
         test,
         tuple(notes),
         tuple(said),
-        found.apart.pop() if len(found.apart) == 1 else None,
+        counts.spacings.pop() if len(counts.spacings) == 1 else None,
     )
 
 
@@ -156,14 +173,13 @@ class _Pass:
         self.config, self.only = config, only
         self.units = list[Unit]()
         self.kept: dict[int, list[Sequences]] = {0: [], 1: [], 2: []}
-        self.n = self.kept_bytes = self.dropped = 0
+        self.n = self.kept_bytes = 0
         self.S = self.T = 0
         self.shortest = [2**62, 2**62]
         self.digests, self.stamps = dict[Path, str](), dict[Path, tuple[int, int]]()
         self.moments = dict[str, Moments]()
-        self.notes = list[str]()
-        self.last_name = ""
-        self.apart = set[float]()
+        self.counts, self.masked = Counts(), False
+        self.seen = Seen()
         self.least, self.numbers = 1.0, np.zeros(0)
 
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -176,19 +192,13 @@ class _Pass:
         path = fragment.path
         if path not in self.digests:
             self.stamps[path], self.digests[path] = stamp_of(path), digest_of(path)
-        dropped, apart = list[str](), list[float]()
-        part = sequences_of(fragment, self.config, self.notes, dropped, apart)
-        self.dropped += len(dropped)
-        self.apart |= set(apart)
+        part = sequences_of(fragment, self.config, self.counts)
+        self.masked = self.masked or part.target_observed is not None
         series = part.ids
         if self.config.window is not None:
             series = tuple(name.rpartition("@")[0] for name in part.ids)
-        if fragment.is_long and series and series[0] == self.last_name:
-            raise DataError(
-                f"{path}: its first sequence {series[0]!r} goes on from the file before. A"
-                " sequence lies in one file."
-            )
-        self.last_name = series[-1] if series else ""
+        if fragment.is_long and fragment.is_named:
+            self._check_whole(path, series)
         if self.units and self.names() not in (((), ()), (part.features, part.said)):
             raise DataError(
                 f"{fragment.name}: has the features {', '.join(part.features)}, the files before"
@@ -210,6 +220,25 @@ class _Pass:
         if self.only is None and len(train):
             self._fit(part, train)
             self._sample(number, part, train)
+
+    def _check_whole(self, path: Path, series: tuple[str, ...]) -> None:
+        """
+        Raises:
+            DataError: a sequence that has rows in another file, too.
+        """
+        name = self.seen.again(tuple(dict.fromkeys(series)))
+        if name is None:
+            return
+        before = next(
+            (unit.fragment.path for unit in self.units
+             if any(name in piece.ids for piece in unit.fragment.pieces())),
+            None,
+        )  # fmt: skip
+        if before is not None:  # else two names have one hash
+            raise DataError(
+                f"{path}: its sequence {name!r} has rows in {before}, too. A sequence lies in one"
+                " file: join its rows, or give the two parts names of their own."
+            )
 
     def _drawn(self, number: int, series: tuple[str, ...], named: bool) -> NDArray[np.int8]:
         """Which part each sequence belongs to: by its name, so that windows of one series, and a
@@ -273,7 +302,7 @@ class _Pass:
             return
         carried = places_in(part.features, part.said)
         offsets = relative_offsets(part, carried) if self.config.relative else no_offsets(part)
-        keeps = part.source_keep, part.target_keep
+        keeps = part.source_cells, part.target_cells
         for name in dict.fromkeys([*part.features, *part.said]):
             values = []
             for names, points, keep, offset in zip(
@@ -281,7 +310,7 @@ class _Pass:
             ):
                 if name in names:
                     i = names.index(name)
-                    values.append((points[train, :, i] - offset[train, :, i])[keep[train]])
+                    values.append((points[train, :, i] - offset[train, :, i])[keep[train, :, i]])
             self.moments.setdefault(name, Moments()).add(np.concatenate(values))
 
     def scaling(self) -> tuple[Scaling, list[str]]:
@@ -290,6 +319,11 @@ class _Pass:
         if config.scaling == "none":
             sides = Scaler.identity(len(features)), Scaler.identity(len(said))
             return Scaling(*sides, carried, config.relative), []
+        never = [name for name, one in self.moments.items() if not one.n]
+        if never:
+            raise DataError(
+                f"{config.path}: no value of {never[0]!r} was observed in the training part."
+            )
         fitted = {name: one.fitted(config.scaling) for name, one in self.moments.items()}
         notes = [
             f"{name} is always {one.shift:g} in the training part: not scaled"
@@ -342,10 +376,10 @@ class Moments:
         shift, scale = self.mean, math.sqrt(self.squares / self.n)
         if method == "minmax":
             shift, scale = (self.low + self.high) / 2, (self.high - self.low) / 2
-        if scale <= 1e-12 * max(abs(self.low), abs(self.high), 1e-300):
-            scale = 1.0
-        constant = self.low == self.high
-        return Fitted(self.low if constant else shift, scale, constant)
+        constant = only_rounding(self.low, self.high)
+        return Fitted(
+            self.low if self.low == self.high else shift, 1.0 if constant else scale, constant
+        )
 
 
 def chances(seed: int, names: Sequence[str]) -> NDArray[np.float64]:

@@ -46,6 +46,7 @@ class Rows:
         source, target: (n, S, F) and (n, T, F), float32.
         source_lengths, target_lengths: (n,).
         found: (n, 2) the unit of each, and its place there.
+        observed: (n, T, F) True at target cells that were observed; None: the stream has no others.
     """
 
     source: NDArray[np.float32]
@@ -53,6 +54,7 @@ class Rows:
     source_lengths: Integers
     target_lengths: Integers
     found: NDArray[np.int32]
+    observed: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -61,18 +63,21 @@ class Rows:
         return Rows(
             self.source[places], self.target[places], self.source_lengths[places],
             self.target_lengths[places], self.found[places],
+            None if self.observed is None else self.observed[places],
         )  # fmt: skip
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
         if len(parts) == 1:
             return parts[0]
+        observed = [part.observed for part in parts if part.observed is not None]
         return cls(
             np.concatenate([part.source for part in parts]),
             np.concatenate([part.target for part in parts]),
             np.concatenate([part.source_lengths for part in parts]),
             np.concatenate([part.target_lengths for part in parts]),
             np.concatenate([part.found for part in parts]),
+            np.concatenate(observed) if observed else None,
         )
 
 
@@ -86,6 +91,7 @@ class Stream:
         S, T: points of the longest source and target.
         ragged_source, ragged_target: whether any is shorter.
         digests: SHA-256 of each file, by its path, and what the file was like then.
+        masked: whether any target cell was not observed.
     """
 
     config: StreamConfig
@@ -97,6 +103,7 @@ class Stream:
     ragged_target: bool
     digests: dict[Path, str]
     stamps: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    masked: bool = False
 
     def __len__(self) -> int:
         return sum(unit.train for unit in self.units)
@@ -155,6 +162,7 @@ class Stream:
             wider(np.asarray(source, dtype=np.float32), self.S),
             wider(np.asarray(target, dtype=np.float32), self.T),
             part.source_lengths, part.target_lengths, found,
+            wider(part.target_cells, self.T) if self.masked else None,
         )  # fmt: skip
         return rows.at(chosen)
 
@@ -165,6 +173,7 @@ class Stream:
             np.zeros((0, self.S, F), dtype=np.float32),
             np.zeros((0, self.T, said), dtype=np.float32),
             none, none, np.zeros((0, 2), dtype=np.int32),
+            np.zeros((0, self.T, said), dtype=bool) if self.masked else None,
         )  # fmt: skip
 
     def files(self) -> dict[str, str]:

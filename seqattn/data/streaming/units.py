@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,37 @@ from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
 from seqattn.data.files.typed import Fragment
-from seqattn.data.own import Series, cut, spacing, treat_missing
+from seqattn.data.own import cut, series_of, spacing_of, treat_missing
 from seqattn.data.sequences import Sequences
+from seqattn.data.spacing import Frequency
+from seqattn.data.spacing import joined as joined_spacings
 from seqattn.errors import DataError
 
 
+@dataclass(eq=False)
+class Counts:
+    """What was noticed while units were read.
+
+    Attributes:
+        notes: what a reader should be told.
+        dropped: sequences with empty cells that were dropped.
+        filled: empty cells of other sequences.
+        spacings: of the steps of each unit; None where a unit has several, or uneven steps.
+    """
+
+    notes: list[str] = field(default_factory=list)
+    dropped: int = 0
+    filled: int = 0
+    spacings: set[Frequency | None] = field(default_factory=set)
+
+
 def sequences_of(
-    fragment: Fragment,
-    config: StreamConfig,
-    notes: list[str] | None = None,
-    dropped: list[str] | None = None,
-    apart: list[float] | None = None,
+    fragment: Fragment, config: StreamConfig, counts: Counts | None = None
 ) -> Sequences:
     """A unit as it is to be given and said.
 
     Args:
-        notes, dropped, apart: get what a reader should be told, the names of sequences that were
-            dropped, and how far apart whole-numbered steps are.
+        counts: gets what is noticed.
     """
     pieces = list[Piece]()
     seen = Seen()
@@ -44,16 +59,16 @@ def sequences_of(
             raise DataError(f"{fragment.name}: the sequence {again!r} comes twice.")
         pieces.append(piece)
     piece = joined(pieces)
-    if notes is not None:
-        notes += [note for note in piece.notes if note not in notes]
-    series = Series(fragment.name, list(piece.ids), piece.points, piece.where, order=piece.order)
-    common = spacing(series)
-    if apart is not None and common is not None:
-        apart.append(common)
+    spacing = spacing_of(piece)
+    series = series_of(piece, range(len(piece)), fragment.name, spacing)
     treat_missing(series, config)
     part = cut(series, config)
-    if dropped is not None:
-        dropped += series.dropped
+    if counts is not None:
+        counts.notes += [note for note in piece.notes if note not in counts.notes]
+        counts.dropped += len(series.dropped)
+        counts.filled += series.filled
+        if spacing is not None:
+            counts.spacings.add(spacing.common())
     return part
 
 
@@ -64,6 +79,9 @@ def picked(part: Sequences, places: NDArray[np.int64]) -> Sequences:
         part.target_lengths[places], part.features, tuple(part.ids[k] for k in places),
         said=part.said,
         last_steps=None if part.last_steps is None else part.last_steps[places],
+        spacing=None if part.spacing is None else part.spacing.at(places),
+        source_observed=None if part.source_observed is None else part.source_observed[places],
+        target_observed=None if part.target_observed is None else part.target_observed[places],
     )  # fmt: skip
 
 
@@ -78,6 +96,9 @@ def longest(parts: Sequence[Sequences]) -> tuple[int, int]:
 def together(parts: Sequence[Sequences], S: int, T: int) -> Sequences:
     """Parts of several units as one, padded to S and T points."""
     steps = [part.last_steps for part in parts if part.last_steps is not None]
+    spacings = [part.spacing for part in parts if part.spacing is not None]
+    masked = [any(getattr(part, f"{side}_observed") is not None for part in parts)
+              for side in ("source", "target")]  # fmt: skip
     return Sequences(
         np.concatenate([wider(part.source, S) for part in parts]),
         np.concatenate([part.source_lengths for part in parts]),
@@ -87,6 +108,13 @@ def together(parts: Sequence[Sequences], S: int, T: int) -> Sequences:
         tuple(name for part in parts for name in part.ids),
         said=parts[0].said,
         last_steps=np.concatenate(steps) if len(steps) == len(parts) else None,
+        spacing=joined_spacings(spacings) if len(spacings) == len(parts) else None,
+        source_observed=np.concatenate([wider(part.source_cells, S) for part in parts])
+        if masked[0]
+        else None,
+        target_observed=np.concatenate([wider(part.target_cells, T) for part in parts])
+        if masked[1]
+        else None,
     )
 
 

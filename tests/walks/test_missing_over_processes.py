@@ -1,0 +1,48 @@
+"""Unobserved target cells in a training over several processes, against the same in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.faults.nursery import Nursery
+from tests.many.test_world import _config, losses, nursery, together, words
+from tests.test_streaming import folder_of, long
+
+__all__ = ["_config", "nursery"]  # fixtures
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize("density", [0.7, 0.15])
+def test_shares_weigh_what_was_observed_of_them(
+    kind: str, density: float, nursery: Nursery, tmp_path: Path
+) -> None:
+    """A share may have many observed cells, few, or none, whatever its number of points."""
+    numbers = np.random.default_rng(1)
+    tables = []
+    for k in range(3):
+        table = long(30, 30 * k)
+        step = table["step"].to_numpy()
+        for name in "ab":
+            column = table[name].to_numpy().copy()
+            column[(step > 3) & (numbers.random(len(step)) > density)] = np.nan
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, name, pa.array(column, from_pandas=True))
+        tables.append(table)
+    folder_of(tmp_path / "d", *tables)
+    path = "d" if kind == "stream" else "d/part-0.parquet"
+    sets = [f"data.kind={kind}", f"data.path={path}", "data.source_length=3",
+            "data.missing=interpolate", "data.split.validation=0.3", "data.split.test=0.3",
+            "training.epochs=4", "training.batch_size=5",
+            "training.teacher_forcing.probability=0.5"]  # fmt: skip
+    alone = nursery.run(words("one", sets=sets), tmp_path)
+    assert alone.code == 0, alone.err
+    done = together(nursery, tmp_path, 2, words("many", sets=sets))
+    assert [each.code for each in done] == [0, 0], done
+    one, many = (losses(tmp_path / "outputs" / name) for name in ("one", "many"))
+    assert one.shape == many.shape == (4, 3)
+    assert np.isfinite(one).all()
+    assert np.abs(one - many).max() < 1e-5
