@@ -6,7 +6,7 @@ Letters: N sequences, T steps, F features, A heads, S source length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,8 +176,9 @@ class Evaluation:
         }
 
 
-Watch = Callable[[int, MapMeaning, NDArray[np.float32], slice], None]
-"""(run, meaning, weights (n, layers, A, T, S), their places among the sequences) -> None."""
+Maps = Mapping[MapKind, NDArray[np.float32]]
+Watch = Callable[[int, MapMeaning, Maps, slice], None]
+"""(run, meaning, weights (n, layers, A, rows, columns) by kind, places of these n sequences)."""
 
 
 def free_run(
@@ -221,7 +222,7 @@ def free_runs(
     """The same for `runs` models side by side, whose parameters have a leading axis.
 
     Args:
-        watch: shown the cross-attention of some sequences after the other, kept or not.
+        watch: shown the weights of some sequences after the other, kept or not.
     """
     batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
     values = list[Tensor]()
@@ -240,15 +241,18 @@ def free_runs(
             layers = dict[MapKind, list[Tensor]]()
             for layer in forecast.attention:
                 meaning = layer.meaning
-                if with_attention or layer.kind == "cross":
-                    layers.setdefault(layer.kind, []).append(layer.weights)
-            for kind, weights in layers.items():
-                stacked = torch.stack(weights, dim=-4).float().cpu()
-                if with_attention:
-                    maps.setdefault(kind, []).append(stacked)
-                if watch is not None and kind == "cross":
-                    for k, each in enumerate(stacked if runs > 1 else stacked.unsqueeze(0)):
-                        watch(k, meaning, each.numpy(), places)
+                layers.setdefault(layer.kind, []).append(layer.weights)
+            stacked = {
+                kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()
+            }
+            if with_attention:
+                for kind, weights in stacked.items():
+                    maps.setdefault(kind, []).append(weights)
+            if watch is not None and stacked:
+                for k in range(runs):
+                    each = {kind: weights[k] if runs > 1 else weights
+                            for kind, weights in stacked.items()}  # fmt: skip
+                    watch(k, meaning, {kind: one.numpy() for kind, one in each.items()}, places)
 
     def each_run(pieces: list[Tensor], axes: int) -> list[NDArray[Any]]:
         joined = torch.cat(pieces, dim=-axes)
@@ -299,20 +303,27 @@ def evaluate_runs(
     scaling: Scaling | None = None,
     *,
     with_attention: bool = True,
+    watch: Watch | None = None,
 ) -> list[tuple[Evaluation, FreeRun]]:
-    """The same for `runs` models side by side."""
+    """The same for `runs` models side by side.
+
+    Args:
+        with_attention, watch: see `free_runs`.
+    """
     T, keep, lengths = part.target.shape[1], part.target_keep, part.source_lengths
     looking = dict[int, Looking]()
 
-    def watch(k: int, meaning: MapMeaning, weights: NDArray[np.float32], places: slice) -> None:
+    def look(k: int, meaning: MapMeaning, maps: Maps, places: slice) -> None:
+        if watch is not None:
+            watch(k, meaning, maps, places)
         if meaning == "strength":
             return
         looks = looking.setdefault(k, Looking(is_distribution=meaning == "distribution"))
         known = None if part.alignment is None else part.alignment[places]
-        looks.add(weights, lengths[places], keep[places], known)
+        looks.add(maps["cross"], lengths[places], keep[places], known)
 
     free = free_runs(
-        model, runs, part, T, with_attention=with_attention, scaling=scaling, watch=watch
+        model, runs, part, T, with_attention=with_attention, scaling=scaling, watch=look
     )
     forced = teacher_forced(model, runs, part, scaling)
     scale = None if scaling is None else scaling.target.scale

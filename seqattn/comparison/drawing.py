@@ -113,24 +113,28 @@ def median_look(arm: Arm) -> Look | None:
     """
     if not all(arm.folders[seed].attention.exists() for seed in arm.summaries):
         return None
-    seeds = [read_arrays(arm.folders[seed].attention) for seed in arm.summaries]
-    if any(str(arrays["meaning"]) == "strength" for arrays in seeds):
-        return None
-    first = seeds[0]
-    lengths = list(zip(first["source_lengths"].tolist(), first["target_lengths"].tolist(),
-                       strict=True))  # fmt: skip
-    S, T = _commonest(lengths)
-    here = np.array([pair == (S, T) for pair in lengths])
-    means = [arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)) for arrays in seeds]
+    means = list[NDArray[np.floating]]()
+    for seed in arm.summaries:  # one file in memory at a time
+        arrays = read_arrays(arm.folders[seed].attention)
+        if str(arrays["meaning"]) == "strength":
+            return None
+        if not means:
+            first = {name: cells for name, cells in arrays.items() if name != "weights"}
+            layers_and_heads = arrays["weights"].shape[1:3]
+            lengths = list(zip(first["source_lengths"].tolist(), first["target_lengths"].tolist(),
+                               strict=True))  # fmt: skip
+            S, T = _commonest(lengths)
+            here = np.array([pair == (S, T) for pair in lengths])
+        means.append(arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)))
     alignment = np.full(T, -1)
     if (told := first.get("alignment")) is not None:
         told = told[here, :T]
         alignment = np.where((told == told[0]).all(axis=0), told[0], -1)
-    _, L, A, *_ = first["weights"].shape
+    L, A = layers_and_heads
     several = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
     title = [
         shortened(arm.name, LONGEST),
-        f"median of {len(seeds)} seeds" if len(seeds) > 1 else "of one seed",
+        f"median of {len(means)} seeds" if len(means) > 1 else "of one seed",
         *[f"of sequences of {S} and {T} points"] * (not here.all()),
         *[f"mean of its {several}"] * bool(several),
     ]

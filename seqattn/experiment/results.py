@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 from seqattn.config import as_plain
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import NotFiniteError
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
+from seqattn.experiment.attention_file import AttentionSpool
 from seqattn.experiment.jobs import Job
 from seqattn.storage import write_arrays, write_json
 from seqattn.training import Run
@@ -29,13 +32,28 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
             for part in (data.test, data.validation)
         )
         stack = Stack([run.model for _, run in together])
-        scored = evaluate_runs(stack.model, len(together), data.test, tested, data.scaling)
-        for (job, _), (evaluation, free) in zip(together, scored, strict=True):
-            _write_results(job, evaluation, free, validated)
+        with AttentionSpool(together[0][0].folder.path, data.test) as spool:
+            scored = evaluate_runs(
+                stack.model, len(together), data.test, tested, data.scaling,
+                with_attention=False, watch=spool.add,
+            )  # fmt: skip
+            for k, ((job, _), (evaluation, free)) in enumerate(zip(together, scored, strict=True)):
+                weights = partial(spool.write, k) if job.config.model.has_attention else None
+                _write_results(job, evaluation, free, validated, weights)
 
 
-def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: References) -> None:
-    """A run's forecasts, weights and summary."""
+def _write_results(
+    job: Job,
+    evaluation: Evaluation,
+    free: FreeRun,
+    validated: References,
+    weights: Callable[[Path], None] | None,
+) -> None:
+    """A run's forecasts, weights and summary.
+
+    Args:
+        weights: writes its attention file; None: it has no attention.
+    """
     folder, state, config, data = job.folder, job.state, job.config, job.data
     assert state is not None
     if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
@@ -64,8 +82,8 @@ def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: R
         "seconds": sum(record.seconds for record in state.history),
     }
     write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))
-    if free.maps:
-        write_arrays(folder.attention, free.attention_arrays(data.test, steps_real=True))
+    if weights is not None:
+        weights(folder.attention)
     write_json(folder.summary, summary)
     job.summary = summary
     folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")

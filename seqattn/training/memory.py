@@ -53,6 +53,25 @@ def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
             assert_never(model)
 
 
+def weights_of_a_sequence(model: Model, S: int, T: int) -> int:
+    """Attention weights of one sequence, of all layers, heads and kinds.
+
+    Args:
+        S, T: lengths of source and target.
+    """
+    if not model.has_attention:
+        return 0
+    match model:
+        case Recurrent():
+            return T * S * (1 if model.attention is None else model.attention.heads)
+        case FastWeights():
+            return T * S
+        case Transformer():
+            return model.layers * model.heads * (T * S + S * S + T * T)
+        case _:
+            assert_never(model)
+
+
 def bytes_needed(config: Config, S: int, T: int) -> dict[str, int]:
     """What a training on generated sequences takes at least, by rough rules: what for -> bytes.
 
