@@ -97,12 +97,12 @@ def check(
             noise = _larger(noise, *(_apart(closer[what], expected[what]) for what in expected))
             del closer
             given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
-            for name, run in (
-                ("free_running", lambda given: _run(free, given)),
-                ("encoder and step",
-                 lambda given: step_by_step(*parts, given, steps, graphs.state)),
-            ):  # fmt: skip
-                found = run(given)
+            for name in ("free_running", "encoder and step"):
+                found = (
+                    _run(free, given)
+                    if name == "free_running"
+                    else step_by_step(*parts, given, steps, graphs.state)
+                )
                 found[FORECAST] = found[FORECAST] / scaling.target.scale
                 of_graph = apart.setdefault(name, {})
                 for what, array in expected.items():
