@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -215,8 +217,12 @@ def _connected(address: str | None, watchers: Watchers) -> Iterator[Any]:
     if address is not None:
         _knock(address)
         _try(address, watchers)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address or "local", **_options(address))
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():  # Ray's own print a stack
+                signal.signal(number, handler)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         whose = f"the Ray cluster at {address}" if address else "a Ray of its own"
         raise WorldError(f"{whose} cannot be reached: {_first_line(error)}") from None

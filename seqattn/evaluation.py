@@ -6,7 +6,7 @@ Letters: N sequences, T steps, F features, A heads, S source length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,8 +178,9 @@ class Evaluation:
         }
 
 
-Watch = Callable[[int, MapMeaning, NDArray[np.float32], slice], None]
-"""(run, meaning, weights (n, layers, A, T, S), their places among the sequences) -> None."""
+Maps = Mapping[MapKind, NDArray[np.float32]]
+Watch = Callable[[int, MapMeaning, Maps, slice], None]
+"""(run, meaning, weights (n, layers, A, rows, columns) by kind, places of these n sequences)."""
 
 
 def free_run(
@@ -220,7 +221,7 @@ def free_runs(
 
     Args:
         parts: R sequences of one shape with their scalings, a pair for each model.
-        watch: shown the cross-attention of some sequences after the other, kept or not.
+        watch: shown the weights of some sequences after the other, kept or not.
     """
     runs = len(parts)
     batch = _stacked(parts, model)
@@ -240,15 +241,18 @@ def free_runs(
             layers = dict[MapKind, list[Tensor]]()
             for layer in forecast.attention:
                 meaning = layer.meaning
-                if with_attention or layer.kind == "cross":
-                    layers.setdefault(layer.kind, []).append(layer.weights)
-            for kind, weights in layers.items():
-                stacked = torch.stack(weights, dim=-4).float().cpu()
-                if with_attention:
-                    maps.setdefault(kind, []).append(stacked)
-                if watch is not None and kind == "cross":
-                    for k, each in enumerate(stacked if runs > 1 else stacked.unsqueeze(0)):
-                        watch(k, meaning, each.numpy(), places)
+                layers.setdefault(layer.kind, []).append(layer.weights)
+            stacked = {
+                kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()
+            }
+            if with_attention:
+                for kind, weights in stacked.items():
+                    maps.setdefault(kind, []).append(weights)
+            if watch is not None and stacked:
+                for k in range(runs):
+                    each = {kind: weights[k] if runs > 1 else weights
+                            for kind, weights in stacked.items()}  # fmt: skip
+                    watch(k, meaning, {kind: one.numpy() for kind, one in each.items()}, places)
 
     def each_run(pieces: list[Tensor], axes: int) -> list[NDArray[Any]]:
         joined = torch.cat(pieces, dim=-axes)
@@ -318,26 +322,33 @@ def evaluate(
 
 
 def evaluate_runs(
-    model: SequenceModel, each: Sequence[Scored], *, with_attention: bool = True
+    model: SequenceModel,
+    each: Sequence[Scored],
+    *,
+    with_attention: bool = True,
+    watch: Watch | None = None,
 ) -> list[tuple[Evaluation, FreeRun]]:
     """The same for R models side by side.
 
     Args:
         each: R parts of one shape, one for each model, the same or others.
+        with_attention, watch: see `free_runs`.
     """
     looking = dict[int, Looking]()
 
-    def watch(k: int, meaning: MapMeaning, weights: NDArray[np.float32], places: slice) -> None:
+    def look(k: int, meaning: MapMeaning, maps: Maps, places: slice) -> None:
+        if watch is not None:
+            watch(k, meaning, maps, places)
         if meaning == "strength":
             return
         part = each[k].part
         looks = looking.setdefault(k, Looking(is_distribution=meaning == "distribution"))
         known = None if part.alignment is None else part.alignment[places]
-        looks.add(weights, part.source_lengths[places], part.target_keep[places], known)
+        looks.add(maps["cross"], part.source_lengths[places], part.target_keep[places], known)
 
     parts = [(one.part, one.scaling) for one in each]
     steps = each[0].part.target.shape[1]
-    free = free_runs(model, parts, steps, with_attention=with_attention, watch=watch)
+    free = free_runs(model, parts, steps, with_attention=with_attention, watch=look)
     return [
         (_evaluation(run, loss, one, looking.get(k)), run)
         for k, (run, loss, one) in enumerate(

@@ -40,12 +40,13 @@ def draw_each(folder: RunFolder) -> Iterator[Path]:
     summary = folder.read_summary()
     save(loss_picture(folder, summary), folder.loss_picture)
     yield folder.loss_picture
-    predictions = read_arrays(folder.predictions)
+    predictions = read_arrays(folder.predictions, EXAMPLES)
     save(predictions_picture(predictions, scaled=summary["scaled"]), folder.predictions_picture)
     yield folder.predictions_picture
     if folder.attention.exists():
         titles = panel_titles(predictions)
-        picture, _ = attention_picture(read_arrays(folder.attention), titles, EXAMPLES)
+        weights = read_arrays(folder.attention, EXAMPLES)
+        picture, _ = attention_picture(weights, titles, EXAMPLES)
         save(picture, folder.attention_picture)
         yield folder.attention_picture
 

@@ -336,7 +336,48 @@ def attention_arrays(
         encoder_self: (N, layers, A, S, S): the source looked at itself.
         decoder_self: (N, layers, A, T, T): the target looked back at itself.
     """
-    *_, T, S = weights.shape
+    maps = {"cross": weights, "encoder_self": encoder_self, "decoder_self": decoder_self}
+    known = {kind: cells for kind, cells in maps.items() if cells is not None}
+    return attention_contents(
+        masked_weights(known, source_lengths, target_lengths), ids=ids, meaning=meaning,
+        source_lengths=source_lengths, target_lengths=target_lengths, alignment=alignment,
+    )  # fmt: skip
+
+
+def attention_contents(
+    masked: Mapping[str, Any],
+    *,
+    ids: Sequence[str],
+    source_lengths: NDArray[np.int64],
+    target_lengths: NDArray[np.int64],
+    meaning: str,
+    alignment: NDArray[np.int64] | None,
+) -> dict[str, Any]:
+    """What an attention file holds, in its order.
+
+    Args:
+        masked: weights by their names in the file; see `masked_weights`.
+    """
+    return {
+        "weights": masked["weights"],
+        "axes": np.array(["sequence", "layer", "head", "target_step", "source_step"]),
+        "kind": np.array("cross"),
+        **{name: cells for name, cells in masked.items() if name != "weights"},
+        **({} if alignment is None else {"alignment": alignment}),
+        "meaning": np.array(meaning),
+        "ids": np.array(list(ids)),
+        "source_lengths": source_lengths,
+        "target_lengths": target_lengths,
+    }
+
+
+def masked_weights(
+    maps: Mapping[str, NDArray[np.floating]],
+    source_lengths: NDArray[np.int64],
+    target_lengths: NDArray[np.int64],
+) -> dict[str, NDArray[np.float32]]:
+    """Weights by their names in a file, `weights` first, cells nobody may look at NaN."""
+    *_, T, S = maps["cross"].shape
     of_target = np.arange(T) < target_lengths[:, None]
     of_source = np.arange(S) < source_lengths[:, None]
 
@@ -344,25 +385,15 @@ def attention_arrays(
         cells: NDArray[np.floating], rows: NDArray[np.bool_], columns: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
         real = (rows[:, :, None] & columns[:, None, :])[:, None, None]
-        return np.where(real, cells, np.nan).astype(np.float32)
+        return np.where(real, cells, np.nan).astype(np.float32, copy=False)
 
-    selves = dict[str, NDArray[Any]]()
-    if encoder_self is not None:
-        selves["encoder_self"] = blanked(encoder_self, of_source, of_source)
-    if decoder_self is not None:
-        back = blanked(decoder_self, of_target, of_target)
-        selves["decoder_self"] = np.where(np.tri(T, dtype=bool), back, np.float32(np.nan))
-    return {
-        "weights": blanked(weights, of_target, of_source),
-        "axes": np.array(["sequence", "layer", "head", "target_step", "source_step"]),
-        "kind": np.array("cross"),
-        **selves,
-        **({} if alignment is None else {"alignment": alignment}),
-        "meaning": np.array(meaning),
-        "ids": np.array(list(ids)),
-        "source_lengths": source_lengths,
-        "target_lengths": target_lengths,
-    }
+    found = {"weights": blanked(maps["cross"], of_target, of_source)}
+    if "encoder_self" in maps:
+        found["encoder_self"] = blanked(maps["encoder_self"], of_source, of_source)
+    if "decoder_self" in maps:
+        back = blanked(maps["decoder_self"], of_target, of_target)
+        found["decoder_self"] = np.where(np.tri(T, dtype=bool), back, np.float32(np.nan))
+    return found
 
 
 def refuse_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:

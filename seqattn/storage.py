@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import json
+import math
 import os
 import shutil
 import socket
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import IO, Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,11 @@ from seqattn.errors import BusyError, CheckpointError, StorageError
 PART = ".part"
 """How names of files end that are still being written."""
 STRETCH = 2**16
+PACKED_FROM = 2**20
+"""Bytes of arrays from which on an archive is compressed: for fewer that takes longer than the
+disk."""
+READ_WHOLE = 2**26
+"""Bytes up to which an array is read to its end, and so held against its checksum."""
 MOST_UNPACKED = 2 * 2**30
 """Bytes that an archive of arrays may unpack to."""
 
@@ -319,35 +324,75 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An NPZ file; texts are unicode arrays, so it opens without pickle."""
-    buffer = io.BytesIO()
-    large = sum(array.nbytes for array in arrays.values()) > 2**20
-    save = np.savez_compressed if large else np.savez  # packing small files takes longer than disk
-    save(buffer, allow_pickle=False, **arrays)
-    write_whole(path, buffer.getvalue())
+    large = sum(array.nbytes for array in arrays.values()) > PACKED_FROM
+    save = np.savez_compressed if large else np.savez
+    with whole_file(path) as file:
+        save(file, allow_pickle=False, **arrays)
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:
     """All arrays of an NPZ file.
+
+    Args:
+        most: rows that are wanted of arrays with three axes or more. Of those with more than
+            `READ_WHOLE` bytes no others are read, nor is their checksum looked at. None: all.
 
     Raises:
         CheckpointError: missing, or no NPZ of plain arrays.
     """
     try:
-        raw = io.BytesIO(read_whole(path))
-        with zipfile.ZipFile(raw) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
+        with (
+            os.fdopen(_opened(path, os.O_RDONLY), "rb") as file,
+            zipfile.ZipFile(file) as archive,
+        ):
             odd = [name for name in archive.namelist() if not name.endswith(".npy")]
-        if odd:
-            raise ValueError(f"{odd[0]!r} in it is no array")
-        if size > MOST_UNPACKED:
-            raise ValueError(f"it unpacks to {size / 2**30:.1f} GiB")
-        raw.seek(0)
-        with np.load(raw, allow_pickle=False) as file:
-            return {name: np.asarray(file[name]) for name in file.files}
+            if odd:
+                raise ValueError(f"{odd[0]!r} in it is no array")
+            sizes = [_size_of(archive, entry, most) for entry in archive.infolist()]
+            if sum(sizes) > MOST_UNPACKED:
+                raise ValueError(f"it unpacks to {sum(sizes) / 2**30:.1f} GiB")
+            return {
+                name.removesuffix(".npy"): _array_of(archive, name, most)
+                for name in archive.namelist()
+            }
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
     except Exception as error:  # whatever a broken archive may raise, from five modules
         raise CheckpointError(f"{path}: cannot be read back as arrays ({error}).") from None
+
+
+def _size_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int | None) -> int:
+    """Bytes of an array of an archive, or of its first rows."""
+    if most is None or entry.file_size <= READ_WHOLE:
+        return entry.file_size
+    with archive.open(entry) as member:
+        shape, _, dtype = _header(member)
+    rows = (min(most, shape[0]), *shape[1:]) if len(shape) >= 3 else shape
+    return math.prod(rows) * dtype.itemsize
+
+
+def _array_of(archive: zipfile.ZipFile, name: str, most: int | None) -> NDArray[Any]:
+    with archive.open(name) as member:
+        if most is not None and archive.getinfo(name).file_size > READ_WHOLE:
+            shape, is_fortran, dtype = _header(member)
+            if len(shape) >= 3 and not is_fortran and shape[0] > most and not dtype.hasobject:
+                size = most * math.prod(shape[1:]) * dtype.itemsize
+                return np.frombuffer(member.read(size), dtype).reshape(most, *shape[1:])
+            member.seek(0)
+        found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        return found
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the first axis changes fastest, and dtype of an NPY file."""
+    version = np.lib.format.read_magic(member)
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(member)
+    return found
 
 
 @contextlib.contextmanager

@@ -227,6 +227,8 @@ class Forecasts:
                 self.file.write(line.encode())
         else:
             self.kept.append((part, values))
+        if self.output is None:  # somebody may be waiting at the end of a slow pipe
+            self.file.flush()
 
     def _arrays(self) -> dict[str, Any]:
         if len(self.kept) == 1:

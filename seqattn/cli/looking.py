@@ -152,8 +152,8 @@ def _weights(
             "attention", True
         ):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        weights = read_arrays(folder.attention)
-        titles = pictures.panel_titles(read_arrays(folder.predictions))
+        weights = read_arrays(folder.attention, examples)
+        titles = pictures.panel_titles(read_arrays(folder.predictions, examples))
         return weights, titles, ["attention"], folder.path
     from seqattn.cli import inputs
     from seqattn.data.files.writing import forecast_arrays

@@ -139,14 +139,18 @@ def median_look(arm: Arm) -> Look | None:
         return None
     if not all(arm.folders[seed].attention.exists() for seed in arm.summaries):
         return None
-    seeds = [read_arrays(arm.folders[seed].attention) for seed in arm.summaries]
-    if any(str(arrays["meaning"]) == "strength" for arrays in seeds):
-        return None
-    lengths = [list(zip(arrays["source_lengths"].tolist(), arrays["target_lengths"].tolist(),
-                        strict=True)) for arrays in seeds]  # fmt: skip
-    S, T = _commonest(list(itertools.chain(*lengths)))
+    every = list[list[tuple[int, int]]]()
+    for seed in arm.summaries:
+        arrays = read_arrays(arm.folders[seed].attention, 1)  # no more of its weights yet
+        every.append(list(zip(arrays["source_lengths"].tolist(), arrays["target_lengths"].tolist(),
+                              strict=True)))  # fmt: skip
+    S, T = _commonest(list(itertools.chain(*every)))
     means, told = list[NDArray[Any]](), list[NDArray[Any]]()
-    for arrays, of_seed in zip(seeds, lengths, strict=True):
+    for seed, of_seed in zip(arm.summaries, every, strict=True):  # one file's weights at a time
+        arrays = read_arrays(arm.folders[seed].attention)
+        if str(arrays["meaning"]) == "strength":
+            return None
+        _, L, A, *_ = arrays["weights"].shape
         here = np.array([pair == (S, T) for pair in of_seed])
         if not here.any():
             continue
@@ -155,15 +159,14 @@ def median_look(arm: Arm) -> Look | None:
             told.append(alignment[here, :T])
     alignment = np.full(T, -1)
     if len(told) == len(means):
-        every = np.concatenate(told)
-        alignment = np.where((every == every[0]).all(axis=0), every[0], -1)
-    _, L, A, *_ = seeds[0]["weights"].shape
+        joined = np.concatenate(told)
+        alignment = np.where((joined == joined[0]).all(axis=0), joined[0], -1)
     several = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
     of = "" if len(means) == len(arm.folders) else f" of {len(arm.folders)}"
     title = [
         shortened(arm.name, LONGEST),
         f"median of {len(means)}{of} seeds" if len(means) > 1 else "of one seed",
-        *[f"of sequences of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in lengths),
+        *[f"of sequences of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in every),
         *[f"mean of its {several}"] * bool(several),
     ]
     median = np.median(np.array(means, dtype=np.float64), axis=0)

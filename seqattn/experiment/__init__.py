@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqattn.config import Config, to_yaml
+from seqattn.config import Config, OwnFile, to_yaml
 from seqattn.data import Splits, load
 from seqattn.errors import BusyError, NotFiniteError, UsageError
 from seqattn.evaluation import References
@@ -218,6 +218,8 @@ def _prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> l
         key = repr(config.data)
         if key not in parts:
             parts[key] = load(config.data)
+        if isinstance(config.data, OwnFile):
+            refuse_too_large(config, parts[key])
         jobs.append(_prepare(config, folder, parts[key], resume=resume))
     return jobs
 

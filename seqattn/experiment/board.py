@@ -56,7 +56,7 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
     known = {}
     for at, value in leaves(as_plain(config)):
         known[".".join(at)] = value if isinstance(value, bool | int | float | str) else str(value)
-    predictions = read_arrays(folder.predictions)
+    predictions = read_arrays(folder.predictions, pictures.EXAMPLES)
     with _writer(folder) as writer:
         writer.add_figure("loss", pictures.loss_picture(folder, summary))
         writer.add_figure(
@@ -64,7 +64,7 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
         )
         if folder.attention.exists():
             titles = pictures.panel_titles(predictions)
-            weights = read_arrays(folder.attention)
+            weights = read_arrays(folder.attention, pictures.EXAMPLES)
             figure, _ = pictures.attention_picture(weights, titles, pictures.EXAMPLES)
             writer.add_figure("attention", figure)
         writer.add_hparams(known, {"test loss": float(summary["test_loss"])}, run_name=".")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 from seqattn.config import as_plain
 from seqattn.data import Splits
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import NotFiniteError
 from seqattn.evaluation import Evaluation, FreeRun, References, Scored, evaluate_runs
+from seqattn.experiment.attention_file import AttentionSpool
 from seqattn.experiment.jobs import Job
 from seqattn.storage import write_arrays, write_json
 from seqattn.training import Run
@@ -35,10 +38,11 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
             Scored(job.data.test, known[id(job.data)][0], job.data.scaling) for job, _ in together
         ]
         stack = Stack([run.model for _, run in together])
-        for (job, _), (evaluation, free) in zip(
-            together, evaluate_runs(stack.model, each), strict=True
-        ):
-            _write_results(job, evaluation, free, known[id(job.data)][1])
+        with AttentionSpool(together[0][0].folder.path, [one.part for one in each]) as spool:
+            scored = evaluate_runs(stack.model, each, with_attention=False, watch=spool.add)
+            for k, ((job, _), (evaluation, free)) in enumerate(zip(together, scored, strict=True)):
+                weights = partial(spool.write, k) if job.config.model.has_attention else None
+                _write_results(job, evaluation, free, known[id(job.data)][1], weights)
 
 
 def _references(data: Splits) -> tuple[References, References]:
@@ -50,8 +54,18 @@ def _references(data: Splits) -> tuple[References, References]:
     return tested, validated
 
 
-def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: References) -> None:
-    """A run's forecasts, weights and summary."""
+def _write_results(
+    job: Job,
+    evaluation: Evaluation,
+    free: FreeRun,
+    validated: References,
+    weights: Callable[[Path], None] | None,
+) -> None:
+    """A run's forecasts, weights and summary.
+
+    Args:
+        weights: writes its attention file; None: it has no attention.
+    """
     folder, state, config, data = job.folder, job.state, job.config, job.data
     assert state is not None
     if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
@@ -80,8 +94,8 @@ def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: R
         "seconds": sum(record.seconds for record in state.history),
     }
     write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))
-    if free.maps:
-        write_arrays(folder.attention, free.attention_arrays(data.test, steps_real=True))
+    if weights is not None:
+        weights(folder.attention)
     write_json(folder.summary, summary)
     job.summary = summary
     folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")

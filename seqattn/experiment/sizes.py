@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqattn.config import (
     Config,
 )
-from seqattn.data import shape_of
+from seqattn.data import Splits, shape_of
 from seqattn.errors import (
     UsageError,
 )
@@ -44,20 +44,30 @@ def bytes_of_checkpoints(job: Job) -> int:
     return 3 * (4 * 4 * P + 8 * 8 * job.config.training.epochs + 65_536)
 
 
-def refuse_too_large(config: Config) -> None:
-    """Hold the memory that a config would need against what there is, before any is taken.
+def refuse_too_large(config: Config, data: Splits | None = None) -> None:
+    """Hold the memory that a config would need against what there is, before training takes any.
+
+    Args:
+        data: sequences that were read; None: those that the config counts, if it does.
 
     Raises:
         UsageError: it would need more, with the estimate.
     """
-    shape = shape_of(config.data)
-    if shape is None:  # a file: its reader is bounded, and its sizes are not known yet
+    if data is not None:
+        parts = data.train, data.validation, data.test
+        S, T = (max(part.source.shape[1] for part in parts),
+                max(part.target.shape[1] for part in parts))  # fmt: skip
+        counts = len(data.train), len(data.validation), len(data.test)
+        features = max(len(data.train.features), len(data.train.said))
+        needed = bytes_needed(config, S, T, counts, features)
+    elif (shape := shape_of(config.data)) is not None:
+        needed = bytes_needed(config, *shape)
+    else:  # a file, whose sizes are not known yet
         return
-    needed = bytes_needed(config, *shape)
     memory = physical_memory()
     if sum(needed.values()) > memory:
-        parts = ", ".join(f"{size / 2**30:.1f} GiB for {what}" for what, size in needed.items())
+        shown = ", ".join(f"{size / 2**30:.1f} GiB for {what}" for what, size in needed.items())
         raise UsageError(
-            f"this config would take about {sum(needed.values()) / 2**30:.1f} GiB ({parts}), and"
+            f"this config would take about {sum(needed.values()) / 2**30:.1f} GiB ({shown}), and"
             f" the machine has {memory / 2**30:.1f} GiB. Nothing was begun."
         )

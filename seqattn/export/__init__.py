@@ -194,7 +194,7 @@ def _quantized(
 ) -> dict[str, float]:
     """Write graphs with weights of one byte; the test loss of both, where the truth is known."""
     from seqattn.data.baselines import mean_squared_error
-    from seqattn.export.check import forecasts
+    from seqattn.export.check import forecasts, sequences_together
     from seqattn.export.quantization import quantized
 
     small = {name: quantized(graph) for name, graph in graphs.by_name().items()}
@@ -203,8 +203,9 @@ def _quantized(
     if data is None or data.test.target.shape[1] != steps:
         return {}
     scale = trained.layout.scaling.target.scale
+    together = sequences_together(trained, data.test.source.shape[1], steps)
     return {
-        kind: mean_squared_error(forecasts(graph, data.test), data.test, scale)
+        kind: mean_squared_error(forecasts(graph, data.test, together), data.test, scale)
         for kind, graph in (
             ("float32", graphs.free_running), ("int8", small["free_running"]),
         )

@@ -21,12 +21,16 @@ from seqattn.evaluation import FreeRun, free_run
 from seqattn.export.graphs import NEXT, POINT, WEIGHTS
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
 from seqattn.training import Trained
+from seqattn.training.batches import slices
+from seqattn.training.memory import weights_of_a_sequence
 
 Arrays = dict[str, NDArray[Any]]
 MOST = 1e-5
 AS_NOISE = 10  # times what the model in float32 is from itself in float64, if that is more
 REAL, LONGER, SHORT = 64, 3, 7
 SEED = 0
+MOST_WEIGHTS = 2**22
+"""Weights of sequences that are looked at together: 16 MiB, of which some ten copies are held."""
 LEVELS = 100  # how far levels are apart, of what is taken from the last point on
 
 
@@ -53,7 +57,7 @@ class Row:
 
     @property
     def largest(self) -> float:
-        return float(np.max([*self.differences.values()]))  # NaN stays NaN
+        return _larger(*self.differences.values())
 
 
 def check(
@@ -69,32 +73,52 @@ def check(
         a row for each graph and set of sources.
     """
     sets = dict[str, Sequences]()
-    if test is not None and len(test):
-        part = test.only(slice(0, REAL))
-        sets[f"{len(part)} test sequences"] = part
     S = trained.layout.source_length
+    together = sequences_together(trained, S, steps)
+    many = min(REAL, 4 * together)
+    if test is not None and len(test):
+        part = test.only(slice(0, many))
+        sets[f"{len(part)} test sequences"] = part
     limit = S + LONGER if longest is None else min(S + LONGER, longest)
     sets["1 random point"] = _random(trained, 1, 1)
     sets[f"{SHORT} random, up to {limit} points"] = _random(trained, SHORT, limit)
-    sets[f"{REAL} random, up to {S} points"] = _random(trained, REAL, S)
+    sets[f"{many} random, up to {S} points"] = _random(trained, many, S)
     free = session_of(graphs.free_running)
     parts = session_of(graphs.encoder), session_of(graphs.step)
     scaling, rows = trained.layout.scaling, list[Row]()
     precise = copy.deepcopy(trained.model).double()
-    for words, part in sets.items():
-        right = free_run(trained.model, part, steps, scaling=scaling)
-        expected = _in_units(right, trained)
-        closer = _in_units(free_run(precise, part, steps, scaling=scaling), trained)
-        noise = max(_apart(closer[what], array) for what, array in expected.items())
-        given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
-        for name, found in (
-            ("free_running", _run(free, given)),
-            ("encoder and step", step_by_step(*parts, given, steps, graphs.state)),
-        ):
-            found[FORECAST] = found[FORECAST] / scaling.target.scale
-            apart = {what: _apart(found[what], array) for what, array in expected.items()}
-            rows.append(Row(name, words, apart, noise))
+    for words, whole in sets.items():
+        noise, apart = 0.0, dict[str, dict[str, float]]()
+        for places in slices(len(whole), together):
+            part = whole.only(places)
+            right = free_run(trained.model, part, steps, scaling=scaling)
+            expected = _in_units(right, trained)
+            closer = _in_units(free_run(precise, part, steps, scaling=scaling), trained)
+            noise = _larger(noise, *(_apart(closer[what], expected[what]) for what in expected))
+            del closer
+            given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
+            for name in ("free_running", "encoder and step"):
+                found = (
+                    _run(free, given)
+                    if name == "free_running"
+                    else step_by_step(*parts, given, steps, graphs.state)
+                )
+                found[FORECAST] = found[FORECAST] / scaling.target.scale
+                of_graph = apart.setdefault(name, {})
+                for what, array in expected.items():
+                    of_graph[what] = _larger(of_graph.get(what, 0.0), _apart(found[what], array))
+                del found
+        rows += [Row(name, words, differences, noise) for name, differences in apart.items()]
     return rows
+
+
+def sequences_together(trained: Trained, S: int, T: int) -> int:
+    """How many sequences are looked at together, so that their weights take bounded memory."""
+    return max(1, MOST_WEIGHTS // max(1, weights_of_a_sequence(trained.config.model, S, T)))
+
+
+def _larger(*numbers: float) -> float:
+    return float(np.max(numbers))  # NaN stays NaN
 
 
 def step_by_step(
@@ -123,11 +147,19 @@ def step_by_step(
     return {FORECAST: np.stack(said, axis=1), **found}
 
 
-def forecasts(graph: ModelProto, part: Sequences) -> NDArray[np.float64]:
-    """What a graph of free running says (N, T, F) of a part's sources."""
-    given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
-    found: NDArray[np.float64] = _run(session_of(graph), given)[FORECAST]
-    return found
+def forecasts(graph: ModelProto, part: Sequences, together: int) -> NDArray[np.float64]:
+    """What a graph of free running says (N, T, F) of a part's sources.
+
+    Args:
+        together: sequences that it is given at a time, since it works out all their weights.
+    """
+    session, said = session_of(graph), list[NDArray[np.float64]]()
+    for places in slices(len(part), together):
+        some = part.only(places)
+        given = {SOURCE: some.source.astype(np.float64), LENGTHS: some.source_lengths}
+        (forecast,) = session.run([FORECAST], given)
+        said.append(forecast)
+    return np.concatenate(said)
 
 
 def session_of(graph: ModelProto) -> onnxruntime.InferenceSession:

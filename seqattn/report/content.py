@@ -468,7 +468,7 @@ def _glance(folder: RunFolder) -> dict[str, Any]:
     try:
         glance["curve"] = thinned(folder.read_metrics())
         if folder.attention.exists():
-            looked = read_arrays(folder.attention)
+            looked = read_arrays(folder.attention, 1)
             _, L, A, _, _ = looked["weights"].shape
             S, T = (int(looked[f"{side}_lengths"][0]) for side in ("source", "target"))
             weights = looked["weights"][0, 0, 0, :T, :S]

@@ -17,6 +17,11 @@ from seqattn.config import (
 from seqattn.models import parameters_of
 
 POINT = 2  # features of a generated point
+NAME = 150  # bytes of a sequence's name and label
+COPIES_OF_PARAMETERS = 24  # optimizer 5, best and snapshot 5, evaluation 1, a checkpoint 13
+SPOOLED = 2**24  # weights that wait in memory, see `seqattn.experiment.attention_file`
+CHUNK = 2**20  # weights of the sequences that are forecast together, and
+COPIES_OF_A_CHUNK = 10  # how many arrays of that size there are at a time
 
 
 def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
@@ -53,32 +58,57 @@ def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
             assert_never(model)
 
 
-def bytes_needed(config: Config, S: int, T: int) -> dict[str, int]:
-    """What a training on generated sequences takes at least, by rough rules: what for -> bytes.
+def weights_of_a_sequence(model: Model, S: int, T: int) -> int:
+    """Attention weights of one sequence, of all layers, heads and kinds.
 
-    Sequences in NumPy, as tensors and in an epoch's order; parameters with gradient, two averages,
-    the best epoch's and a position to go back to; what a step keeps of its batch; and the attention
-    in the test sequences.
+    Args:
+        S, T: lengths of source and target.
+    """
+    if not model.has_attention:
+        return 0
+    match model:
+        case Recurrent():
+            return T * S * (1 if model.attention is None else model.attention.heads)
+        case FastWeights():
+            return T * S
+        case Transformer():
+            return model.layers * model.heads * (T * S + S * S + T * T)
+        case _:
+            assert_never(model)
+
+
+def bytes_needed(
+    config: Config,
+    S: int,
+    T: int,
+    counts: tuple[int, int, int] | None = None,
+    features: int = POINT,
+) -> dict[str, int]:
+    """What a training takes beyond the libraries: what for -> bytes. The rules were held against
+    measured peaks (`tests/walks/test_memory.py`), but those of a step stay on the safe side.
+
+    Sequences in NumPy, as tensors and in an epoch's order, with their names; parameters with what
+    an optimizer, a snapshot and a checkpoint that is being written keep of them; what a step keeps
+    of its batch; and attention weights of test sequences, most of which wait on the disk.
 
     Args:
         S, T: of the longest source and target.
+        counts: training, validation and test sequences in memory; None: those that a config of
+            generated sequences names.
+        features: of a point.
     """
     data, model = config.data, config.model
-    if isinstance(data, OwnFile):
-        raise TypeError("a file's sequences are counted when they are read")
-    n = data.n_train + data.n_validation + data.n_test
-    batch = min(config.training.batch_size, data.n_train)
-    maps = 0
-    if model.has_attention:
-        heads, layers = 1, 1
-        if isinstance(model, Transformer):
-            heads, layers = model.heads, 3 * model.layers
-        elif isinstance(model, Recurrent) and model.attention is not None:
-            heads = model.attention.heads
-        maps = data.n_test * heads * layers * max(S, T) ** 2
+    if counts is None:
+        if isinstance(data, OwnFile):
+            raise TypeError("a file's sequences are counted when they are read")
+        counts = data.n_train, data.n_validation, data.n_test
+    train, _, test = counts
+    batch = min(config.training.batch_size, max(train, 1))
+    of_sequence = weights_of_a_sequence(model, S, T)
+    looked = min(test * of_sequence, SPOOLED) + COPIES_OF_A_CHUNK * min(test * of_sequence, CHUNK)
     return {
-        "the sequences": n * (S + T) * POINT * (2 * 8 + 2 * 4),
-        "the parameters": 4 * 7 * parameters_of(model, POINT),
+        "the sequences": sum(counts) * ((S + T) * features * (2 * 8 + 2 * 4) + NAME),
+        "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features),
         "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
-        "the attention in the test sequences": 4 * 2 * maps,
+        "the attention in the test sequences": 4 * looked,
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from seqattn.data.files.arrays import read_npy, read_npz
 from seqattn.data.files.lines import read_json_lines
 from seqattn.data.files.piece import (
+    MOST_PIPED,
     Form,
     Piece,
     Ragged,
@@ -62,7 +64,16 @@ def read_all(path: Path, form: Form) -> Piece:
     Raises:
         DataError, UsageError: see `read_pieces`.
     """
-    return joined(list(read_pieces(path, form, whole=True)))
+    found, numbers = list[Piece](), 0
+    for piece in read_pieces(path, form, whole=True):
+        found.append(piece)
+        numbers += piece.points.values.size
+        if str(path) == "-" and numbers > MOST_PIPED:
+            raise DataError(
+                f"standard input: has more than {MOST_PIPED:,} numbers, and all are needed at once."
+                " Write them to a file, and give that instead."
+            )
+    return joined(found)
 
 
 def format_of(path: Path, given: str = "auto") -> str:
@@ -105,7 +116,8 @@ def check_file(path: Path) -> None:
 
 def _opened(path: Path, name: str, form: Form, whole: bool) -> Iterator[Piece]:
     if str(path) == "-":
-        yield from _of_stream(sys.stdin.buffer, name, format_of(path, form.format), form)
+        bounded = replace(form, most=MOST_PIPED)
+        yield from _of_stream(sys.stdin.buffer, name, format_of(path, form.format), bounded)
         return
     check_file(path)
     kind = format_of(path, form.format)

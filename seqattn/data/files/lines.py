@@ -7,6 +7,7 @@ A point is a list of numbers, or one number for one feature; null is an empty ce
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -14,10 +15,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from seqattn.data.files.arrays import default_names
+from seqattn.data.files.blocks import blocks_of_lines
 from seqattn.data.files.piece import LONGEST_LINE, Form, Piece, Ragged, offsets_of
 from seqattn.data.sequences import Integers
 from seqattn.errors import DataError
 
+BLOCK = 2**20  # bytes that are read at once
 AT_ONCE = 2**18  # numbers of a piece, or a sequence more
 
 
@@ -30,18 +33,24 @@ def read_json_lines(raw: BinaryIO, name: str, form: Form) -> Iterator[Piece]:
     reader = _Reader(name, form)
     gathered, size = list[tuple[int, str, Any, Any, str | None]](), 0
     number = 0
-    while line := raw.readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
-            raise DataError(f"{name}:{number}: is longer than {LONGEST_LINE // 2**20} MiB.")
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        if not line.strip():
-            continue
-        found = reader.object(line, number)
-        gathered.append(found)
-        size += found[2].size + (0 if found[3] is None else found[3].size)
-        if size >= AT_ONCE:
+
+    def too_long(lines: int) -> DataError:
+        return DataError(f"{name}:{lines + 1}: is longer than {LONGEST_LINE // 2**20} MiB.")
+
+    for block, pauses in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long):
+        for line in io.BytesIO(block):
+            number += 1
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if not line.strip():
+                continue
+            found = reader.object(line, number)
+            gathered.append(found)
+            size += found[2].size + (0 if found[3] is None else found[3].size)
+            if size >= AT_ONCE:
+                yield reader.piece(gathered)
+                gathered, size = [], 0
+        if pauses and gathered:
             yield reader.piece(gathered)
             gathered, size = [], 0
     if gathered:

@@ -17,6 +17,9 @@ LARGEST = 1e15
 """Models work in float32, where the square of a value must still be finite."""
 LONGEST_LINE = 16 * 2**20
 """Bytes of a row of text: nothing that a person or a program meant is longer."""
+MOST_PIPED = 2**24
+"""Numbers of one sequence that comes through a pipe, and of all that must be held at once: a pipe
+may have no end."""
 DATES = "datetime64[us]"
 
 
@@ -34,6 +37,7 @@ class Form:
             are taken in their own order.
         apart: features of source and target, for an NPZ file that keeps them apart and names them;
             None: `features`, and all of the target.
+        most: numbers of one sequence of a table with a point a row; None: any.
     """
 
     format: str = "auto"
@@ -46,6 +50,7 @@ class Form:
     features: tuple[str, ...] | None = None
     may_rename: bool = False
     apart: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    most: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,19 +46,27 @@ class Batch:
 
 
 def pieces_of(
-    batches: Iterator[Batch], columns: Columns, name: str, alone: str | None = None
+    batches: Iterator[Batch],
+    columns: Columns,
+    name: str,
+    alone: str | None = None,
+    most: int | None = None,
 ) -> Iterator[Piece]:
     """
     Args:
         name: of the file, for messages.
         alone: what the one sequence of a file is called where no column says it; None: as the file.
+        most: numbers of one sequence, where a row is a point; None: any.
 
     Raises:
         DataError: with row and column.
     """
     found = False
-    made = _long_pieces if columns.is_long else _wide_pieces
-    for piece in made(batches, columns, name):
+    for piece in (
+        _long_pieces(batches, columns, name, most)
+        if columns.is_long
+        else _wide_pieces(batches, columns)
+    ):
         if columns.is_long and columns.sequence is None and alone is not None:
             piece = replace(piece, ids=(alone,))
         found = True
@@ -67,7 +75,7 @@ def pieces_of(
         raise DataError(f"{name}: has a header but no rows.")
 
 
-def _wide_pieces(batches: Iterator[Batch], columns: Columns, name: str) -> Iterator[Piece]:
+def _wide_pieces(batches: Iterator[Batch], columns: Columns) -> Iterator[Piece]:
     F = len(columns.features)
     for batch in batches:
         n, cells = batch.numbers.shape
@@ -98,7 +106,9 @@ def _wide_pieces(batches: Iterator[Batch], columns: Columns, name: str) -> Itera
         )
 
 
-def _long_pieces(batches: Iterator[Batch], columns: Columns, name: str) -> Iterator[Piece]:
+def _long_pieces(
+    batches: Iterator[Batch], columns: Columns, name: str, most: int | None
+) -> Iterator[Piece]:
     """Rows as whole sequences: the last of a stretch waits for the next."""
     waiting: list[_Rows] = []
     for batch in batches:
@@ -108,6 +118,11 @@ def _long_pieces(batches: Iterator[Batch], columns: Columns, name: str) -> Itera
             waiting = []
         if len(rows.names) == 1:
             waiting.append(rows)
+            if most is not None and sum(part.values.size for part in waiting) > most:
+                raise DataError(
+                    f"{name}: the sequence that begins in row {waiting[0].numbers[0]} has more than"
+                    f" {most:,} numbers. Write it to a file, and give that instead."
+                )
             continue
         last = int(rows.starts[-1])
         whole = [*waiting, rows.part(0, last)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
@@ -11,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from seqattn.data.files.blocks import blocks_of_lines
 from seqattn.data.files.cells import arrow, names_and_order, numbers_of_texts
 from seqattn.data.files.columns import SHOWN, Columns
 from seqattn.data.files.piece import LONGEST_LINE, Form, Piece
@@ -37,8 +37,9 @@ def read_text_table(raw: BinaryIO, name: str, form: Form, *, tabs: bool) -> Iter
     hint = _few_separators(header, delimiter) or _no_header(header, form)
     columns = Columns.find(header, form, name, hint)
     yield from pieces_of(
-        _text_batches(pa, raw, name, header, columns, delimiter, form), columns, name
-    )
+        _text_batches(pa, raw, name, header, columns, delimiter, form), columns, name,
+        most=form.most,
+    )  # fmt: skip
 
 
 def header_of(raw: BinaryIO, name: str, delimiter: str) -> list[str]:
@@ -103,47 +104,88 @@ def _no_header(header: Sequence[str], form: Form) -> str:
     return "its first row is all numbers, so it lacks a header, such as sequence,step,x,y"
 
 
-class _CheckedText(io.RawIOBase):
-    """A stream that refuses bytes that are no UTF-8, with their line, before they are parsed."""
-
-    def __init__(self, raw: BinaryIO, name: str) -> None:
-        self.raw, self.name, self.line = raw, name, 2  # the header is behind
-        self.decoder = codecs.getincrementaldecoder("utf-8")()
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.raw.read(size)
-        try:
-            self.decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            line = self.line + data.count(b"\n", 0, max(error.start, 0))
-            raise DataError(
-                f"{self.name}:{line}: byte {error.object[error.start]:#04x} is not UTF-8. Save the"
-                " file as UTF-8."
-            ) from None
-        self.line += data.count(b"\n")
-        return data
-
-
 def _text_batches(
     pa: Any, raw: BinaryIO, name: str, header: list[str], columns: Columns, delimiter: str,
     form: Form,
 ) -> Iterator[Batch]:  # fmt: skip
+    first = 1
+    size = min(LONGEST_LINE, max(BLOCK, 64 * len(header)))
+    tables = _tables(pa, raw, name, header, columns, delimiter, size)
+    for batch in tables if len(header) > 1 else _without_blank_end(pa, tables):
+        cells = [
+            numbers_of_texts(pa, batch.column(cell), name, first, cell, form.decimal)
+            for cell in columns.cells
+        ]
+        yield Batch(
+            first,
+            np.column_stack(cells),
+            *names_and_order(pa, batch, columns, name, first, form),
+        )
+        first += batch.num_rows
+
+
+def _tables(
+    pa: Any, raw: BinaryIO, name: str, header: list[str], columns: Columns, delimiter: str,
+    size: int,
+) -> Iterator[Any]:  # fmt: skip
+    """Record batches of texts, one for each block of lines.
+
+    Each block is parsed by itself, from memory that belongs to Arrow. `pyarrow.csv.open_csv` would
+    read ahead in a thread that needs the interpreter, and abort the process when it ends first.
+    """
+    rows, line = 0, 2  # the header is behind
+
+    def too_long(lines: int) -> DataError:
+        return DataError(
+            f"{name}:{2 + lines}: has a row of more than {size / 2**20:.0f} MiB; that is no"
+            " table of sequences."
+        )
+
+    for block, _ in blocks_of_lines(raw, size, size, too_long):
+        if not block:
+            continue
+        _check_utf8(block, name, line)
+        line += block.count(b"\n")
+        try:
+            batch = _parsed(pa, block, name, header, columns, delimiter, rows)
+        except pa.ArrowInvalid as error:
+            words = str(error).splitlines()[0][:200]
+            raise DataError(f"{name}: is not valid CSV ({words}).") from None
+        rows += batch.num_rows
+        if batch.num_rows:
+            yield batch
+
+
+def _parsed(
+    pa: Any, block: bytes, name: str, header: list[str], columns: Columns, delimiter: str,
+    rows: int,
+) -> Any:  # fmt: skip
+    """A block of lines as a record batch of texts.
+
+    Args:
+        rows: how many there were before, for messages.
+
+    Raises:
+        DataError: a row has too few or too many cells, or a quote is not closed.
+        ArrowInvalid: anything else is wrong.
+    """
     bad: list[Any] = []
 
     def remember(row: Any) -> str:
         bad.append(row)
         return "error"
 
-    block = min(LONGEST_LINE, max(BLOCK, 64 * len(header)))
-    first = 1
+    needed = columns.needed
+    quotes_open = block.count(b'"') % 2 == 1 and block.endswith(b"\n")
+    if quotes_open:
+        needed = list(dict.fromkeys([*needed, header[-1]]))
+    buffer = pa.allocate_buffer(len(block))
+    memoryview(buffer).cast("B")[:] = block
     try:
-        reader = pa.csv.open_csv(
-            _CheckedText(raw, name),
+        table = pa.csv.read_csv(
+            pa.BufferReader(buffer),
             read_options=pa.csv.ReadOptions(
-                use_threads=False, block_size=block, column_names=header
+                use_threads=False, block_size=len(block), column_names=header
             ),
             parse_options=pa.csv.ParseOptions(
                 delimiter=delimiter,
@@ -152,28 +194,34 @@ def _text_batches(
                 ignore_empty_lines=len(header) > 1,
             ),
             convert_options=pa.csv.ConvertOptions(
-                include_columns=columns.needed,
-                column_types=dict.fromkeys(columns.needed, pa.string()),
+                include_columns=needed,
+                column_types=dict.fromkeys(needed, pa.string()),
                 strings_can_be_null=False,
             ),
         )
-        for batch in reader if len(header) > 1 else _without_blank_end(pa, reader):
-            if batch.num_rows == 0:
-                continue
-            cells = [
-                numbers_of_texts(pa, batch.column(cell), name, first, cell, form.decimal)
-                for cell in columns.cells
-            ]
-            yield Batch(
-                first,
-                np.column_stack(cells),
-                *names_and_order(pa, batch, columns, name, first, form),
-            )
-            first += batch.num_rows
-    except pa.ArrowInvalid as error:
-        raise _not_csv(str(error), bad, name, len(header)) from None
-    except StopIteration:
-        return
+    except pa.ArrowInvalid:
+        if bad:
+            raise _wrong_width(bad[0], name, len(header), rows) from None
+        raise
+    # A cell at the end of a row never ends in a line break, unless its quote is not closed.
+    if quotes_open and len(table) and table.column(header[-1])[-1].as_py().endswith("\n"):
+        raise DataError(
+            f"{name}: row {rows + len(table)} has a quote that is not closed, or a line break"
+            " between quotes. Cells have no line breaks."
+        )
+    return pa.RecordBatch.from_arrays(
+        [table.column(column).combine_chunks() for column in columns.needed], columns.needed
+    )
+
+
+def _check_utf8(block: bytes, name: str, line: int) -> None:
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        line += block.count(b"\n", 0, error.start)
+        raise DataError(
+            f"{name}:{line}: byte {block[error.start]:#04x} is not UTF-8. Save the file as UTF-8."
+        ) from None
 
 
 def _without_blank_end(pa: Any, batches: Any) -> Iterator[Any]:
@@ -191,18 +239,9 @@ def _without_blank_end(pa: Any, batches: Any) -> Iterator[Any]:
         blank = len(texts) - end
 
 
-def _not_csv(words: str, bad: list[Any], name: str, width: int) -> DataError:
-    if bad:
-        row = bad[0]
-        number = f"row {row.number}" if row.number else "a row"
-        text = row.text if len(row.text) <= SHOWN else f"{row.text[:SHOWN]}..."
-        return DataError(
-            f"{name}: {number} has {row.actual_columns} cells, the header has {width}: {text!r}."
-        )
-    if "Empty CSV" in words:
-        return DataError(f"{name}: has a header but no rows.")
-    if "straddling" in words or "block size" in words:
-        return DataError(
-            f"{name}: has a row of more than {BLOCK // 2**20} MiB; that is no table of sequences."
-        )
-    return DataError(f"{name}: is not valid CSV ({words.splitlines()[0][:200]}).")
+def _wrong_width(row: Any, name: str, width: int, rows: int) -> DataError:
+    text = row.text if len(row.text) <= SHOWN else f"{row.text[:SHOWN]}..."
+    return DataError(
+        f"{name}: row {rows + row.number} has {row.actual_columns} cells, the header has {width}:"
+        f" {text!r}."
+    )

@@ -1,0 +1,24 @@
+"""What is refused for its size, before training takes any memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqattn.config import resolve
+from seqattn.errors import UsageError
+from seqattn.experiment import run, sizes
+
+
+def test_own_files_are_held_against_the_memory_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f"{k},{t},{k + t}\n" for k in range(30) for t in range(4))
+    (tmp_path / "a.csv").write_text("sequence,step,x\n" + rows)
+    sets = ["data.kind=file", f"data.path={tmp_path / 'a.csv'}", "data.source_length=2"]
+    config = resolve(None, [*sets, "name=own"]).config
+    monkeypatch.setattr(sizes, "physical_memory", lambda: 2**16)
+    with pytest.raises(UsageError, match=r"would take about .* GiB for the parameters"):
+        run(config, tmp_path / "outputs", plots=False)
+    assert not (tmp_path / "outputs").exists()

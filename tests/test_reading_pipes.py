@@ -1,0 +1,185 @@
+"""Tables and JSON lines from files and pipes: who reads them, in which blocks, and how much."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from seqattn.data import files
+from seqattn.data.files import Form, Piece, blocks, read_all, read_pieces, text
+from seqattn.data.files.lines import read_json_lines
+from seqattn.data.files.text import BLOCK, read_text_table
+from seqattn.errors import DataError
+
+HEAD = b"sequence,step,x,y\n"
+
+
+class Watched(io.BytesIO):
+    """Remembers which threads read."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.threads = set[int]()
+
+    def _note(self) -> None:
+        self.threads.add(threading.get_ident())
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._note()
+        return super().read(size)
+
+    def read1(self, size: int | None = -1) -> bytes:
+        self._note()
+        return super().read1(size)
+
+
+def table(rows: int, width: int = 4) -> bytes:
+    lines = (f"s{row // width},{row % width},{row}.5,{-row}" for row in range(rows))
+    return HEAD + "\n".join(lines).encode() + b"\n"
+
+
+def pieces(content: bytes) -> Iterator[Piece]:
+    return read_text_table(io.BytesIO(content), "t.csv", Form(), tabs=False)
+
+
+def test_no_other_thread_reads_a_table() -> None:
+    """A thread that reads ahead aborts the process when an error ends the interpreter first."""
+    raw = Watched(table(150_000).replace(b",1.5,", b",wrong,", 1))
+    with pytest.raises(DataError, match="row 2, column 'x' holds 'wrong'"):
+        list(read_text_table(raw, "t.csv", Form(), tabs=False))
+    assert raw.threads == {threading.get_ident()}
+
+
+def test_a_table_of_several_blocks_is_read_whole() -> None:
+    content = table(150_001)
+    assert len(content) > 3 * BLOCK
+    found = list(pieces(content))
+    values = np.concatenate([piece.points.values for piece in found])
+    assert np.array_equal(values[:, 0], np.arange(150_001) + 0.5)
+    assert np.array_equal(values[:, 1], -np.arange(150_001))
+    assert [name for piece in found for name in piece.ids] == [f"s{k}" for k in range(37_501)]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (b"z,0,1\n", "row 100001 has 3 cells, the header has 4: 'z,0,1'"),
+        (b"z,0,1,n\n", "row 100001, column 'y' holds 'n'"),
+        (b"z\xff,0,1,1\n", "t.csv:100002: byte 0xff is not UTF-8"),
+        (b"z,0,1," + b"1" * (3 * BLOCK), "has a row of more than 1 MiB"),
+    ],
+    ids=["cells", "number", "utf-8", "long"],
+)
+def test_rows_are_counted_over_all_blocks(row: bytes, words: str) -> None:
+    content = table(100_000)
+    assert len(content) > BLOCK
+    with pytest.raises(DataError, match=words):
+        list(pieces(content + row))
+
+
+def test_a_line_break_in_quotes_is_never_cut_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where quotes are open at the end of a block, a column that nobody reads would hide it."""
+    monkeypatch.setattr(text, "BLOCK", 1)  # so blocks are of 64 bytes a column
+    head, form = b"sequence,step,x,note\n", Form(features=("x",))
+
+    def read(rows: bytes) -> list[float]:
+        found = read_text_table(io.BytesIO(head + rows), "t.csv", form, tabs=False)
+        return [value for piece in found for (value,) in piece.points.values.tolist()]
+
+    broken = b"".join(b'a,%d,1,"two\nlines"\n' % k for k in range(100))
+    with pytest.raises(DataError, match=r"row \d+ has a quote that is not closed, or a line break"):
+        read(broken)
+    assert read(broken[: 8 * 18]) == [1] * 8  # all in one block
+    assert read(b"".join(b'a,%d,2,5" pipe\n' % k for k in range(100))) == [2] * 100
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[io.BufferedReader, int]]:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as raw:
+        yield raw, writer
+
+
+def test_a_slow_pipe_is_answered_as_it_comes(pipe: tuple[io.BufferedReader, int]) -> None:
+    """Each sequence as soon as it is whole: of a table, when the next begins."""
+    raw, writer = pipe
+    os.write(writer, HEAD + b"a,1,1,1\na,2,2,2\nb,1,3,3\nb,2,")
+    found = read_text_table(raw, "-", Form(), tabs=False)
+    assert next(found).ids == ("a",)
+    os.write(writer, b"4,4\nc,1,5,5\n")
+    second = next(found)
+    assert (second.ids, second.points.values.tolist()) == (("b",), [[3, 3], [4, 4]])
+    os.close(writer)
+    assert [piece.ids for piece in found] == [("c",)]
+
+
+def test_json_lines_of_a_slow_pipe_are_answered_as_they_come(
+    pipe: tuple[io.BufferedReader, int],
+) -> None:
+    raw, writer = pipe
+    os.write(writer, b'{"source": [1, 2]}\n{"source": [3')
+    found = read_json_lines(raw, "-", Form())
+    assert next(found).points.values.tolist() == [[1], [2]]
+    os.write(writer, b", 4, 5]}\n")
+    second = next(found)
+    assert (second.ids, second.points.values.tolist()) == (("2",), [[3], [4], [5]])
+    os.close(writer)
+    assert list(found) == []
+
+
+def test_a_fast_pipe_gives_the_blocks_of_the_file(
+    pipe: tuple[io.BufferedReader, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forecasts of another batch differ in their last digits."""
+    monkeypatch.setattr(blocks, "PATIENCE", 60.0)  # however loaded this machine is
+    raw, writer = pipe
+    content = table(100_000)
+
+    def send() -> None:
+        for first in range(0, len(content), 5003):
+            os.write(writer, content[first : first + 5003])
+        os.close(writer)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    sizes = [len(piece) for piece in read_text_table(raw, "-", Form(), tabs=False)]
+    sender.join()
+    assert sizes == [len(piece) for piece in pieces(content)]
+
+
+def test_a_pipe_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sequence, or all that is needed at once, held against a bound; a file has none."""
+
+    class Endless(io.BytesIO):
+        """A header, and rows for ever: all of one sequence, or of 5 points each."""
+
+        def __init__(self, length: int | None) -> None:
+            super().__init__(HEAD)
+            self.length, self.given = length, 0
+
+        def read1(self, size: int | None = -1) -> bytes:
+            assert self.given < 100_000, "read far beyond the bound"
+            rows = range(self.given, self.given + 8)
+            self.given += 8
+            return b"".join(b"s%d,%d,1,2\n" % (k // (self.length or 10**9), k) for k in rows)
+
+    def stdin(length: int | None) -> None:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Endless(length)))
+
+    monkeypatch.setattr(files, "MOST_PIPED", 1000)
+    monkeypatch.setattr(text, "BLOCK", 1)
+    words = "standard input: the sequence that begins in row 1 has more than 1,000 numbers"
+    for reader in (read_pieces, read_all):
+        stdin(None)
+        with pytest.raises(DataError, match=words):
+            list(reader(Path("-"), Form()))  # type: ignore[call-overload]
+    stdin(5)
+    with pytest.raises(DataError, match="has more than 1,000 numbers, and all are needed at once"):
+        read_all(Path("-"), Form())
