@@ -511,7 +511,7 @@ def losses_beside(folder: RunFolder) -> list[float]:
     if not path.name.startswith("seed-"):
         return []
     beside = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))]
-    return [float(run.read_summary()["test_loss"]) for run in beside if run.summary.exists()]
+    return [float(run.read_results()["test_loss"]) for run in beside if run.has_results]
 
 
 def told(findings: Sequence[Finding]) -> str:

@@ -416,6 +416,8 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
         folder = RunFolder(home / f"looking/seed-{seed}")
         folder.summary.unlink()
         folder.say(last)
+    diverged = {"diverged": "The training loss is nan in epoch 2, step 1", "test_loss": None}
+    folder.summary.write_text(json.dumps(diverged))
     outcome = read_outcome(home)
     assert [(arm.diverged, arm.unfinished) for arm in outcome.arms] == [(0, 0), (1, 3)]
     assert cells(outcome.arms[1])[5].endswith("of 2, 1 failed, 3 not ended")

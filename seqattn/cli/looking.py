@@ -140,7 +140,7 @@ def _weights(
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_summary()["model"].get(
+        if not folder.attention.exists() and not folder.read_results()["model"].get(
             "attention", True
         ):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
@@ -322,8 +322,8 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
     """Every seed examined, and how many show what."""
     from seqattn.doctor import NAMES, as_plain
 
-    ended = {seed: folder for seed, folder in seeds.items() if folder.summary.exists()}
-    losses = tuple(float(folder.read_summary()["test_loss"]) for folder in ended.values())
+    ended = {seed: folder for seed, folder in seeds.items() if folder.has_results}
+    losses = tuple(float(folder.read_results()["test_loss"]) for folder in ended.values())
     found = {seed: _findings(folder.path, losses) for seed, folder in ended.items()}
     if as_json:
         print(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))

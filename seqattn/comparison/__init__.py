@@ -70,14 +70,13 @@ def compare(
         for variant in comparison.variants
         for seed in comparison.seeds
     ]
-    diverged: dict[Path, str] = {}
 
     def say_what_it_is() -> None:
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / MARK, _mark(comparison))
 
     if engine == "ray":
-        diverged = cluster.train(
+        cluster.train(
             wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
             provenance=provenance, before_writing=say_what_it_is,
         )  # fmt: skip
@@ -87,7 +86,6 @@ def compare(
             wanted, device=device, threads=threads, resume=True, plots=plots,
             config_path=config_path, watchers=watchers,
             before_writing=say_what_it_is, provenance=provenance,
-            given_up=diverged,
         )  # fmt: skip
     except Stopped as stopped:
         raise Stopped(
@@ -178,8 +176,8 @@ def _read_arm(
 ) -> Arm:
     summaries = dict[int, Mapping[str, Any]]()
     for seed, folder in folders.items():
-        if folder.summary.is_file():
-            summaries[seed] = folder.read_summary()
+        if folder.has_results:
+            summaries[seed] = folder.read_results()
     losses = {seed: float(summary["test_loss"]) for seed, summary in summaries.items()}
     series, at = (along or {}).get("arms", {}).get(name, ("", None))
     return Arm(name, folders, summaries, Spread.of(losses) if losses else None, series, at)

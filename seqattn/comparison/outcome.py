@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,6 @@ from typing import Any
 
 from seqattn.comparison.statistics import Difference, Spread
 from seqattn.runs import RunFolder
-
-DIVERGED = re.compile(r" ended: The [a-z' ]+ is -?(nan|inf)\b")
-"""The last line of the log of a run that left the finite numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +44,12 @@ class Arm:
     def diverged(self) -> int:
         """How many seeds left the finite numbers."""
         without = [folder for seed, folder in self.folders.items() if seed not in self.summaries]
-        return sum(map(has_diverged, without))
+        return sum(folder.divergence() is not None for folder in without)
 
     @property
     def unfinished(self) -> int:
         """How many seeds have no result for another reason: they were stopped, or go on still."""
         return len(self.folders) - len(self.summaries) - self.diverged
-
-
-def has_diverged(folder: RunFolder) -> bool:
-    """Whether the last that its log tells is a number that is not finite."""
-    try:
-        lines = folder.log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return False
-    return bool(lines) and DIVERGED.search(lines[-1]) is not None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from seqattn.config import as_plain
 from seqattn.data.files.writing import forecast_arrays
@@ -11,27 +12,56 @@ from seqattn.errors import NotFiniteError
 from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_runs
 from seqattn.experiment.jobs import Job
 from seqattn.storage import write_arrays, write_json
-from seqattn.training import Run
-from seqattn.training.stack import Stack
+from seqattn.training import Run, TrainingState
 
 
 def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
-    """Score the best epochs' weights on the test part and write the data files."""
-    of_part: dict[int, list[tuple[Job, Run]]] = {}
+    """Score the best epochs' weights on the test part and write the data files.
+
+    Each run is scored alone: what its weights are worth, to the last bit, does not depend on which
+    others end beside it.
+    """
+    known: dict[int, tuple[References, References]] = {}
     for job, run in finished:
-        assert job.state is not None
-        run.model.load_state_dict(job.state.best_weights)
-        of_part.setdefault(id(job.data), []).append((job, run))
-    for together in of_part.values():
-        data = together[0][0].data
-        tested, validated = (
-            References.of(part, data.train, data.rule, data.scaling)
-            for part in (data.test, data.validation)
-        )
-        stack = Stack([run.model for _, run in together])
-        scored = evaluate_runs(stack.model, len(together), data.test, tested, data.scaling)
-        for (job, _), (evaluation, free) in zip(together, scored, strict=True):
-            _write_results(job, evaluation, free, validated)
+        data, state = job.data, job.state
+        assert state is not None
+        if id(data) not in known:
+            test, validation = (
+                References.of(part, data.train, data.rule, data.scaling)
+                for part in (data.test, data.validation)
+            )
+            known[id(data)] = test, validation
+        tested, validated = known[id(data)]
+        run.model.load_state_dict(state.best_weights)
+        ((evaluation, free),) = evaluate_runs(run.model, 1, data.test, tested, data.scaling)
+        _write_results(job, evaluation, free, validated)
+
+
+def write_divergence(job: Job, error: NotFiniteError, state: TrainingState) -> None:
+    """The summary of a run that left the finite numbers, and has no forecasts."""
+    at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
+    summary = {
+        "name": job.config.name,
+        "seed": job.config.seed,
+        "diverged": str(error),
+        "diverged_at": at,
+        "test_loss": None,
+        **_of_training(job, state),
+    }
+    write_json(job.folder.summary, summary)
+
+
+def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
+    """What a summary says of a training, however it ended."""
+    return {
+        "validation_loss": state.best_loss if state.best_epoch else None,
+        "best_epoch": state.best_epoch,
+        "epochs": state.epoch,
+        "parameters": sum(weight.numel() for weight in state.weights.values()),
+        "model": as_plain(job.config.model),
+        "data": list(job.data.notes),
+        "seconds": sum(record.seconds for record in state.history),
+    }
 
 
 def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: References) -> None:
@@ -40,8 +70,11 @@ def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: R
     assert state is not None
     if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
         job.error = NotFiniteError(
-            f"The test loss is {evaluation.loss}. The run's checkpoints are kept; no summary is."
+            f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
+            f" teacher-forced, with the weights of epoch {state.best_epoch}. All losses of the"
+            " training were finite, and its checkpoints are kept."
         )
+        write_divergence(job, job.error, state)
         folder.say(f"ended: {job.error}")
         return
     scored = evaluation.as_plain()
@@ -52,16 +85,10 @@ def _write_results(job: Job, evaluation: Evaluation, free: FreeRun, validated: R
         "test_loss": loss,
         "test_loss_teacher_forced": forced,
         **scored,
-        "validation_loss": state.best_loss,
+        **_of_training(job, state),
         "validation_noise_floor": validated.noise_floor,
         "validation_baselines": validated.baselines,
-        "best_epoch": state.best_epoch,
-        "epochs": state.epoch,
         "stopped_early": state.epoch < config.training.epochs,
-        "parameters": sum(weight.numel() for weight in state.weights.values()),
-        "model": as_plain(config.model),
-        "data": list(data.notes),
-        "seconds": sum(record.seconds for record in state.history),
     }
     write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))
     if free.maps:

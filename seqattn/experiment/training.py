@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from seqattn.data import Sequences, Splits
-from seqattn.errors import SeqattnError, StorageError
+from seqattn.errors import NotFiniteError, SeqattnError, StorageError
 from seqattn.experiment import board, results
 from seqattn.experiment.film import read_film, write_film
 from seqattn.experiment.jobs import Job, Watchers, leave_if_told
@@ -95,9 +95,10 @@ def train_group(
             )
         job.write_notes()
     for job in jobs:
-        for line in job.passed_over:
+        again = "begins again: not all runs that it began with have a checkpoint yet."
+        for line in (*job.passed_over, *([again] if job.begins_again else [])):
             job.note(line)
-            watchers.say(line)
+            watchers.say(line if line in job.passed_over else f"{job.folder.path}: {line}")
     first = jobs[0].state
     if first is not None:
         step = f", step {first.step}" if first.step else ""
@@ -210,8 +211,12 @@ def _run_of(
             )
         watchers.epoch(record)
 
+    def diverged(error: NotFiniteError, state: TrainingState) -> None:
+        results.write_divergence(job, error, state)
+
     return Run(
         job.model.to(device), job.data.stream or part(job.data.train, job.data),
         part(job.data.validation, job.data),
-        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save, film,
+        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save,
+        diverged, job.group, film,
     )  # fmt: skip

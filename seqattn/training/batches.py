@@ -76,6 +76,11 @@ class Batch:
 
         return self._each(taken)
 
+    def owned(self) -> Batch:
+        """The same with memory for each run, where runs share it: kernels may take another way with
+        what they share, and a run must not tell whether the others have the same sequences."""
+        return self._each(Tensor.contiguous)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return Batch(
             change(self.source),
@@ -148,15 +153,21 @@ def in_orders(
 
 
 def together(parts: Sequence[Batch]) -> Batch:
-    """The same part of several runs: (R, N, ...), without a copy where all have the same."""
+    """The same part of several runs: (R, N, ...), without a copy where all have the same.
+
+    Raises:
+        ValueError: some have padding, and some have none.
+    """
     first, *others = parts
     if not others:
         return first
 
     def of(name: str) -> Tensor | None:
         found: list[Tensor] = [t for part in parts if (t := getattr(part, name)) is not None]
-        if len(found) < len(parts):
+        if not found:
             return None
+        if len(found) < len(parts):
+            raise ValueError(f"{len(found)} of {len(parts)} runs have {name}: all or none must")
         if all(tensor is found[0] for tensor in found):
             return found[0].expand(len(parts), *found[0].shape)
         return torch.stack(found)
