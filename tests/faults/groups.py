@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from seqattn.experiment import Watchers, run_all, seeds_of
 from seqattn.resuming import first_difference
 from seqattn.runs import RunFolder
 from tests.faults import Tally
+from tests.faults.processes import nurtured, words
 
 Runs = list[tuple[Config, RunFolder]]
 SIZES = [
@@ -27,7 +29,7 @@ SIZES = [
 ]  # fmt: skip
 STEPS = 3  # of an epoch
 EARLY = ["training.early_stopping.patience=2", "training.early_stopping.min_delta=0.1",
-         "training.epochs=12"]  # fmt: skip
+         "training.epochs=12", "training.learning_rate=0.03"]  # fmt: skip
 PLATEAU = [
     "training.learning_rate_schedule.kind=plateau", "training.learning_rate_schedule.patience=1",
     "training.learning_rate=0.1",
@@ -53,7 +55,11 @@ def _diverging(home: Path) -> Runs:
 
 def _epochs(home: Path) -> Runs:
     lasts = (2, 9, 3, 5, 9)
-    return _variants(home, PLATEAU, {f"{k}": [f"training.epochs={n}"] for k, n in enumerate(lasts)})
+    own = [f"data.train_seed={k // 2}" for k in range(len(lasts))]
+    return _variants(
+        home, PLATEAU,
+        {f"{k}": [f"training.epochs={n}", data] for k, (n, data) in enumerate(zip(lasts, own, strict=True))},
+    )  # fmt: skip
 
 
 SETUPS: dict[str, Callable[[Path], Runs]] = {
@@ -182,6 +188,33 @@ def killed(renames: Iterable[int], setups: Iterable[str] = tuple(SETUPS)) -> Tal
 
 SAVES = (0.0, 1000.0, 0.03)
 """Seconds between common saves: each step has one, only those of runs that end, or some have."""
+
+
+def killed_for_real(calls: Sequence[int]) -> Tally:
+    """SIGKILL at the n-th rename of four seeds, of which some stop early, then resumed."""
+    tally = Tally()
+    with nurtured() as (nursery, home):
+        more = ["--seeds", "4", "--set", "training.early_stopping={patience: 1, min_delta: 0.06}"]
+        done = nursery.run([*words("seeds"), *more], home)
+        assert done.code == 0, done.err
+        whole = [RunFolder(home / "seeds" / "run" / f"seed-{seed}") for seed in range(23, 27)]
+        lasts = {len(folder.read_metrics()) for folder in whole}
+        assert len(lasts) > 1, f"all ended after {lasts} epochs"
+        for call in calls:
+            output = f"o{call}"
+            with tally.case(f"rename {call}"):
+                done = nursery.run([*words(output), *more], home, {"kill": "rename", "call": call})
+                assert done.code == -signal.SIGKILL, f"exit code {done.code}: {done.err}"
+                tally.took(done.mib)
+                done = nursery.run([*words(output), *more, "--resume"], home)
+                assert done.code == 0, done.err
+                for one in whole:
+                    other = RunFolder(home / output / "run" / one.path.name)
+                    _, found = first_difference(one, other)
+                    found = found or _other_file(one, other, "predictions.npz")
+                    assert found is None, f"{one.path.name}: {found}"
+            shutil.rmtree(home / output, ignore_errors=True)
+    return tally
 
 
 def _saving(runs: Runs, seconds: float) -> Runs:
