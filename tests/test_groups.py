@@ -231,7 +231,9 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
     assert [arm.diverged for arm in read_outcome(tmp_path / "c").arms] == [0, 6]
-    compare(planned, tmp_path)
+    epochs = list[int]()
+    compare(planned, tmp_path, watchers=Watchers(epoch=lambda record: epochs.append(record.epoch)))
+    assert epochs == []
     assert [(tmp_path / "c" / name).read_bytes() for name in tables] == before
 
 
