@@ -32,7 +32,7 @@ EARLY = ["training.early_stopping.patience=2", "training.early_stopping.min_delt
          "training.epochs=12", "training.learning_rate=0.03"]  # fmt: skip
 PLATEAU = [
     "training.learning_rate_schedule.kind=plateau", "training.learning_rate_schedule.patience=1",
-    "training.learning_rate=0.1",
+    "training.learning_rate=0.1", "training.record_attention=2",
 ]  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def difference(whole: Runs, parted: Runs) -> str | None:
     return None
 
 
-RESULTS = ("summary.json", "predictions.npz", "attention.npz")
+RESULTS = ("summary.json", "predictions.npz", "attention.npz", "film.npz")
 
 
 def _other_file(one: RunFolder, other: RunFolder, name: str) -> str | None:
