@@ -80,7 +80,8 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json.
+        """The content of summary.json. Of a run that diverged it has `diverged`, a sentence, and no
+        test loss.
 
         Raises:
             CheckpointError: the training has not finished.
@@ -197,10 +198,14 @@ class Run:
         return figure
 
     def plot_loss(self) -> Figure:
-        """The losses by epoch, with noise floor and best baseline."""
+        """The losses by epoch, with noise floor and best baseline.
+
+        Raises:
+            CheckpointError: the training has not finished, or diverged.
+        """
         from seqattn import pictures
 
-        return pictures.loss_picture(self.folder, self.summary)
+        return pictures.loss_picture(self.folder, self.folder.read_results())
 
     def plot_predictions(self, examples: int = 10) -> Figure:
         """The first test sequences with their forecasts.
@@ -214,8 +219,9 @@ class Run:
 
         if _whole(examples, "examples") < 1:
             raise UsageError(f"examples {examples}: expected 1 or more.")
+        scaled = self.folder.read_results()["scaled"]
         predictions = read_arrays(self.folder.predictions)
-        return pictures.predictions_picture(predictions, examples, scaled=self.summary["scaled"])
+        return pictures.predictions_picture(predictions, examples, scaled=scaled)
 
     def report(self, output: str | Path | None = None) -> Path:
         """Write the page of the run; see `seqattn report`."""

@@ -11,6 +11,7 @@ Ray rather than a scheduler of our own: it has nodes that come and go, retries a
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -27,7 +28,7 @@ from seqattn.config import Config
 from seqattn.errors import SeqattnError, Stopped, UsageError, WorldError
 from seqattn.experiment import Watchers, groups_of, run_all
 from seqattn.runs import RunFolder
-from seqattn.storage import only_writer, write_whole, written_together
+from seqattn.storage import allow_open_files, only_writer, write_whole, written_together
 
 INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
 PATIENCE = 60.0
@@ -36,8 +37,6 @@ RETRIES = 8  # times a task is begun again elsewhere
 ASK = 0.2  # seconds between two looks at whether to stop
 Group = list[tuple[Config, RunFolder]]
 Files = dict[str, bytes]
-Ended = list[tuple[Files, str | None]]
-"""The files of each run of a group, and how it diverged, if it did."""
 
 
 def train(
@@ -49,7 +48,7 @@ def train(
     watchers: Watchers | None = None,
     provenance: Mapping[str, Any] | None = None,
     before_writing: Callable[[], None] = lambda: None,
-) -> dict[Path, str]:
+) -> None:
     """Train what is not trained yet, so that every folder is as if it had been trained here.
 
     Args:
@@ -58,9 +57,6 @@ def train(
         device: "cuda" and "auto" give each task one of the cluster's GPUs, where it has any.
         before_writing: called once the cluster was found usable.
         threads: of each task; 1 without. (In process without, a few steps are measured.)
-
-    Returns:
-        folders of runs that diverged, and in what words.
 
     Raises:
         UsageError: Ray is not installed, or no machine has as many cores, or a GPU.
@@ -72,9 +68,8 @@ def train(
     groups = groups_of(configs)
     left = [config for group in groups for config, _ in group]
     total = sum(config.training.epochs for config, _ in configs)
-    diverged = dict[Path, str]()
     if not left:
-        return diverged
+        return
     with _connected(address, watchers) as ray:
         gpus = _gpus_of_a_task(ray, device, threads or 1)
         before_writing()
@@ -99,12 +94,8 @@ def train(
                         ray.cancel(task, force=True)
                 raise Stopped(number, "what had come back is kept; the same command goes on.")
             for task in done:
-                group = waiting.pop(task)
-                for (_, folder), (files, error) in zip(group, _result(ray, task), strict=True):
-                    _take_in(folder, files, watchers)
-                    if error is not None:
-                        diverged[folder.path] = error
-    return diverged
+                folders = [folder for _, folder in waiting.pop(task)]
+                _take_in(list(zip(folders, _result(ray, task), strict=True)), watchers)
 
 
 def _gpus_of_a_task(ray: Any, device: str, threads: int) -> int:
@@ -133,7 +124,7 @@ def train_group(
     threads: int,
     provenance: Mapping[str, Any],
     folder: str,
-) -> Ended | tuple[int, str]:
+) -> list[Files] | tuple[int, str]:
     """What a task does: train a group and send back its runs; or, for what a user can mend, the
     exit code and the message."""
     with contextlib.suppress(OSError):  # where files of one's own are seen from, if it is here
@@ -147,9 +138,7 @@ def train_group(
             )  # fmt: skip
         except SeqattnError as error:
             return error.exit_code, str(error)
-        return [
-            (_files(job.folder.path), None if job.error is None else str(job.error)) for job in jobs
-        ]
+        return [_files(job.folder.path) for job in jobs]
 
 
 def _files(home: Path) -> Files:
@@ -160,9 +149,9 @@ def _files(home: Path) -> Files:
     }
 
 
-def _result(ray: Any, task: Any) -> Ended:
+def _result(ray: Any, task: Any) -> list[Files]:
     try:
-        found: Ended | tuple[int, str] = ray.get(task)
+        found: list[Files] | tuple[int, str] = ray.get(task)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         raise WorldError(
@@ -182,20 +171,31 @@ def _result(ray: Any, task: Any) -> Ended:
     return found
 
 
-def _take_in(folder: RunFolder, files: Files, watchers: Watchers) -> None:
-    """Write a run's folder; its summary last, since it says that the run is whole."""
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with only_writer(folder.path):
-        folder.clear()
-        names = sorted(files, key=lambda name: name == folder.summary.name)
+def _take_in(runs: Sequence[tuple[RunFolder, Files]], watchers: Watchers) -> None:
+    """Write the folders of a group. A summary says that its run is whole, and results that no run
+    of the group is missing: so the summaries come last, and of those the results."""
+    allow_open_files(len(runs))  # a lock each
+    with contextlib.ExitStack() as held:
+        for folder, _ in runs:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            held.enter_context(only_writer(folder.path))
+            folder.clear()
         with written_together():
-            for name in names[:-1]:
-                path = folder.path / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, files[name])
-        write_whole(folder.path / names[-1], files[names[-1]])
-    for record in folder.read_metrics():
-        watchers.epoch(record)
+            for folder, files in runs:
+                for name in sorted(files.keys() - {folder.summary.name}):
+                    path = folder.path / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    write_whole(path, files[name])
+
+        def has_results(summary: tuple[Path, bytes]) -> bool:
+            return not json.loads(summary[1]).get("diverged")
+
+        summaries = [(folder.summary, files[folder.summary.name]) for folder, files in runs]
+        for path, content in sorted(summaries, key=has_results):
+            write_whole(path, content)
+    for folder, _ in runs:
+        for record in folder.read_metrics():
+            watchers.epoch(record)
 
 
 # --- the cluster ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
 from seqattn.data.own import check_observed
 from seqattn.errors import UsageError
-from seqattn.evaluation import References, Scored, evaluate_runs, free_run, loss_of
+from seqattn.evaluation import References, evaluate_and_forecast, free_run, loss_of
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import Trained, teacher_forcing_probability
 
@@ -121,7 +121,7 @@ def evidence(
     part = data.test.only(slice(0, MOST_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     against = References.of(part, data.train, data.rule, data.scaling)
-    ((scored, free),) = evaluate_runs(trained.model, [Scored(part, against, data.scaling)])
+    scored, free = evaluate_and_forecast(trained.model, part, against, data.scaling)
     weights = None
     if free.maps:
         weights = np.asarray(free.attention_arrays(part, steps_real=True)["weights"], np.float32)

@@ -68,9 +68,18 @@ class BusyError(SeqattnError):
 
 
 class NotFiniteError(SeqattnError):
-    """A loss, gradient or update that is NaN or infinite (exit 7). No step is made with it."""
+    """A loss, gradient or update that is NaN or infinite (exit 7). No step is made with it.
+
+    Attributes:
+        epoch: of the training, from 1, in which it was found; None: after the training.
+        step: of the epoch, from 1; None: at the validation after the epoch.
+    """
 
     exit_code = 7
+
+    def __init__(self, message: str, epoch: int | None = None, step: int | None = None) -> None:
+        super().__init__(message)
+        self.epoch, self.step = epoch, step
 
 
 class Stopped(SeqattnError):  # noqa: N818  (being told to stop is no error)

@@ -6,7 +6,7 @@ Letters: N sequences, T steps, F features, A heads, S source length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from seqattn.data.baselines import (
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training import to_tensors
-from seqattn.training.batches import Batch, slices, together
+from seqattn.training.batches import slices
 from seqattn.training.objective import Autograd
 from seqattn.training.validation import validate
 
@@ -179,8 +179,8 @@ class Evaluation:
 
 
 Maps = Mapping[MapKind, NDArray[np.float32]]
-Watch = Callable[[int, MapMeaning, Maps, slice], None]
-"""(run, meaning, weights (n, layers, A, rows, columns) by kind, places of these n sequences)."""
+Watch = Callable[[MapMeaning, Maps, slice], None]
+"""(meaning, weights (n, layers, A, rows, columns) by kind, places of these n sequences)."""
 
 
 def free_run(
@@ -191,6 +191,7 @@ def free_run(
     *,
     with_attention: bool = True,
     scaling: Scaling | None = None,
+    watch: Watch | None = None,
 ) -> FreeRun:
     """Forecast `steps` points of every sequence, in chunks, on the model's device.
 
@@ -198,40 +199,21 @@ def free_run(
         override: looks elsewhere than the model would; None: the model looks for itself.
         with_attention: False keeps no maps, which for long sequences are most of the memory.
         scaling: to the model's units and back; None: they are the part's.
+        watch: shown the weights of some sequences after the other, kept or not.
 
     Raises:
         UsageError: an override that the model, or a sequence, has no place for.
     """
     if override is not None:
         override.check(int(part.source_lengths.min()))
-    (run,) = free_runs(model, [(part, scaling)], steps, override, with_attention=with_attention)
-    return run
-
-
-def free_runs(
-    model: SequenceModel,
-    parts: Sequence[tuple[Sequences, Scaling | None]],
-    steps: int,
-    override: Override | None = None,
-    *,
-    with_attention: bool = True,
-    watch: Watch | None = None,
-) -> list[FreeRun]:
-    """The same for R models side by side, whose parameters have a leading axis.
-
-    Args:
-        parts: R sequences of one shape with their scalings, a pair for each model.
-        watch: shown the weights of some sequences after the other, kept or not.
-    """
-    runs = len(parts)
-    batch = _stacked(parts, model)
+    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
     values = list[Tensor]()
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
     with torch.inference_mode():
         points = batch.source.shape[-2] + steps
         at_once = min(CHUNK, CHUNK_PAIRS // points**2)
-        for places in slices(len(batch), max(at_once // runs, 1)):
+        for places in slices(len(batch), max(at_once, 1)):
             chunk = batch.take(places)
             forecast = model.forecast(
                 chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
@@ -249,35 +231,13 @@ def free_runs(
                 for kind, weights in stacked.items():
                     maps.setdefault(kind, []).append(weights)
             if watch is not None and stacked:
-                for k in range(runs):
-                    each = {kind: weights[k] if runs > 1 else weights
-                            for kind, weights in stacked.items()}  # fmt: skip
-                    watch(k, meaning, {kind: one.numpy() for kind, one in each.items()}, places)
-
-    def each_run(pieces: list[Tensor], axes: int) -> list[NDArray[Any]]:
-        joined = torch.cat(pieces, dim=-axes)
-        return [run.numpy() for run in (joined if runs > 1 else joined.unsqueeze(0))]
-
-    by_kind = {kind: each_run(pieces, 5) for kind, pieces in maps.items()}
-    return [
-        FreeRun(
-            said if scaling is None else scaling.unscaled(said, part),
-            {kind: weights[k] for kind, weights in by_kind.items()},
-            meaning,
-        )
-        for k, (said, (part, scaling)) in enumerate(zip(each_run(values, 3), parts, strict=True))
-    ]
-
-
-def _stacked(parts: Sequence[tuple[Sequences, Scaling | None]], model: SequenceModel) -> Batch:
-    """The sequences of R models as one batch; those that several models have are held once."""
-    known = dict[tuple[int, int], Batch]()
-    for part, scaling in parts:
-        if (id(part), id(scaling)) not in known:
-            known[id(part), id(scaling)] = to_tensors(
-                part, *_device_and_type(model), scaling=scaling
-            )
-    return together([known[id(part), id(scaling)] for part, scaling in parts])
+                watch(meaning, {kind: one.numpy() for kind, one in stacked.items()}, places)
+    said = torch.cat(values).numpy()
+    return FreeRun(
+        said if scaling is None else scaling.unscaled(said, part),
+        {kind: torch.cat(pieces).numpy() for kind, pieces in maps.items()},
+        meaning,
+    )
 
 
 def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) -> float | None:
@@ -290,90 +250,65 @@ def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) ->
     )
 
 
-def teacher_forced(
-    model: SequenceModel, parts: Sequence[tuple[Sequences, Scaling | None]]
-) -> list[float]:
-    """The loss of each of R models with every step fed the truth; see `free_runs`."""
-    _, forced = validate(Autograd(model), _stacked(parts, model))
+def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | None = None) -> float:
+    """The loss of a model with every step fed the truth."""
+    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
+    _, (forced,) = validate(Autograd(model), batch)
     return forced
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What a model is scored on.
-
-    Attributes:
-        part: sequences with known targets.
-        against: what its losses are held against.
-        scaling: of the units that losses are in; None: the part's own.
-    """
-
-    part: Sequences
-    against: References
-    scaling: Scaling | None = None
 
 
 def evaluate(
     model: SequenceModel, part: Sequences, against: References, scaling: Scaling | None = None
 ) -> Evaluation:
     """Score a model on a part with known targets."""
-    ((scored, _),) = evaluate_runs(model, [Scored(part, against, scaling)], with_attention=False)
+    scored, _ = evaluate_and_forecast(model, part, against, scaling, with_attention=False)
     return scored
 
 
-def evaluate_runs(
+def evaluate_and_forecast(
     model: SequenceModel,
-    each: Sequence[Scored],
+    part: Sequences,
+    against: References,
+    scaling: Scaling | None = None,
     *,
     with_attention: bool = True,
     watch: Watch | None = None,
-) -> list[tuple[Evaluation, FreeRun]]:
-    """The same for R models side by side.
+) -> tuple[Evaluation, FreeRun]:
+    """Score a model on a part with known targets, and keep what it forecast.
 
     Args:
-        each: R parts of one shape, one for each model, the same or others.
-        with_attention, watch: see `free_runs`.
+        against: what its losses are held against.
+        scaling: of the units that losses are in; None: the part's own.
+        with_attention, watch: see `free_run`.
     """
-    looking = dict[int, Looking]()
+    looking: Looking | None = None
 
-    def look(k: int, meaning: MapMeaning, maps: Maps, places: slice) -> None:
+    def look(meaning: MapMeaning, maps: Maps, places: slice) -> None:
+        nonlocal looking
         if watch is not None:
-            watch(k, meaning, maps, places)
+            watch(meaning, maps, places)
         if meaning == "strength":
             return
-        part = each[k].part
-        looks = looking.setdefault(k, Looking(is_distribution=meaning == "distribution"))
+        looking = looking or Looking(is_distribution=meaning == "distribution")
         known = None if part.alignment is None else part.alignment[places]
-        looks.add(maps["cross"], part.source_lengths[places], part.target_keep[places], known)
+        looking.add(maps["cross"], part.source_lengths[places], part.target_keep[places], known)
 
-    parts = [(one.part, one.scaling) for one in each]
-    steps = each[0].part.target.shape[1]
-    free = free_runs(model, parts, steps, with_attention=with_attention, watch=look)
-    return [
-        (_evaluation(run, loss, one, looking.get(k)), run)
-        for k, (run, loss, one) in enumerate(
-            zip(free, teacher_forced(model, parts), each, strict=True)
-        )
-    ]
-
-
-def _evaluation(run: FreeRun, forced: float, one: Scored, looking: Looking | None) -> Evaluation:
-    """
-    Args:
-        forced: the loss with every step fed the truth.
-    """
-    part, scaling = one.part, one.scaling
+    run = free_run(
+        model, part, part.target.shape[1], with_attention=with_attention, scaling=scaling,
+        watch=look,
+    )  # fmt: skip
     scale = None if scaling is None else scaling.target.scale
-    return Evaluation(
+    scored = Evaluation(
         loss=mean_squared_error(run.values, part, scale),
-        loss_teacher_forced=forced,
+        loss_teacher_forced=teacher_forced(model, part, scaling),
         loss_by_step=errors_by_step(run.values, part, scale),
         rmse=errors_by_feature(run.values, part),
-        against=one.against,
+        against=against,
         looks=None if looking is None else looking.result(),
         features=part.said,
         scaled=scaling is not None and not scaling.is_identity,
     )
+    return scored, run
 
 
 def _device_and_type(model: SequenceModel) -> tuple[torch.device, torch.dtype]:

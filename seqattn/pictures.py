@@ -37,7 +37,7 @@ KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "de
 
 def draw_each(folder: RunFolder) -> Iterator[Path]:
     """Draw every picture that the folder has data for, one when the next is asked for."""
-    summary = folder.read_summary()
+    summary = folder.read_results()
     save(loss_picture(folder, summary), folder.loss_picture)
     yield folder.loss_picture
     predictions = read_arrays(folder.predictions, EXAMPLES)

@@ -8,7 +8,7 @@
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
       split.csv          which part each sequence of your own files went to
       files.csv          the files that were read as they were needed, and their SHA-256
-      summary.json       the losses beside floor and baselines
+      summary.json       the losses beside floor and baselines, or how the run diverged
       predictions.npz    test sequences and their free-running forecasts
       film.npz           where it looked in some validation sequences, epoch by epoch, if recorded
       tensorboard/       for TensorBoard, if asked for
@@ -224,6 +224,11 @@ class RunFolder:
                 file.unlink(missing_ok=True)
         self.clear_board()
 
+    def clear_training(self) -> None:
+        """Remove what a training is resumed from, and its numbers so far."""
+        for file in (self.metrics, self.last, self.previous, self.best, self.film):
+            file.unlink(missing_ok=True)  # metrics first: epochs without a checkpoint are refused
+
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
@@ -277,6 +282,31 @@ class RunFolder:
                 f"{self.summary}: cannot be read ({error}). Has the training finished?"
             ) from None
         return summary
+
+    def divergence(self) -> str | None:
+        """Why the run has no finite loss, where it diverged; else None.
+
+        Raises:
+            CheckpointError: summary.json cannot be read.
+        """
+        found = self.read_summary().get("diverged") if self.summary.is_file() else None
+        return None if found is None else str(found)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the run ended with a finite test loss."""
+        return self.summary.is_file() and self.divergence() is None
+
+    def read_results(self) -> dict[str, Any]:
+        """The summary of a run that ended with a finite test loss.
+
+        Raises:
+            CheckpointError: it has not ended, or diverged.
+        """
+        words = self.divergence()
+        if words is not None:
+            raise CheckpointError(f"{self.path}: diverged, so it has no results. {words}")
+        return self.read_summary()
 
     def read_environment(self) -> dict[str, Any]:
         """Versions, device and threads, or nothing where they cannot be read."""

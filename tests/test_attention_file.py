@@ -47,19 +47,18 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of two runs whose weights come 5 sequences at a time."""
+    """Of weights that come 5 sequences at a time."""
     for module in (storage, attention_file):
         monkeypatch.setattr(module, "PACKED_FROM", packed_from)
     monkeypatch.setattr(attention_file, "IN_MEMORY", in_memory)
     found, sequences = weights(kinds), part()
-    with AttentionSpool(tmp_path, [sequences] * R) as spool:
-        for first in range(0, N, 5):
-            places = slice(first, min(first + 5, N))
-            for run in range(R):
+    for run in range(R):
+        with AttentionSpool(tmp_path, sequences) as spool:
+            for first in range(0, N, 5):
+                places = slice(first, min(first + 5, N))
                 maps = {kind: cells[run, places] for kind, cells in found.items()}
-                spool.add(run, "strength", maps, places)
-        for run in range(R):
-            spool.write(run, tmp_path / f"{run}.npz")
+                spool.add("strength", maps, places)
+            spool.write(tmp_path / f"{run}.npz")
     for run in range(R):
         maps = {kind: cells[run] for kind, cells in found.items()}
         arrays = attention_arrays(

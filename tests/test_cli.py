@@ -814,14 +814,14 @@ def test_predict_keeps_no_weights_that_nobody_asked_for(
     from seqattn import evaluation
 
     kept: list[bool] = []
-    original = evaluation.free_runs
+    original = evaluation.free_run
 
     def watched(*words: Any, **options: Any) -> Any:
         found = original(*words, **options)
-        kept.extend(bool(run.maps) for run in found)
+        kept.append(bool(found.maps))
         return found
 
-    monkeypatch.setattr(evaluation, "free_runs", watched)
+    monkeypatch.setattr(evaluation, "free_run", watched)
     assert seqattn("predict", attention_run).code == 0
     assert seqattn("evaluate", attention_run).code == 0
     assert seqattn("predict", attention_run, "--attention-override", "uniform").code == 0

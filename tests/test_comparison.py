@@ -420,6 +420,8 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
         folder = RunFolder(home / f"looking/seed-{seed}")
         folder.summary.unlink()
         folder.say(last)
+    diverged = {"diverged": "The training loss is nan in epoch 2, step 1", "test_loss": None}
+    folder.summary.write_text(json.dumps(diverged))
     outcome = read_outcome(home)
     assert [(len(arm.diverged), arm.unfinished) for arm in outcome.arms] == [(0, 0), (1, 3)]
     assert cells(outcome.arms[1])[5].endswith("of 3, 1 diverged, 3 not ended")
@@ -428,7 +430,7 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
     assert "3 of 6 seeds of looking have not ended; they are in no number here." in said
     for seed in (7, 8):
         (home / f"looking/seed-{seed}/summary.json").unlink()
-    (home / "looking/seed-6/train.log").unlink()
+    (home / "looking/seed-6/summary.json").unlink()
     assert cells(read_outcome(home).arms[1])[-1] == "none has a result yet"
 
 

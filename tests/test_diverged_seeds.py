@@ -15,7 +15,6 @@ import pytest
 
 from seqattn.comparison import read_outcome, sentences
 from seqattn.comparison.drawing import draw_all, validation_losses
-from seqattn.comparison.outcome import has_diverged
 from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import cells, markdown, write_tables
 from seqattn.config.comparing import plan
@@ -50,7 +49,7 @@ def home(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "mine"))
 
 
-def diverge(home: Path, variant: str, seeds: list[int], *, in_summary: bool = False) -> None:
+def diverge(home: Path, variant: str, seeds: list[int]) -> None:
     """Leave what a run leaves whose loss is not finite."""
     words = "The training loss is nan in epoch 2, step 1"
     for seed in seeds:
@@ -58,9 +57,8 @@ def diverge(home: Path, variant: str, seeds: list[int], *, in_summary: bool = Fa
         folder.clear_results()
         folder.write_metrics(folder.read_metrics()[:1])
         folder.say(f"ended: {words}")
-        if in_summary:
-            summary = {"name": "mine", "seed": seed, "test_loss": None, "diverged": words}
-            folder.summary.write_text(json.dumps(summary))
+        summary = {"name": "mine", "seed": seed, "test_loss": None, "diverged": words}
+        folder.summary.write_text(json.dumps(summary))
 
 
 def set_losses(home: Path, variant: str, first: float) -> None:
@@ -100,13 +98,12 @@ def test_where_both_diverged_neither_is_better() -> None:
     )
 
 
-@pytest.mark.parametrize("in_summary", [False, True])
-def test_tables_and_words_count_what_diverged(home: Path, in_summary: bool) -> None:
+def test_tables_and_words_count_what_diverged(home: Path) -> None:
     set_losses(home, "plain", 0.2)
     set_losses(home, "dot", 0.1)
-    diverge(home, "dot", [3, 4, 5, 6, 7], in_summary=in_summary)
-    assert has_diverged(RunFolder(home / "dot/seed-3"))
-    assert not has_diverged(RunFolder(home / "dot/seed-9"))
+    diverge(home, "dot", [3, 4, 5, 6, 7])
+    assert RunFolder(home / "dot/seed-3").divergence() is not None
+    assert RunFolder(home / "dot/seed-9").divergence() is None
     outcome = read_outcome(home)
     assert (outcome.pairs[0].seeds, outcome.pairs[0].first_better) == (8, 5)
     write_tables(outcome)
@@ -179,7 +176,7 @@ def test_figures_show_what_has_no_number(recwarn: pytest.WarningsRecorder) -> No
 
 
 def test_the_doctor_counts_what_diverged(home: Path) -> None:
-    diverge(home, "dot", [4], in_summary=True)
+    diverge(home, "dot", [4])
     losses = losses_beside(RunFolder(home / "dot/seed-3"))
     assert (len(losses), sum(map(math.isinf, losses))) == (8, 1)
     found = seeds_apart(losses)

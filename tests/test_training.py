@@ -422,7 +422,7 @@ def test_no_step_on_a_loss_that_is_not_finite(poison: float) -> None:
 
 
 def test_a_validation_loss_that_is_not_finite_blames_no_batch() -> None:
-    """All updates were made, and nothing was saved since."""
+    """All updates were made, and saved: a run that ended says where."""
     section = config()
     model, data, validation, _ = started(section)
     validation.target[3] = math.nan
@@ -431,10 +431,10 @@ def test_a_validation_loss_that_is_not_finite_blames_no_batch() -> None:
         NotFiniteError, match="^The validation loss is nan after epoch 1,"
     ) as caught:
         one(model, data, validation, section.training, seed=23, save=saved.append)
-    assert "all its updates were made; the newest checkpoint, if there is one" in str(caught.value)
+    assert "all its updates were made; the newest checkpoint is from before" in str(caught.value)
     assert "training.clip_norm" in str(caught.value)
     assert "batch" not in str(caught.value)
-    assert [(state.epoch, state.step) for state in saved] == [(0, 1), (0, 2), (0, 3)]
+    assert [(state.epoch, state.step) for state in saved] == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
 @pytest.mark.parametrize("more", [{}, {"clip_norm": 1.0}, {"optimizer": "sgd"}])

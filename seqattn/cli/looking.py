@@ -148,7 +148,7 @@ def _weights(
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_summary()["model"].get(
+        if not folder.attention.exists() and not folder.read_results()["model"].get(
             "attention", True
         ):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")

@@ -71,10 +71,9 @@ def compare(
         for variant in comparison.variants
         for seed in comparison.seeds
     ]
-    diverged: dict[Path, str] = {}
     with _held(path, comparison) as say_what_it_is:
         if engine == "ray":
-            diverged = cluster.train(
+            cluster.train(
                 wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
                 provenance=provenance, before_writing=say_what_it_is,
             )  # fmt: skip
@@ -84,7 +83,6 @@ def compare(
                 wanted, device=device, threads=threads, resume=True, plots=plots,
                 config_path=config_path, watchers=watchers,
                 before_writing=say_what_it_is, provenance=provenance,
-                given_up=diverged,
             )  # fmt: skip
         except Stopped as stopped:
             raise Stopped(

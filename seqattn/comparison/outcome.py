@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +11,6 @@ from typing import Any, Literal
 
 from seqattn.comparison.statistics import Difference, Spread
 from seqattn.runs import RunFolder
-
-DIVERGED = re.compile(r" ended: The [a-z' ]+ is -?(nan|inf)\b")
-"""The last line of the log of a run that left the finite numbers."""
 
 DataOfSeeds = Literal["new", "same", "files"]
 """new: each seed has generated data of its own. same: all seeds have the same generated data.
@@ -50,7 +46,9 @@ class Arm:
         Raises:
             CheckpointError: a summary cannot be read.
         """
-        diverged = frozenset(seed for seed, folder in folders.items() if has_diverged(folder))
+        diverged = frozenset(
+            seed for seed, folder in folders.items() if folder.divergence() is not None
+        )
         summaries = {
             seed: folder.read_summary()
             for seed, folder in folders.items()
@@ -79,18 +77,6 @@ class Arm:
     def unfinished(self) -> int:
         """How many seeds have no result: they were stopped, or go on still."""
         return len(self.folders) - len(self.losses)
-
-
-def has_diverged(folder: RunFolder) -> bool:
-    """Whether a run left the finite numbers: its summary says so, or without one the last line of
-    its log."""
-    if folder.summary.is_file():
-        return bool(folder.read_summary().get("diverged"))
-    try:
-        lines = folder.log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return False
-    return bool(lines) and DIVERGED.search(lines[-1]) is not None
 
 
 @dataclass(frozen=True)

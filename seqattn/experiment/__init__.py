@@ -16,7 +16,7 @@ from seqattn.errors import BusyError, NotFiniteError, UsageError
 from seqattn.evaluation import References
 from seqattn.experiment import board, following
 from seqattn.experiment.following import follow
-from seqattn.experiment.grouping import grouped
+from seqattn.experiment.grouping import grouped, grouped_anew
 from seqattn.experiment.jobs import Job, Watchers, leave_if_told
 from seqattn.experiment.reading import data_of, open_run, without_paths
 from seqattn.experiment.resume import newest_state, refuse_other_rates
@@ -39,7 +39,7 @@ from seqattn.storage import (
     write_whole,
     written_together,
 )
-from seqattn.training import World
+from seqattn.training import TrainingState, World
 
 PATIENCE = 5.0
 """Seconds to wait for another process that makes folders of seeds."""
@@ -91,7 +91,6 @@ def run_all(
     before_writing: Callable[[], None] = lambda: None,
     provenance: Mapping[str, Any] | None = None,
     world: World | None = None,
-    given_up: Mapping[Path, str] | None = None,
 ) -> list[Job]:
     """Train many configs, side by side where they share a shape; each leaves its own run folder.
 
@@ -108,7 +107,6 @@ def run_all(
         before_writing: called once everything is found usable.
         provenance: for environment.json: the command, and where values of the config are from.
         world: the processes that share the training of one config; this is the first of them.
-        given_up: folders of runs that diverged just now, elsewhere, and in what words.
 
     Returns:
         a job for each config, in their order, with its summary, or with the `NotFiniteError` of a
@@ -121,7 +119,7 @@ def run_all(
     with world.beginning() if world is not None else contextlib.nullcontext():
         return _run_all(
             configs, choose_device(device), threads, watchers, before_writing, provenance or {},
-            world, given_up or {}, resume=resume, overwrite=overwrite, plots=plots,
+            world, resume=resume, overwrite=overwrite, plots=plots,
             config_path=config_path,
         )  # fmt: skip
 
@@ -134,7 +132,6 @@ def _run_all(
     before_writing: Callable[[], None],
     provenance: Mapping[str, Any],
     world: World | None,
-    given_up: Mapping[Path, str],
     *,
     resume: bool,
     overwrite: bool,
@@ -153,20 +150,13 @@ def _run_all(
                 held.enter_context(only_writer(folder.path))
                 holding.add(folder.path)
         jobs = _prepared(configs, resume=resume)
-        for job in jobs:
-            if job.folder.path in given_up:
-                job.error = NotFiniteError(given_up[job.folder.path])
+        groups = list(grouped(jobs))
         todo = [job for job in jobs if job.is_to_do]
         if world is not None:
             _agree(world, jobs)
         refuse_full_disks({job.folder.path: bytes_of_checkpoints(job) for job in todo})
         before_writing()
-        for job in jobs:
-            if job.summary is not None and len(jobs) == 1:
-                watchers.say(f"{job.folder.path}: is trained to epoch {job.summary['epochs']}"
-                             " already.")  # fmt: skip
-        if 0 < len(todo) < len(jobs):
-            watchers.say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are trained already.")
+        _say_what_has_ended(jobs, watchers)
         if todo:
             about = {**environment(chosen, config_path), **provenance}
             if world is not None:
@@ -175,7 +165,6 @@ def _run_all(
                 if job.folder.path not in holding:
                     _take_hold(job.folder, held)
             _begin(todo, about, threads, overwrite=overwrite)
-            groups = list(grouped(jobs))
             for job in todo:
                 if job.goes_back:  # else the next save would keep the one that it is behind
                     job.folder.previous.replace(job.folder.last)
@@ -193,15 +182,29 @@ def _run_all(
     return jobs
 
 
+def _say_what_has_ended(jobs: Sequence[Job], watchers: Watchers) -> None:
+    trained = [job for job in jobs if job.summary is not None]
+    diverged = sum(job.error is not None for job in jobs)
+    if len(jobs) == 1:
+        for job in trained:
+            epochs = (job.summary or {})["epochs"]
+            watchers.say(f"{job.folder.path}: is trained to epoch {epochs} already.")
+        return
+    if trained and len(trained) < len(jobs):
+        watchers.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
+    if diverged:
+        watchers.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
+
+
 def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:
-    """What `run_all` would train side by side, of what is not trained yet.
+    """What `run_all` would train side by side from the beginning, of what is not trained yet.
 
     Raises:
         SeqattnError: what a user can mend.
     """
     _refuse_too_large(configs)
     jobs = _prepared(configs, resume=True)
-    return [[(job.config, job.folder) for job in group] for group in grouped(jobs)]
+    return [[(job.config, job.folder) for job in group] for group in grouped_anew(jobs)]
 
 
 def _refuse_too_large(configs: Sequence[tuple[Config, RunFolder]]) -> None:
@@ -233,7 +236,7 @@ def _agree(world: World, jobs: Sequence[Job]) -> None:
     (job,) = jobs
     following.refuse_what_cannot_be_shared(job.config)
     world.compare(following.told(job.config), following.digest(job.data))
-    if job.summary is not None:
+    if not job.is_to_do:
         world.from_first(following.TRAINED)
     elif job.state is None:
         world.from_first(b"")
@@ -267,12 +270,15 @@ def _begin(
         if overwrite:
             folder.clear()
         folder.clear_results()
-        if job.passed_over:  # a broken file must not be what the next save keeps
+        if job.begins_again:
+            folder.clear_training()
+        elif job.passed_over:  # a broken file must not be what the next save keeps
             folder.previous.replace(folder.last)
     with written_together():
         for job in todo:
             write_whole(job.folder.config, to_yaml(job.config).encode())
-            write_json(job.folder.environment, {**about, "threads": threads or 1})
+            count = threads or job.threads or 1
+            write_json(job.folder.environment, {**about, "threads": count})
 
 
 def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
@@ -346,14 +352,30 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     found = newest_state(job) if resume else None
     if found is not None:
         job.state = found
+        job.threads = folder.read_environment().get("threads")
         if folder.summary.exists():
             summary = folder.read_summary()
-            if job.state.epoch == config.training.epochs or summary["stopped_early"]:
+            if summary.get("diverged"):
+                job.error = _error_of(folder, summary, found)
+            elif job.is_trained:
                 job.summary = summary
-                return job
-        refuse_other_rates(job)
-        job.threads = folder.read_environment().get("threads")
+        if job.error is None:
+            refuse_other_rates(job)
     return job
+
+
+def _error_of(
+    folder: RunFolder, summary: Mapping[str, Any], state: TrainingState
+) -> NotFiniteError:
+    """That a run diverged before. It would again, so it is not trained again."""
+    at = summary.get("diverged_at") or {"epoch": None, "step": None}
+    return NotFiniteError(
+        f"{folder.path}: diverged after {state.epoch} whole epochs, and would again:"
+        f" {summary['diverged']} --overwrite trains it from the beginning; to keep it, give the new"
+        " run another --name.",
+        at["epoch"],
+        at["step"],
+    )
 
 
 def _draw_what_is_missing(job: Job, watchers: Watchers) -> None:

@@ -19,25 +19,25 @@ from seqattn.runs import attention_contents, masked_weights
 from seqattn.storage import PACKED_FROM, whole_file
 
 IN_MEMORY = 2**26
-"""Bytes of weights, of all runs together, from which on they wait on the disk."""
+"""Bytes of weights from which on they wait on the disk."""
 
 
 class AttentionSpool:
-    """Weights of runs side by side, in a file without a name until each run has its own file.
+    """Weights of a run, in a file without a name until they go to attention.npz.
 
-    An NPZ file takes one array after the other, but weights come for all kinds and all runs, some
-    sequences at a time.
+    An NPZ file takes one array after the other, but weights come for all kinds, some sequences at a
+    time.
 
     Args:
         folder: where there is room for all of them, uncompressed.
-        parts: the sequences of each run.
+        part: the sequences.
     """
 
-    def __init__(self, folder: Path, parts: list[Sequences]) -> None:
-        self.parts = parts
+    def __init__(self, folder: Path, part: Sequences) -> None:
+        self.part = part
         self.meaning: MapMeaning = "distribution"
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115
-        self.places: dict[int, dict[str, list[tuple[int, int]]]] = {}
+        self.places: dict[str, list[tuple[int, int]]] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def __enter__(self) -> AttentionSpool:
@@ -49,20 +49,19 @@ class AttentionSpool:
     ) -> None:  # fmt: skip
         self.file.close()
 
-    def add(self, run: int, meaning: MapMeaning, maps: Maps, places: slice) -> None:
+    def add(self, meaning: MapMeaning, maps: Maps, places: slice) -> None:
         """Take in the weights of some sequences, in their order; see `seqattn.evaluation.Watch`."""
         self.meaning = meaning
-        part = self.parts[run]
+        part = self.part
         masked = masked_weights(maps, part.source_lengths[places], part.target_lengths[places])  # type: ignore[arg-type]
-        of_run = self.places.setdefault(run, {})
         for name, cells in masked.items():
             self.shapes[name] = (len(part), *cells.shape[1:])
-            of_run.setdefault(name, []).append((self.file.tell(), cells.nbytes))
+            self.places.setdefault(name, []).append((self.file.tell(), cells.nbytes))
             self.file.write(np.ascontiguousarray(cells).data)
 
-    def write(self, run: int, path: Path) -> None:
-        """A run's attention file: the bytes that `write_arrays` would write."""
-        part = self.parts[run]
+    def write(self, path: Path) -> None:
+        """The attention file: the bytes that `write_arrays` would write."""
+        part = self.part
         contents = attention_contents(
             self.shapes, ids=part.ids, source_lengths=part.source_lengths,
             target_lengths=part.target_lengths, meaning=self.meaning, alignment=part.alignment,
@@ -80,11 +79,11 @@ class AttentionSpool:
                         continue
                     head = {"descr": "<f4", "fortran_order": False, "shape": one}
                     np.lib.format.write_array_header_1_0(member, head)
-                    for cells in self._chunks(run, name):
+                    for cells in self._chunks(name):
                         member.write(cells)
 
-    def _chunks(self, run: int, name: str) -> Iterator[bytes]:
-        for place, size in self.places[run][name]:
+    def _chunks(self, name: str) -> Iterator[bytes]:
+        for place, size in self.places[name]:
             self.file.seek(place)
             yield self.file.read(size)
 

@@ -46,11 +46,14 @@ class Job:
         data: its sequences.
         model: initialised.
         state: where to go on, where it ended; None before the start.
-        summary: the content of summary.json, at the end.
-        error: why there is none.
+        threads: those it was trained with so far.
+        summary: the content of summary.json of a run with a finite test loss, at the end.
+        error: why it has none: it diverged, now or before.
+        group: a digest of the runs that it began with.
         passed_over: checkpoints that could not be gone on from, and why.
         started: when its folder was last gone on with; None: it is new.
         goes_back: whether it goes on from the checkpoint before the last.
+        begins_again: whether its checkpoints are of no use to the runs that it began with.
     """
 
     config: Config
@@ -62,12 +65,14 @@ class Job:
     summary: dict[str, Any] | None = None
     error: NotFiniteError | None = None
     passed_over: list[str] = field(default_factory=list)
+    group: str = ""
     started: str | None = None
     goes_back: bool = False
+    begins_again: bool = False
 
     @property
     def position(self) -> tuple[int, int]:
-        return (self.state.epoch, self.state.step) if self.state is not None else (0, 0)
+        return self.state.position if self.state is not None else (0, 0)
 
     @property
     def is_to_do(self) -> bool:
@@ -84,6 +89,14 @@ class Job:
         return self.state.epoch >= training.epochs or early_stopping(training, losses).ran_out
 
     @property
+    def end(self) -> tuple[int, int] | None:
+        """The first position at which it trains no more; None while it has not ended."""
+        if self.error is not None and self.error.epoch is not None:
+            epoch, step = self.error.epoch, self.error.step
+            return (epoch, 0) if step is None else (epoch - 1, step)
+        return self.position if self.summary or self.error or self.is_trained else None
+
+    @property
     def layout(self) -> Layout:
         data = self.data
         return Layout.of(data.train, data.scaling, data.digests, data.frequency)
@@ -93,11 +106,13 @@ class Job:
         return build_model(self.config.model, points, self.config.seed)
 
     def begin_again(self) -> None:
-        self.model, self.state = self.new_model(), None
+        """Train it from its start, whatever came of it."""
+        self.model, self.state, self.error, self.begins_again = self.new_model(), None, None, True
 
     def go_back(self, state: TrainingState) -> None:
-        """To the checkpoint before the last."""
-        self.state, self.goes_back = state, True
+        """Train it from a state of its past: that of its last checkpoint, or of the one before."""
+        self.goes_back = state is not self.state
+        self.state, self.error = state, None
 
 
 def leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:

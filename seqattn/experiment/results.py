@@ -4,45 +4,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from seqattn.config import as_plain
 from seqattn.data import Splits
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import NotFiniteError
-from seqattn.evaluation import Evaluation, FreeRun, References, Scored, evaluate_runs
+from seqattn.evaluation import Evaluation, FreeRun, References, evaluate_and_forecast
 from seqattn.experiment.attention_file import AttentionSpool
 from seqattn.experiment.jobs import Job
 from seqattn.storage import write_arrays, write_json
-from seqattn.training import Run
-from seqattn.training.batches import BatchShape, shape_of_batch
-from seqattn.training.stack import Stack
+from seqattn.training import Run, TrainingState
 
 
 def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
     """Score the best epochs' weights on the test part and write the data files.
 
-    Runs whose test parts have one shape are scored side by side, each on its own.
+    Each run is scored alone: what its weights are worth, to the last bit, does not depend on which
+    others end beside it.
     """
-    of_shape: dict[BatchShape, list[tuple[Job, Run]]] = {}
     known: dict[int, tuple[References, References]] = {}
     for job, run in finished:
-        assert job.state is not None
-        run.model.load_state_dict(job.state.best_weights)
-        of_shape.setdefault(shape_of_batch(job.data.test), []).append((job, run))
-        if id(job.data) not in known:
-            known[id(job.data)] = _references(job.data)
-    for together in of_shape.values():
-        each = [
-            Scored(job.data.test, known[id(job.data)][0], job.data.scaling) for job, _ in together
-        ]
-        stack = Stack([run.model for _, run in together])
-        with AttentionSpool(together[0][0].folder.path, [one.part for one in each]) as spool:
-            scored = evaluate_runs(stack.model, each, with_attention=False, watch=spool.add)
-            for k, ((job, _), (evaluation, free)) in enumerate(zip(together, scored, strict=True)):
-                weights = partial(spool.write, k) if job.config.model.has_attention else None
-                _write_results(job, evaluation, free, known[id(job.data)][1], weights)
+        data, state = job.data, job.state
+        assert state is not None
+        if id(data) not in known:
+            known[id(data)] = _references(data)
+        tested, validated = known[id(data)]
+        run.model.load_state_dict(state.best_weights)
+        with AttentionSpool(job.folder.path, data.test) as spool:
+            evaluation, free = evaluate_and_forecast(
+                run.model, data.test, tested, data.scaling, with_attention=False, watch=spool.add
+            )
+            weights = spool.write if job.config.model.has_attention else None
+            _write_results(job, evaluation, free, validated, weights)
+
+
+def write_divergence(job: Job, error: NotFiniteError, state: TrainingState) -> None:
+    """The summary of a run that left the finite numbers, and has no forecasts."""
+    at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
+    summary = {
+        "name": job.config.name,
+        "seed": job.config.seed,
+        "diverged": str(error),
+        "diverged_at": at,
+        "test_loss": None,
+        **_of_training(job, state),
+    }
+    write_json(job.folder.summary, summary)
+
+
+def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
+    """What a summary says of a training, however it ended."""
+    return {
+        "validation_loss": state.best_loss if state.best_epoch else None,
+        "best_epoch": state.best_epoch,
+        "epochs": state.epoch,
+        "parameters": sum(weight.numel() for weight in state.weights.values()),
+        "model": as_plain(job.config.model),
+        "data": list(job.data.notes),
+        "seconds": sum(record.seconds for record in state.history),
+    }
 
 
 def _references(data: Splits) -> tuple[References, References]:
@@ -70,8 +92,11 @@ def _write_results(
     assert state is not None
     if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
         job.error = NotFiniteError(
-            f"The test loss is {evaluation.loss}. The run's checkpoints are kept; no summary is."
+            f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
+            f" teacher-forced, with the weights of epoch {state.best_epoch}. All losses of the"
+            " training were finite, and its checkpoints are kept."
         )
+        write_divergence(job, job.error, state)
         folder.say(f"ended: {job.error}")
         return
     scored = evaluation.as_plain()
@@ -82,16 +107,10 @@ def _write_results(
         "test_loss": loss,
         "test_loss_teacher_forced": forced,
         **scored,
-        "validation_loss": state.best_loss,
+        **_of_training(job, state),
         "validation_noise_floor": validated.noise_floor,
         "validation_baselines": validated.baselines,
-        "best_epoch": state.best_epoch,
-        "epochs": state.epoch,
         "stopped_early": state.epoch < config.training.epochs,
-        "parameters": sum(weight.numel() for weight in state.weights.values()),
-        "model": as_plain(config.model),
-        "data": list(data.notes),
-        "seconds": sum(record.seconds for record in state.history),
     }
     write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))
     if weights is not None:

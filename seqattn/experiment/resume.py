@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
 
 from seqattn.config import (
     Config,
@@ -84,50 +82,6 @@ def _which(job: Job) -> str:
     ]  # fmt: skip
     more = f", and {len(found) - 5} more" if len(found) > 5 else ""
     return f" In {stream.config.path}: {', '.join(found[:5])}{more}." if found else ""
-
-
-def by_position(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Runs that could go side by side, by where they stand: others have been added, or one left
-    the finite numbers long before the stop. What is trained is not trained again.
-
-    A stop between two files of a common save leaves some a save ahead: these go back to the
-    checkpoint before it. If it was the first save, which can be told by runs that were begun with
-    them and have none, there is no such checkpoint: all begin again, and say so.
-    """
-    if len({job.position for job in jobs}) <= 1:
-        yield from [list(jobs)] if jobs else []
-        return
-    before = {id(job): _state_before(job) for job in jobs if job.state is not None}
-    unsaved = any(job.state is None for job in jobs)
-    together = None not in (times := {job.started for job in jobs}) and len(times) == 1
-    if unsaved and together and not any(before.values()):
-        for job in jobs:
-            job.begin_again()
-            job.passed_over.append(
-                f"{job.folder.path}: begins again, since the runs beside it have no checkpoint yet."
-            )
-    left = list(jobs)
-    while left:
-        position = min(job.position for job in left)
-        here = list[Job]()
-        for job in left:
-            earlier = before.get(id(job))
-            if job.position == position:
-                here.append(job)
-            elif earlier is not None and (earlier.epoch, earlier.step) == position:
-                job.go_back(earlier)
-                here.append(job)
-        yield here
-        taken = set(map(id, here))
-        left = [job for job in left if id(job) not in taken]
-
-
-def _state_before(job: Job) -> TrainingState | None:
-    """What the checkpoint before the last holds, if it can be read."""
-    model = job.new_model()
-    with contextlib.suppress(CheckpointError):
-        return load_state(job.folder.previous, model, job.layout)[0]
-    return None
 
 
 def refuse_other_rates(job: Job) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from seqattn.data import Sequences, Splits
-from seqattn.errors import SeqattnError, StorageError
+from seqattn.errors import NotFiniteError, SeqattnError, StorageError
 from seqattn.experiment import board, results
 from seqattn.experiment.film import read_film, write_film
 from seqattn.experiment.jobs import Job, Watchers, leave_if_told
@@ -91,8 +91,14 @@ def train_group(
                 f"side by side with {len(jobs) - 1} more, about"
                 f" {bytes_of_a_run(job) / 2**20:.1f} MiB each"
             )
-        job.folder.say("\n".join([*lines, *job.passed_over]))
-        for line in job.passed_over:
+        passed_over = list(job.passed_over)
+        if job.begins_again:
+            passed_over.append(
+                f"{job.folder.path}: begins again: not all runs that it began with have a"
+                " checkpoint yet."
+            )
+        job.folder.say("\n".join([*lines, *passed_over]))
+        for line in passed_over:
             watchers.say(line)
     first = jobs[0].state
     if first is not None:
@@ -203,8 +209,12 @@ def _run_of(
             )
         watchers.epoch(record)
 
+    def diverged(error: NotFiniteError, state: TrainingState) -> None:
+        results.write_divergence(job, error, state)
+
     return Run(
         job.model.to(device), job.data.stream or part(job.data.train, job.data),
         part(job.data.validation, job.data),
-        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save, film,
+        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save,
+        diverged, job.group, film,
     )  # fmt: skip

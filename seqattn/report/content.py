@@ -55,13 +55,17 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
     notices = list[str]()
     rows = _config(folder, notices)
     history = folder.read_metrics() if folder.metrics.exists() else []
+    diverged = folder.divergence()
     if not history:
         raise CheckpointError(
-            f"{folder.path}: no epoch has ended there yet, so there is nothing to report."
+            f"{folder.path}: no epoch has ended there{' yet' if diverged is None else ''}, so there"
+            f" is nothing to report. {diverged or ''}".rstrip()
         )
     summary: dict[str, Any] | None = None
-    if folder.summary.exists():
-        summary = folder.read_summary()
+    if folder.has_results:
+        summary = folder.read_results()
+    elif diverged is not None:
+        notices.append(f"The training diverged, so there are no forecasts. {diverged}")
     else:
         notices.append(
             f"The training is not finished: {len(history)} epochs are. Go on with it (--resume) for"

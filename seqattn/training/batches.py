@@ -117,6 +117,11 @@ class Batch:
 
         return self._each(taken)
 
+    def owned(self) -> Batch:
+        """The same with memory for each run, where runs share it: kernels may take another way with
+        what they share, and a run must not tell whether the others have the same sequences."""
+        return self._each(Tensor.contiguous)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return Batch(
             change(self.source),
@@ -205,11 +210,7 @@ def in_orders(
 
 
 def together(parts: Sequence[Batch]) -> Batch:
-    """The same part of several runs: (R, N, ...), without a copy where all have the same.
-
-    Raises:
-        ValueError: a mask is there for some runs only.
-    """
+    """The same part of several runs: (R, N, ...), without a copy where all have the same."""
     first, *others = parts
     if not others:
         return first

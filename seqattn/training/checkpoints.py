@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,24 @@ PATHS = ("data.path", "data.validation_path", "data.test_path")
 """Keys that no checkpoint has: where a file lies is no part of what was learned."""
 
 
+@dataclass(frozen=True)
+class Slot:
+    """The place of a run among those that it shares every step with.
+
+    The last bits of what a batched kernel computes depend on how many rows it has, and on which of
+    them is whose: a resumed run gets the same row among as many.
+
+    Attributes:
+        group: a digest of the runs that began together.
+        row: of this run, from 0.
+        rows: of all runs of the group, those that have ended and still have one included.
+    """
+
+    group: str
+    row: int = 0
+    rows: int = 1
+
+
 @dataclass
 class TrainingState:
     """Where a training stands: a position, its numbers, and its history.
@@ -47,6 +65,7 @@ class TrainingState:
         history: one record a finished epoch.
         best_epoch: the epoch (from 1) with the lowest validation loss; 0 before the first.
         best_weights: the weights after it, by name.
+        slot: None in checkpoints of versions that did not keep it.
     """
 
     weights: dict[str, Tensor]
@@ -59,6 +78,11 @@ class TrainingState:
     history: list[EpochRecord] = field(default_factory=list)
     best_epoch: int = 0
     best_weights: dict[str, Tensor] = field(default_factory=dict)
+    slot: Slot | None = None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return self.epoch, self.step
 
     @property
     def best_loss(self) -> float:
@@ -178,7 +202,7 @@ def save_state(
     if state.history:
         rows = [record.as_row() for record in state.history]
         tensors["history"] = torch.tensor(rows, dtype=torch.float64)
-    described = {
+    described: dict[str, Any] = {
         "epoch": state.epoch,
         "step": state.step,
         "loss_sum": state.loss_sum,
@@ -186,6 +210,8 @@ def save_state(
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
     }
+    if state.slot is not None:
+        described["slot"] = asdict(state.slot)
     _write(path, tensors, "training", config, layout, described, keep_as)
 
 
@@ -313,6 +339,7 @@ def load_state(
             history=[] if history is None else [EpochRecord.from_row(r) for r in history.tolist()],
             best_epoch=int(metadata["best_epoch"]),
             best_weights={k: v.clone() for k, v in best.items()},
+            slot=_slot_of(metadata),
         )
         if not (len(state.history) == state.epoch >= state.best_epoch >= 0 <= state.step):
             raise ValueError
@@ -322,6 +349,20 @@ def load_state(
             " its run folder and train again."
         ) from None
     return state, config
+
+
+def _slot_of(metadata: Mapping[str, Any]) -> Slot | None:
+    """
+    Raises:
+        KeyError, TypeError, ValueError: it is not what `save_state` wrote.
+    """
+    plain = metadata.get("slot")
+    if plain is None:
+        return None
+    slot = Slot(str(plain["group"]), int(plain["row"]), int(plain["rows"]))
+    if not 0 <= slot.row < slot.rows:
+        raise ValueError("no such row")
+    return slot
 
 
 def _write(

@@ -35,7 +35,7 @@ class Frame:
 def probe_of(validation: Batch) -> Batch:
     """The first validation sequences, of each run, fewer where they are long."""
     cells = validation.source.shape[-2] * validation.target.shape[-2]
-    return validation.take(slice(0, max(1, min(PROBES, MOST_CELLS // cells))))
+    return validation.take(slice(0, max(1, min(PROBES, MOST_CELLS // cells)))).owned()
 
 
 def frames(model: SequenceModel, probe: Batch, epoch: int) -> list[Frame]:

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from seqattn.storage import written_together
 from seqattn.streams import streams
 from seqattn.training.batch_key import batch_key
 from seqattn.training.batches import Batch, together
-from seqattn.training.checkpoints import TrainingState
+from seqattn.training.checkpoints import Slot, TrainingState
 from seqattn.training.draws import StepDraws
 from seqattn.training.feeds import feed_of
 from seqattn.training.film import Frame, frames, probe_of
@@ -54,7 +54,9 @@ class Run:
         film: where it looked at some epochs, if that is to be recorded.
         on_epoch: told of each finished epoch.
         save: given the state every `checkpoint_seconds`, at the end, on a stop, and before a step
-            that is not finite is refused; not after a validation loss that is not finite.
+            or a validation that is not finite.
+        on_error: told of `error` at once, with the state where it was found.
+        group: a digest of the runs that begin together, for their states.
         finished: False where it was told to stop before its end.
         early: True where early stopping ended it.
         error: a loss, gradient or update that is not finite; the others go on.
@@ -69,6 +71,8 @@ class Run:
     ids: Sequence[str] = ()
     on_epoch: Callable[[EpochRecord], None] = lambda record: None
     save: Callable[[TrainingState], None] = lambda state: None
+    on_error: Callable[[NotFiniteError, TrainingState], None] = lambda error, state: None
+    group: str = ""
     film: list[Frame] = field(default_factory=list)
     finished: bool = False
     early: bool = False
@@ -102,7 +106,9 @@ def train(
     early stopping and best epoch. Its `state`, `finished`, `early` and `error` say how it ended.
 
     Args:
-        runs: of one `batch_key` and one `model` section, and at the same epoch and step.
+        runs: of one `batch_key` and one `model` section, and at the same epoch and step. Runs that
+            are resumed get the rows that they had, and rows of runs that have ended since stay, so
+            that the last bits are those of a training that was never stopped.
         stop: asked after every step; True saves and returns.
         by_hand: False leaves all gradients to autograd.
         say: told once who works out the gradients.
@@ -113,7 +119,7 @@ def train(
     """
     if world is not None and len(runs) > 1:
         raise ValueError("processes share the batches of one run")
-    positions = {(run.state.epoch, run.state.step) if run.state else (0, 0) for run in runs}
+    positions = {run.state.position if run.state else (0, 0) for run in runs}
     if len(positions) > 1:
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
@@ -138,11 +144,17 @@ def _batch_key(run: Run) -> str:
 
 
 class Group:
-    """Runs that share every operation, until too few of them are left."""
+    """Runs that share every operation, until too few of them are left.
+
+    Which rows there are is a function of the runs that began together and of when each ended: a row
+    stays when its run ends, and once half of them or more have ended by the start of an epoch, only
+    those that go on have one. Of the others' rows nothing reaches a run that goes on.
+    """
 
     def __init__(self, runs: Sequence[Run], *, by_hand: bool, world: World | None = None) -> None:
         self.world = world
-        self.runs, self.R = list(runs), len(runs)
+        runs, self.going = in_rows(runs) if world is None else (list(runs), [True])
+        self.runs, self.R = runs, len(runs)
         self.config = runs[0].config  # for what is not in PER_RUN
         device = next(runs[0].model.parameters()).device
         self.feed = feed_of([run.data for run in runs], self.config.batch_size, world, device)
@@ -158,16 +170,18 @@ class Group:
         limits = [run.config.clip_norm or math.inf for run in runs]
         self.clips = any(math.isfinite(limit) for limit in limits)
         self.longest = torch.tensor(limits, dtype=weights.dtype, device=weights.device)
+        some = self.clips and not all(math.isfinite(limit) for limit in limits)
+        self.unlimited = self.longest.isinf() if some else None
         self.validation = together([run.validation for run in runs])
         self.batches = self.feed.batches
         self.seeds = [run.seed for run in runs]
         films = self.config.record_attention is not None
         self.probe = probe_of(self.validation) if films else None
-        self.going = [True] * self.R
+        self.rates, self.chances = [0.0] * self.R, [0.0] * self.R
         self.weighed: float | None = None  # an epoch's seconds before a compile; 0 once decided
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         self.bad: list[tuple[float, float, float]] | None = None
-        for k, run in enumerate(self.runs):
+        for k, run in self.still_going():
             if run.state is not None:
                 self.take_in(k, run.state)
 
@@ -179,18 +193,19 @@ class Group:
         patience = [early_stopping(run.config, run.validation_losses) for run in self.runs]
         learning_rate = [learning_rates(run.config, run.validation_losses) for run in self.runs]
         loss_before: list[float | None] = [None] * self.R
-        for k, run in enumerate(self.runs):
+        for k, run in self.still_going():
             if patience[k].ran_out or self.epoch >= run.config.epochs:
                 self.end(k, early=patience[k].ran_out)
         saved_at = time.monotonic()
-        if self.epoch == self.step == 0:
+        if all(run.state is None for run in self.runs):
             self.record()
 
         while any(self.going):
-            if self.R > 1 and sum(self.going) <= self.R // 2:
+            if self.step == 0 and sum(self.going) <= self.R // 2:
                 return self.those_left()
             epoch, began = self.epoch, time.perf_counter() - self.seconds
-            self.rates = [rate(loss) for rate, loss in zip(learning_rate, loss_before, strict=True)]
+            for k, _ in self.still_going():
+                self.rates[k] = learning_rate[k](loss_before[k])
             self.open_epoch()
             mark, seen = self.mark(), list[Tensor]()
 
@@ -219,6 +234,7 @@ class Group:
                         self.refuse(self.bad)
                     if not any(self.going):
                         return []
+                    self.open_epoch()
                     last = self.step == len(self.batches)
                 self.seconds = time.perf_counter() - began
                 if told_to_stop or (due and not last):  # else it can wait for the epoch's end
@@ -315,18 +331,27 @@ class Group:
                 say(f"{self.objective.name}: compiled steps were no faster")
             self.weighed = 0.0
 
+    def stand_ins(self) -> list[int]:
+        """For each row the one whose rate, coins and order it has: itself, or, where its run has
+        ended, the first whose run goes on. Kernels are chosen by all rows' rates and coins."""
+        first = self.going.index(True)
+        return [k if going else first for k, going in enumerate(self.going)]
+
     def open_epoch(self) -> None:
         """Each run's chance of teacher forcing, coins and order, functions of seed and epoch."""
         epoch, T = self.epoch, self.feed.T
+        rows = self.stand_ins()
+        runs = [self.runs[k] for k in rows]
+        self.rates = [self.rates[k] for k in rows]
         self.chances = [
             teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
-            for run in self.runs
+            for run in runs
         ]
-        numbers = streams(((run.seed, epoch) for run in self.runs), "coins")
+        numbers = streams(((run.seed, epoch) for run in runs), "coins")
         tosses = [
             toss(run.config.teacher_forcing, chance, coins,
                  sequences=self.feed.n, batches=len(self.batches), steps=T)
-            for run, chance, coins in zip(self.runs, self.chances, numbers, strict=True)
+            for run, chance, coins in zip(runs, self.chances, numbers, strict=True)
         ]  # fmt: skip
         coins = torch.from_numpy(tosses[0] if self.R == 1 else np.stack(tosses))
         if self.config.teacher_forcing.coin == "step":
@@ -334,7 +359,7 @@ class Group:
             self.coins = list(coins.squeeze(-2).unbind(0) if self.R == 1 else coins.unbind(1))
         else:
             self.coins = [coins[..., places, :] for places in self.batches]
-        self.feed.open([run.seed for run in self.runs], epoch)
+        self.feed.open([run.seed for run in runs], epoch)
 
     def one_step(self, look: bool = False) -> Tensor | None:
         """Fetch, forward, loss, backward, clip, step. Nothing waits for a device.
@@ -376,7 +401,10 @@ class Group:
                     return None
         if self.clips:
             # A norm that is not finite must not make a gradient of zeros: inf * 0 is NaN, and seen.
-            gradient.mul_((self.longest / (norms + 1e-6) + norms * 0).clamp(max=1).unsqueeze(1))
+            shares = (self.longest / (norms + 1e-6) + norms * 0).clamp(max=1)
+            if self.unlimited is not None:
+                shares.masked_fill_(self.unlimited, 1)
+            gradient.mul_(shares.unsqueeze(1))
         self.optimizer.step(self.rates)
         self.step += 1
         return seen
@@ -476,6 +504,7 @@ class Group:
             history=run.history,
             best_epoch=run.best_epoch,
             best_weights=best if run.best_epoch else {},
+            slot=Slot(run.group, k, self.R),
         )
 
     def save_what_is_whole(self, mark: Mark, seen: Sequence[Tensor], began: float) -> None:
@@ -510,11 +539,9 @@ class Group:
             found: loss, gradient's norm, and NaN for an update that is not finite, of each run.
         """
         named = ("training loss", "gradient's norm", "update of the weights")
-        for k, run in self.still_going():
+        for k, _ in self.still_going():
             for value, what in zip(found[k], named, strict=True):
                 if not math.isfinite(value):
-                    run.state = self.state_of(k)
-                    run.save(run.state)
                     self.fail_step(k, value, what)
                     break
 
@@ -525,6 +552,7 @@ class Group:
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
         self.fail(
             k,
+            self.step + 1,
             f"The {what} is {value} in epoch {self.epoch + 1}, step {self.step + 1}, at learning"
             f" rate {self.rates[k]:g}, in a batch of {batch}{more}. No update was made with it, and"
             " the newest checkpoint is from before it.",
@@ -533,24 +561,53 @@ class Group:
     def fail_validation(self, k: int, value: float) -> None:
         self.fail(
             k,
+            None,
             f"The validation loss is {value} after epoch {self.epoch + 1}, at learning rate"
             f" {self.rates[k]:g}. The epoch's losses and gradients were finite, and all its updates"
-            " were made; the newest checkpoint, if there is one, is from before its end.",
+            " were made; the newest checkpoint is from before this validation.",
         )
 
-    def fail(self, k: int, words: str) -> None:
-        """End a run with an error that says how to go on."""
-        self.runs[k].error = NotFiniteError(
+    def fail(self, k: int, step: int | None, words: str) -> None:
+        """Save a run, and end it with an error that says how to go on."""
+        run = self.runs[k]
+        run.state = self.state_of(k)
+        run.save(run.state)
+        run.error = NotFiniteError(
             f"{words} Try a lower training.learning_rate, set training.clip_norm, or data.scaling"
-            " for data of your own."
+            " for data of your own.",
+            self.epoch + 1,
+            step,
         )
+        run.on_error(run.error, run.state)
         self.going[k] = False
 
     def those_left(self) -> list[Run]:
         left = self.still_going()
-        for k, run in left:
-            run.state = self.state_of(k)
+        for row, (k, run) in enumerate(left):
+            run.state = replace(self.state_of(k), slot=Slot(run.group, row, len(left)))
         return [run for _, run in left]
+
+
+def in_rows(runs: Sequence[Run]) -> tuple[list[Run], list[bool]]:
+    """A run for each row of a group, and whether it goes on.
+
+    Runs that begin, or whose states do not say which row they had, get one each in their order. A
+    row that nobody has any more gets a copy of the first run, which does not go on.
+
+    Raises:
+        ValueError: their states are of different groups.
+    """
+    slots = [None if run.state is None else run.state.slot for run in runs]
+    known = [slot for slot in slots if slot is not None]
+    if len(known) < len(runs):
+        return list(runs), [True] * len(runs)
+    of_row = {slot.row: run for slot, run in zip(known, runs, strict=True)}
+    if len(of_row) < len(runs) or len({(slot.group, slot.rows) for slot in known}) > 1:
+        raise ValueError("runs that go side by side must have rows of one group, each its own")
+    first = runs[0]
+    empty = Run(first.model, first.data, first.validation, first.config, first.seed)
+    rows = range(known[0].rows)
+    return [of_row.get(k, empty) for k in rows], [k in of_row for k in rows]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def validate(
     points = data.source.shape[-2] + data.target.shape[-2]
     chunk = max(batch_size, min(VALIDATION_CHUNK, CHUNK_POINTS // points), 1)
     for places in slices(len(data), chunk):
-        batch = data.take(places)
+        batch = data.take(places).owned()
         real = batch.points
         for total, losses in zip(totals, objective.free_and_forced(batch), strict=True):
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):

@@ -206,9 +206,10 @@ def _forgetting(name: str) -> Any:
             mock.patch.object(loop, "learning_rates", lambda config, losses: rates(config, []))
         )
     elif name == "early stopping":
-        patience = loop._patience
-        fresh = lambda run: patience(mock.Mock(config=run.config, validation_losses=[]))  # noqa: E731
-        patches.append(mock.patch.object(loop, "_patience", fresh))
+        patience = loop.early_stopping
+        patches.append(
+            mock.patch.object(loop, "early_stopping", lambda config, losses: patience(config, []))
+        )
     for patch in patches:
         patch.start()
     try:

@@ -22,6 +22,7 @@ from tests.faults import (
     disk,
     files,
     folders,
+    groups,
     processes,
     readers,
     states,
@@ -40,6 +41,9 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "killed at a system call": lambda: processes.killed_at_each_system_call(("link",)),
     "disk full": lambda: disk.full(30, step=14),
     "stopped at a step": lambda: states.stopped_at((1, 41, 117)),
+    "groups stopped": lambda: groups.stopped((10,), ("early stopping", "plateau")),
+    "groups killed": lambda: groups.killed((9, 10), ("diverging",)),
+    "groups killed for real": lambda: groups.killed_for_real((50,)),
     "left out": lambda: states.left_out(("exp_avg", "coins", "best weights")),
     "many steps": lambda: states.many_steps(800),
     "environments": lambda: surroundings.environments(every=9),
@@ -183,6 +187,22 @@ def test_mistakes_in_this_process_are_noticed(
 
         patch.setattr(files, "reader_of", lambda name: lambda path: pickle.loads(path.read_bytes()))
         assert any("it was run" in failure for failure in files.payloads().failures)
+
+
+@pytest.mark.parametrize("mistake", ["rows", "stand-ins", "ended"])
+def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from seqattn.experiment import grouping
+    from seqattn.training import loop
+
+    if mistake == "rows":  # only those that go on have one
+        monkeypatch.setattr(loop, "in_rows", lambda runs: (list(runs), [True] * len(runs)))
+        noticed(lambda: groups.stopped((4,), ("epochs",)))
+    elif mistake == "stand-ins":  # rows that have ended decide
+        monkeypatch.setattr(loop.Group, "stand_ins", lambda group: list(range(group.R)))
+        noticed(lambda: groups.stopped((10,), ("early stopping",)))
+    else:  # runs that ended since the others were saved stay ended
+        monkeypatch.setattr(grouping, "_state_before", lambda job: None)
+        noticed(lambda: groups.killed((2, 9), ("diverging", "plateau")))
 
 
 def test_a_reader_that_crashes_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

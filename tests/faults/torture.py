@@ -27,6 +27,7 @@ from tests.faults import (
     disk,
     files,
     folders,
+    groups,
     processes,
     readers,
     states,
@@ -106,6 +107,21 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         "stopped after step k and resumed, for every k of a 200-step training with dropout,"
         " sampling and coins",
         states.stopped_at,
+    ),
+    "groups_stopped": (
+        "runs side by side that end early, diverge, have plateaus or other numbers of epochs, stopped after"
+        " step k and every 7 steps from there: the same weights, metrics and results as at once",
+        lambda: groups.stopped(range(1, 37)),
+    ),
+    "groups_killed": (
+        "the same ended at the n-th checkpoint that is renamed, twice, with many common saves, few and"
+        " none: the same weights, metrics and results",
+        lambda: groups.killed(range(1, 61)),
+    ),
+    "groups_killed_for_real": (
+        "SIGKILL at the n-th rename of four seeds of which some stop early: the same weights, metrics"
+        " and forecasts",
+        lambda: groups.killed_for_real(range(13, 103, 3)),
     ),
     "left_out": (
         "one restored item left out on purpose: the oracle of the row above notices",

@@ -1,0 +1,225 @@
+"""Runs side by side that end at different times, stopped or killed in between, and resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from seqattn import storage
+from seqattn.config import Config, resolve
+from seqattn.errors import Stopped
+from seqattn.experiment import Watchers, run_all, seeds_of
+from seqattn.resuming import first_difference
+from seqattn.runs import RunFolder
+from tests.faults import Tally
+from tests.faults.processes import nurtured, words
+
+Runs = list[tuple[Config, RunFolder]]
+SIZES = [
+    "name=g", "data.n_train=24", "data.n_validation=20", "data.n_test=9", "model.hidden_dim=5",
+    "training.batch_size=8", "training.epochs=6", "training.teacher_forcing.probability=0.5",
+]  # fmt: skip
+STEPS = 3  # of an epoch
+EARLY = ["training.early_stopping.patience=2", "training.early_stopping.min_delta=0.1",
+         "training.epochs=12", "training.learning_rate=0.03"]  # fmt: skip
+PLATEAU = [
+    "training.learning_rate_schedule.kind=plateau", "training.learning_rate_schedule.patience=1",
+    "training.learning_rate=0.1", "training.record_attention=2",
+]  # fmt: skip
+
+
+def _seeds(home: Path, *sets: str, count: int = 5) -> Runs:
+    return seeds_of(resolve(None, [*SIZES, *sets]).config, home, count)
+
+
+def _variants(home: Path, shared: Sequence[str], variants: Mapping[str, Sequence[str]]) -> Runs:
+    return [
+        (resolve(None, [*SIZES, *shared, *own]).config, RunFolder(home / name / "seed-23"))
+        for name, own in variants.items()
+    ]
+
+
+def _diverging(home: Path) -> Runs:
+    rates = {"a": 0.05, "far": 90, "b": 0.04, "farther": 100, "c": 0.03}
+    variants = {k: [f"training.learning_rate={rate}"] for k, rate in rates.items()}
+    return _variants(home, ["training.optimizer=sgd", "training.momentum=0.5"], variants)
+
+
+def _epochs(home: Path) -> Runs:
+    lasts = (2, 9, 3, 5, 9)
+    own = [f"data.train_seed={k // 2}" for k in range(len(lasts))]
+    return _variants(
+        home, PLATEAU,
+        {f"{k}": [f"training.epochs={n}", data] for k, (n, data) in enumerate(zip(lasts, own, strict=True))},
+    )  # fmt: skip
+
+
+SETUPS: dict[str, Callable[[Path], Runs]] = {
+    "early stopping": lambda home: _seeds(home, *EARLY),
+    "plateau": lambda home: _seeds(home, *EARLY, *PLATEAU, "data.variable_length=true"),
+    "diverging": _diverging,
+    "epochs": _epochs,
+    "autograd": lambda home: _seeds(
+        home, *EARLY, "model.attention.score=additive", "model.dropout=0.2",
+        "training.teacher_forcing.coin=element",
+    ),
+}  # fmt: skip
+"""Runs that share every step until some of them have ended."""
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def after(steps: int | None) -> Callable[[], int]:
+    """Asks to stop after so many steps."""
+    asked = iter(range(steps or 0))
+    return lambda: 0 if steps is None or next(asked, None) is not None else 2
+
+
+def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
+    """Whether it came to its end."""
+    try:
+        run_all(runs, threads=1, resume=resume, watchers=Watchers(stop=after(stop)))
+    except Stopped:
+        return False
+    return True
+
+
+def killed_at(show: int) -> Any:
+    """Ends the process, so to speak, at the n-th checkpoint that is renamed into its place."""
+    real, seen = storage._Written.show, 0
+
+    def dying(written: Any) -> None:
+        nonlocal seen
+        if written.path.name == "last.safetensors":
+            seen += 1
+            if seen == show:
+                raise Killed
+        real(written)
+
+    return mock.patch.object(storage._Written, "show", dying)
+
+
+def difference(whole: Runs, parted: Runs) -> str | None:
+    """The first difference of two trainings of the same runs; wall time is none."""
+    for (_, one), (_, other) in zip(whole, parted, strict=True):
+        _, found = first_difference(one, other)
+        if found is None:
+            found = next(filter(None, (_other_file(one, other, name) for name in RESULTS)), None)
+        if found is not None:
+            return f"{'/'.join(other.path.parts[-2:])}: {found}"
+    return None
+
+
+RESULTS = ("summary.json", "predictions.npz", "attention.npz", "film.npz")
+
+
+def _other_file(one: RunFolder, other: RunFolder, name: str) -> str | None:
+    files = [folder.path / name for folder in (one, other)]
+    if not any(file.exists() for file in files):
+        return None
+    if not all(file.exists() for file in files):
+        return f"{name} is in one only"
+    if name != "summary.json":
+        return None if files[0].read_bytes() == files[1].read_bytes() else f"{name} is another"
+    before, now = (json.loads(file.read_bytes()) for file in files)
+    keys = [key for key in before | now if key != "seconds" and before.get(key) != now.get(key)]
+    return f"{name}: {keys[0]}: {before.get(keys[0])}, {now.get(keys[0])}" if keys else None
+
+
+def stopped(steps: Iterable[int], setups: Iterable[str] = tuple(SETUPS)) -> Tally:
+    """Told to stop after step k, and every 7 steps after that, then resumed to the end."""
+    tally = Tally()
+    torch.set_num_threads(1)
+    wanted = list(steps)
+    for name in setups:
+        with tempfile.TemporaryDirectory() as place:
+            whole = SETUPS[name](Path(place) / "whole")
+            train(whole)
+            for k in wanted:
+                parted = SETUPS[name](Path(place) / "parted")
+                with tally.case(f"{name}, step {k}"):
+                    done = train(parted, stop=k)
+                    while not done:
+                        done = train(parted, stop=7, resume=True)
+                    found = difference(whole, parted)
+                    assert found is None, found
+                shutil.rmtree(Path(place) / "parted", ignore_errors=True)
+    return tally
+
+
+def killed(renames: Iterable[int], setups: Iterable[str] = tuple(SETUPS)) -> Tally:
+    """Ended at the n-th checkpoint that is renamed into its place, and again a while after the
+    first resume, with common saves as in `SAVES`; then resumed to the end."""
+    tally = Tally()
+    torch.set_num_threads(1)
+    wanted = list(renames)
+    for name in setups:
+        with tempfile.TemporaryDirectory() as place:
+            wholes = [_saving(SETUPS[name](Path(place) / f"whole-{s}"), s) for s in SAVES]
+            for whole in wholes:
+                train(whole)
+            for n in wanted:
+                whole = wholes[n % len(SAVES)]
+                parted = _saving(SETUPS[name](Path(place) / "parted"), SAVES[n % len(SAVES)])
+                with tally.case(f"{name}, rename {n}"):
+                    for at in (n, n // 2 + 3):
+                        with killed_at(at):
+                            try:
+                                train(parted, resume=True)
+                            except Killed:
+                                continue
+                            break
+                    train(parted, resume=True)
+                    found = difference(whole, parted)
+                    assert found is None, found
+                shutil.rmtree(Path(place) / "parted", ignore_errors=True)
+    return tally
+
+
+SAVES = (0.0, 1000.0, 0.03)
+"""Seconds between common saves: each step has one, only those of runs that end, or some have."""
+
+
+def killed_for_real(calls: Sequence[int]) -> Tally:
+    """SIGKILL at the n-th rename of four seeds, of which some stop early, then resumed."""
+    tally = Tally()
+    with nurtured() as (nursery, home):
+        more = ["--seeds", "4", "--set", "training.early_stopping={patience: 1, min_delta: 0.06}"]
+        done = nursery.run([*words("seeds"), *more], home)
+        assert done.code == 0, done.err
+        whole = [RunFolder(home / "seeds" / "run" / f"seed-{seed}") for seed in range(23, 27)]
+        lasts = {len(folder.read_metrics()) for folder in whole}
+        assert len(lasts) > 1, f"all ended after {lasts} epochs"
+        for call in calls:
+            output = f"o{call}"
+            with tally.case(f"rename {call}"):
+                done = nursery.run([*words(output), *more], home, {"kill": "rename", "call": call})
+                assert done.code == -signal.SIGKILL, f"exit code {done.code}: {done.err}"
+                tally.took(done.mib)
+                done = nursery.run([*words(output), *more, "--resume"], home)
+                assert done.code == 0, done.err
+                for one in whole:
+                    other = RunFolder(home / output / "run" / one.path.name)
+                    _, found = first_difference(one, other)
+                    found = found or _other_file(one, other, "predictions.npz")
+                    assert found is None, f"{one.path.name}: {found}"
+            shutil.rmtree(home / output, ignore_errors=True)
+    return tally
+
+
+def _saving(runs: Runs, seconds: float) -> Runs:
+    update = {"checkpoint_seconds": seconds}
+    return [
+        (config.model_copy(update={"training": config.training.model_copy(update=update)}), folder)
+        for config, folder in runs
+    ]
