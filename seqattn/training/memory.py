@@ -8,6 +8,7 @@ from seqattn.config import (
     AdditiveAttention,
     Config,
     FastWeights,
+    Generated,
     LocationShift,
     Model,
     OwnFile,
@@ -66,7 +67,6 @@ def bytes_needed(config: Config, S: int, T: int) -> dict[str, int]:
     data, model = config.data, config.model
     if isinstance(data, OwnFile):
         raise TypeError("a file's sequences are counted when they are read")
-    n = data.n_train + data.n_validation + data.n_test
     batch = min(config.training.batch_size, data.n_train)
     maps = 0
     if model.has_attention:
@@ -77,8 +77,18 @@ def bytes_needed(config: Config, S: int, T: int) -> dict[str, int]:
             heads = model.attention.heads
         maps = data.n_test * heads * layers * max(S, T) ** 2
     return {
-        "the sequences": n * (S + T) * POINT * (2 * 8 + 2 * 4),
+        "the sequences": bytes_of_sequences(data, S, T),
         "the parameters": 4 * 7 * parameters_of(model, POINT),
         "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
         "the attention in the test sequences": 4 * 2 * maps,
     }
+
+
+def bytes_of_sequences(data: Generated, S: int, T: int) -> int:
+    """Generated sequences in NumPy, as tensors and in an epoch's order.
+
+    Args:
+        S, T: of the longest source and target.
+    """
+    n = data.n_train + data.n_validation + data.n_test
+    return n * (S + T) * POINT * (2 * 8 + 2 * 4)
