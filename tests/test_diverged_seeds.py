@@ -19,7 +19,7 @@ from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import cells, markdown, write_tables
 from seqattn.config.comparing import plan
 from seqattn.doctor import losses_beside, seeds_apart
-from seqattn.figures import band_figure, comparison_figure
+from seqattn.figures import along_figure, band_figure, comparison_figure
 from seqattn.figures.comparison import quartiles
 from seqattn.report.content import of_outcome
 from seqattn.runs import RunFolder
@@ -172,6 +172,11 @@ def test_figures_show_what_has_no_number(recwarn: pytest.WarningsRecorder) -> No
     assert [next(iter(bar)) for bar in bars] == [0.1]  # type: ignore[arg-type]
     (curves,) = band_figure(["a"], [np.array([[1.0, INF], [2.0, INF]])], title="t").axes
     assert np.isnan(np.asarray(curves.lines[0].get_ydata())[1])
+    top, _ = along_figure(
+        ["a"], [np.array([1.0, 2.0])], [[np.array([0.1, INF]), np.array([0.1, 0.2, INF])]],
+        [[np.array([1.0]), np.array([])]], key="k", reference=None, title="t",
+    ).axes  # fmt: skip
+    assert np.asarray(top.lines[0].get_ydata()).tolist() == [INF, 0.2]
     assert not recwarn.list
 
 

@@ -20,7 +20,7 @@ from seqattn.comparison.drawing import median_look
 from seqattn.comparison.outcome import Arm
 from seqattn.comparison.tables import reference_sentence, references
 from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
-from seqattn.errors import ConfigError
+from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.report import report
 from seqattn.runs import RunFolder, attention_arrays
 from seqattn.storage import read_arrays, write_arrays
@@ -321,3 +321,31 @@ def test_compare_is_told_of_no_option_that_it_lacks(
 
     monkeypatch.setattr("seqattn.experiment.training.save_state", full)
     assert "No space left" in refused()
+
+
+def test_a_variant_of_a_comparison_is_many_seeds(
+    finished: Path, seqattn: Command, tmp_path: Path
+) -> None:
+    """Seeds with data of their own are seeds of one config; some with the same and some with other
+    data are not."""
+    home = tmp_path / "dot"
+    shutil.copytree(finished / "dot", home)
+    outcome = read_outcome(home)
+    assert outcome.data_of_seeds == "new"
+    assert len(outcome.arms[0].losses) == 3
+    assert seqattn("doctor", home).code == 0
+    shutil.copyfile(home / "seed-3/config.yaml", home / "seed-4/config.yaml")
+    with pytest.raises(
+        CheckpointError, match="seed-5 is of another config than seed-3.*data.train"
+    ):
+        read_outcome(home)
+
+
+def test_data_of_too_many_seeds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqattn.experiment.sizes.physical_memory", lambda: 2**20)
+    planned = plan(config(tmp_path), seeds=300)
+    with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
+        compare(planned, tmp_path)
+    assert not (tmp_path / "mine").exists()

@@ -29,7 +29,8 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
 
         planned = plan(config, overrides or [])
         names = ", ".join(variant.name for variant in planned.variants)
-        print(f"{config}: right. It compares {names}, with {len(planned.seeds)} seeds each.")
+        data = ", each seed with data of its own" if planned.resample_data else ""
+        print(f"{config}: right. It compares {names}, with {len(planned.seeds)} seeds each{data}.")
         return
     resolved = resolve(config, overrides or [])
     given = sum(origin != DEFAULT for origin in resolved.origins.values())

@@ -23,9 +23,9 @@ from seqattn.comparison.drawing import draw_all
 from seqattn.comparison.outcome import Arm, DataOfSeeds, Outcome
 from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import sentences, write_tables
-from seqattn.config import as_plain, resolve
+from seqattn.config import Config, Generated, as_plain, resolve
 from seqattn.config import differences as differences_of
-from seqattn.config.comparing import Comparison
+from seqattn.config.comparing import PARTS, Comparison
 from seqattn.errors import BusyError, CheckpointError, ConfigError, Stopped, UsageError
 from seqattn.experiment import Watchers, run_all
 from seqattn.runs import COMPARISON, RunFolder
@@ -187,7 +187,6 @@ def read_outcome(path: Path) -> Outcome:
         folders = seed_folders(path)
         if not folders:
             raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
-        _refuse_other_configs(path, folders)
         return of_seeds(path, path.name, folders)
     try:
         mark = json.loads(read_whole(path / MARK))
@@ -206,40 +205,61 @@ def read_outcome(path: Path) -> Outcome:
 
 
 def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Outcome:
-    """The seeds of one config, in the folder `path`."""
-    data = {name: _data_of(next(iter(folders.values())))}
-    return _outcome(path, [Arm.read(name, folders)], data, "", resampled=False)
+    """The seeds of one config, in the folder `path`, or those of one variant of a comparison.
+
+    Raises:
+        CheckpointError: they are of several configs, or a summary cannot be read.
+    """
+    configs = dict[int, Config]()
+    for seed, folder in folders.items():
+        try:
+            configs[seed] = resolve(folder.config).config
+        except ConfigError:
+            continue  # a run whose config cannot be read says so itself
+    resampled = _have_data_of_their_own(list(configs.values()))
+    _refuse_other_configs(path, {folders[seed]: config for seed, config in configs.items()},
+                          MAY_DIFFER | DATA_SEEDS if resampled else MAY_DIFFER)  # fmt: skip
+    section = as_plain(next(iter(configs.values())).data) if configs else {}
+    return _outcome(path, [Arm.read(name, folders)], {name: section}, "", resampled=resampled)
 
 
-def _data_of(folder: RunFolder) -> dict[str, Any]:
-    """The data section of a run's config; empty where the config cannot be read."""
-    try:
-        return as_plain(resolve(folder.config).config.data)
-    except ConfigError:
-        return {}
+MAY_DIFFER = frozenset({"name", "seed"})
+DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
 
 
-def _refuse_other_configs(path: Path, folders: Mapping[int, RunFolder]) -> None:
+def _have_data_of_their_own(configs: Sequence[Config]) -> bool:
+    """Whether no two runs have the same data seeds, as in a comparison that resamples."""
+    seeds = [
+        tuple(getattr(config.data, f"{part}_seed") for part in PARTS)
+        for config in configs
+        if isinstance(config.data, Generated)
+    ]
+    return len(set(seeds)) == len(seeds) > 1
+
+
+def _refuse_other_configs(
+    path: Path, configs: Mapping[RunFolder, Config], harmless: frozenset[str]
+) -> None:
     """Fewer seeds of another config, trained over the first, leave the others as they were.
+
+    Args:
+        harmless: keys that may differ.
 
     Raises:
         CheckpointError: the seeds are not of one config.
     """
-    first, *others = folders.values()
-    try:
-        config = resolve(first.config).config
-        for folder in others:
-            changed = differences_of(config, resolve(folder.config).config)
-            found = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items()
-                     if key not in ("name", "seed")]  # fmt: skip
-            if found:
-                raise CheckpointError(
-                    f"{path}: {folder.path.name} is of another config than {first.path.name}"
-                    f" ({'; '.join(found)}), so they are not seeds of one. Train them anew, or move"
-                    " those away that do not belong."
-                )
-    except ConfigError:
-        return  # a run whose config cannot be read says so itself
+    if not configs:
+        return
+    (first, config), *others = configs.items()
+    for folder, other in others:
+        changed = differences_of(config, other).items()
+        found = [f"{key}: {old} -> {new}" for key, (old, new) in changed if key not in harmless]
+        if found:
+            raise CheckpointError(
+                f"{path}: {folder.path.name} is of another config than {first.path.name}"
+                f" ({'; '.join(found)}), so they are not seeds of one. Train them anew, or move"
+                " those away that do not belong."
+            )
 
 
 def _mark(comparison: Comparison) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
         if found:
             means[_number(arm)] = float(np.median(found))
     at = np.array(sorted(means))
+    lost = sum(len(arm.diverged) for arm in arms)
     return as_bytes(along_figure(
         [name or outcome.name for name in series],
         [np.array([_number(arm) for arm in group]) for group in lines],
@@ -80,7 +81,7 @@ def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
         [[np.array(accuracies(arm)) for arm in group] for group in lines],
         key=outcome.along,
         reference=(TRAINING_MEAN, at, np.array([means[x] for x in at])),
-        title=f"{outcome.name}: medians over seeds",
+        title=f"{outcome.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
     ))  # fmt: skip
 
 

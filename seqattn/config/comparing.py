@@ -150,22 +150,8 @@ def plan(
         raise ConfigError(f"{path}: {listed(len(mistakes))}.", mistakes)
     named_arms = list(named.items()) if named else _combinations(grid)
     arms, series = _along(axis, [(name, dict(changes)) for name, changes in named_arms])
-    if len(arms) < 2:
-        raise ConfigError(
-            f"{path}: a comparison needs two variants or more, got {len(arms)}. Give --vary"
-            " PATH=A,B,... or a compare: section."
-        )
     count = compare.seeds if seeds is None else seeds
-    if count < 2:
-        raise ConfigError(
-            f"--seeds {count}: one seed cannot be compared with anything; give 2 or more (with"
-            " fewer than 6 no difference can be shown)."
-        )
-    if count * len(arms) > MOST_RUNS:
-        raise ConfigError(
-            f"{path}: {len(arms)} variants of {count} seeds are {count * len(arms):,} runs; at"
-            f" most {MOST_RUNS:,} go into one comparison."
-        )
+    _refuse_counts(path, len(arms), count)
     variants: list[Variant] = []
     for name, changes in arms:
         said = ", ".join(f"{key}={json.dumps(value)}" for key, value in changes.items())
@@ -178,26 +164,12 @@ def plan(
             continue
         mistakes += wrong
         variants.append(Variant(name, config, *series.get(name, (name, None))))
-    seen: dict[str, str] = {}
-    for variant in variants:
-        same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)
-        if same != variant.name:
-            mistakes.append(f"variants {same} and {variant.name} are the same config.")
     resampled = compare.resample_data if resample_data is None else resample_data
+    mistakes += _same_configs(variants)
     mistakes += _wrong_seeds_of_data(variants) if resampled else []
     if resample_data and not any(_is_generated(variant) for variant in variants):
         mistakes.append("--resample-data: goes with generated data, and these are files.")
-    names = [name for name, _ in arms]
-    mistakes += [
-        f"a variant cannot have the name {name}, which is a file of the comparison's folder; name"
-        " it under compare.variants."
-        for name in names
-        if name.lower() in FILES
-    ]
-    mistakes += [
-        f"two variants would have the name {name}; name them under compare.variants."
-        for name in sorted({name for name in names if names.count(name) > 1})
-    ]
+    mistakes += _wrong_names([name for name, _ in arms])
     if mistakes:
         unique = list(dict.fromkeys(mistakes))
         raise ConfigError(f"{path}: {listed(len(unique))}.", unique)
@@ -207,6 +179,53 @@ def plan(
     seeds_of_each = range(first.seed, first.seed + count)
     resampled = resampled and any(_is_generated(variant) for variant in variants)
     return Comparison(first.name, tuple(variants), seeds_of_each, next(iter(axis), ""), resampled)
+
+
+def _refuse_counts(path: Path, arms: int, count: int) -> None:
+    """
+    Raises:
+        ConfigError: too few variants or seeds, or too many together.
+    """
+    if arms < 2:
+        raise ConfigError(
+            f"{path}: a comparison needs two variants or more, got {arms}. Give --vary"
+            " PATH=A,B,... or a compare: section."
+        )
+    if count < 2:
+        raise ConfigError(
+            f"--seeds {count}: one seed cannot be compared with anything; give 2 or more (with"
+            " fewer than 6 no difference can be shown)."
+        )
+    if count * arms > MOST_RUNS:
+        raise ConfigError(
+            f"{path}: {arms} variants of {count} seeds are {count * arms:,} runs; at most"
+            f" {MOST_RUNS:,} go into one comparison."
+        )
+
+
+def _same_configs(variants: Sequence[Variant]) -> list[str]:
+    seen: dict[str, str] = {}
+    mistakes = []
+    for variant in variants:
+        same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)
+        if same != variant.name:
+            mistakes.append(f"variants {same} and {variant.name} are the same config.")
+    return mistakes
+
+
+def _wrong_names(names: Sequence[str]) -> list[str]:
+    return [
+        *(
+            f"a variant cannot have the name {name}, which is a file of the comparison's folder;"
+            " name it under compare.variants."
+            for name in names
+            if name.lower() in FILES
+        ),
+        *(
+            f"two variants would have the name {name}; name them under compare.variants."
+            for name in sorted({name for name in names if names.count(name) > 1})
+        ),
+    ]
 
 
 def _is_generated(variant: Variant) -> bool:

@@ -25,6 +25,7 @@ from seqattn.experiment.sizes import (
     bytes_of_checkpoints,
     group_bytes,
     refuse_too_large,
+    refuse_too_much_data,
 )
 from seqattn.experiment.surroundings import choose_device, environment
 from seqattn.experiment.training import train_group
@@ -211,6 +212,7 @@ def _refuse_too_large(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     """Each size once, of which many seeds are."""
     for config in {repr((c.data, c.model, c.training.batch_size)): c for c, _ in configs}.values():
         refuse_too_large(config)
+    refuse_too_much_data([config for config, _ in configs])
 
 
 def _prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:

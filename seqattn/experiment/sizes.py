@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seqattn.config import (
     Config,
+    Generated,
 )
 from seqattn.data import Splits, shape_of
 from seqattn.errors import (
@@ -13,7 +16,7 @@ from seqattn.experiment.jobs import Job
 from seqattn.storage import (
     physical_memory,
 )
-from seqattn.training.memory import bytes_needed, numbers_of_a_sequence
+from seqattn.training.memory import bytes_needed, bytes_of_sequences, numbers_of_a_sequence
 from seqattn.training.validation import VALIDATION_CHUNK
 
 
@@ -70,4 +73,26 @@ def refuse_too_large(config: Config, data: Splits | None = None) -> None:
         raise UsageError(
             f"this config would take about {sum(needed.values()) / 2**30:.1f} GiB ({shown}), and"
             f" the machine has {memory / 2**30:.1f} GiB. Nothing was begun."
+        )
+
+
+def refuse_too_much_data(configs: Sequence[Config]) -> None:
+    """Hold the memory of all different data of many runs against what there is.
+
+    Raises:
+        UsageError: they would need more, with the estimate.
+    """
+    different = {repr(config.data): config.data for config in configs}.values()
+    needed = 0
+    for data in different:
+        shape = shape_of(data)
+        if isinstance(data, Generated) and shape is not None:
+            n = data.n_train + data.n_validation + data.n_test
+            needed += bytes_of_sequences(n, *shape)
+    memory = physical_memory()
+    if needed > memory:
+        raise UsageError(
+            f"the {len(different)} data sets of these runs would take about {needed / 2**30:.1f}"
+            f" GiB, and the machine has {memory / 2**30:.1f} GiB. Nothing was begun. Give fewer"
+            " --seeds, or hold the data fixed: compare --fixed-data."
         )

@@ -107,8 +107,18 @@ def bytes_needed(
     of_sequence = weights_of_a_sequence(model, S, T)
     looked = min(test * of_sequence, SPOOLED) + COPIES_OF_A_CHUNK * min(test * of_sequence, CHUNK)
     return {
-        "the sequences": sum(counts) * ((S + T) * features * (2 * 8 + 2 * 4) + NAME),
+        "the sequences": bytes_of_sequences(sum(counts), S, T, features),
         "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features),
         "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
         "the attention in the test sequences": 4 * looked,
     }
+
+
+def bytes_of_sequences(n: int, S: int, T: int, features: int = POINT) -> int:
+    """Sequences in NumPy, as tensors and in an epoch's order, with their names.
+
+    Args:
+        S, T: of the longest source and target.
+        features: of a point.
+    """
+    return n * ((S + T) * features * (2 * 8 + 2 * 4) + NAME)
