@@ -511,7 +511,8 @@ def losses_beside(folder: RunFolder) -> list[float]:
     if not path.name.startswith("seed-"):
         return []
     beside = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))]
-    return [float(run.read_summary()["test_loss"]) for run in beside if run.summary.exists()]
+    summaries = [run.read_summary() for run in beside if run.summary.exists()]
+    return [summary["test_loss"] for summary in summaries if not summary.get("diverged")]
 
 
 def told(findings: Sequence[Finding]) -> str:

@@ -23,7 +23,7 @@ from seqattn.figures import (
 )
 from seqattn.figures.style import shortened
 from seqattn.runs import RunFolder
-from seqattn.storage import read_arrays, write_whole
+from seqattn.storage import write_whole
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
@@ -40,12 +40,12 @@ def draw_each(folder: RunFolder) -> Iterator[Path]:
     summary = folder.read_summary()
     save(loss_picture(folder, summary), folder.loss_picture)
     yield folder.loss_picture
-    predictions = read_arrays(folder.predictions)
+    predictions = folder.read_predictions()
     save(predictions_picture(predictions, scaled=summary["scaled"]), folder.predictions_picture)
     yield folder.predictions_picture
     if folder.attention.exists():
         titles = panel_titles(predictions)
-        picture, _ = attention_picture(read_arrays(folder.attention), titles, EXAMPLES)
+        picture, _ = attention_picture(folder.read_attention(), titles, EXAMPLES)
         save(picture, folder.attention_picture)
         yield folder.attention_picture
 

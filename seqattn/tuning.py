@@ -18,7 +18,7 @@ import csv
 import io
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,12 @@ import numpy as np
 
 from seqattn.config import to_yaml
 from seqattn.config.searching import Range, Search
-from seqattn.errors import NotFiniteError, Stopped, StorageError, UsageError
+from seqattn.errors import CheckpointError, NotFiniteError, Stopped, StorageError, UsageError
 from seqattn.experiment import Watchers, run
 from seqattn.figures import as_bytes, importance_figure
+from seqattn.run_files import read_search
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.storage import read_whole, write_json, write_whole
+from seqattn.storage import write_json, write_whole
 
 if TYPE_CHECKING:
     import optuna
@@ -285,8 +286,8 @@ def _refuse_another(path: Path, wanted: Search) -> None:
     if not path.exists() or not any(path.iterdir()):
         return
     try:
-        before: Mapping[str, Any] = json.loads(read_whole(path / MARK))
-    except (OSError, ValueError):
+        before = read_search(path / MARK)
+    except CheckpointError:
         raise UsageError(
             f"{path}: is there already, and is not the folder of a search (no readable {MARK}), so"
             " nothing in it is touched. Choose another --name."

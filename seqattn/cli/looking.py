@@ -136,16 +136,15 @@ def _weights(
     """Arrays of weights, a title a sequence, words for a file's name, and the folder for it."""
     from seqattn import pictures
     from seqattn.runs import find_run
-    from seqattn.storage import read_arrays
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_summary()["model"].get(
+        if not folder.attention.exists() and not folder.read_summary().get("model", {}).get(
             "attention", True
         ):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        weights = read_arrays(folder.attention)
-        titles = pictures.panel_titles(read_arrays(folder.predictions))
+        weights = folder.read_attention()
+        titles = pictures.panel_titles(folder.read_predictions())
         return weights, titles, ["attention"], folder.path
     from seqattn.cli import inputs
     from seqattn.data.files.writing import forecast_arrays
@@ -182,14 +181,13 @@ def _draw_film(
     layer: int | None, head: int | None, examples: int,
 ) -> None:  # fmt: skip
     from seqattn import pictures
-    from seqattn.storage import read_arrays
 
     if not folder.film.exists():
         raise UsageError(
             f"{folder.path}: has no film. Train with --set training.record_attention=10 to record"
             " one; it changes nothing that is learned."
         )
-    film = read_arrays(folder.film)
+    film = folder.read_film()
     words = ["attention_film"]
     words += [f"layer{layer}"] if layer is not None else []
     words += [f"head{head}"] if head is not None else []
@@ -280,19 +278,18 @@ def doctor(
 ) -> None:
     """Say in words what the weights and losses of RUN show: each finding with its number, what it
     means and what to change."""
-    from seqattn.comparison import is_comparison, seed_folders
+    from seqattn.comparison import MARK, checked_seeds, is_comparison
     from seqattn.doctor import as_plain, told
     from seqattn.errors import CheckpointError
     from seqattn.runs import RunFolder
 
     if run.is_dir() and is_comparison(run) and not RunFolder(run).is_run:
-        seeds = seed_folders(run)
-        if not seeds:
+        if (run / MARK).is_file():
             raise CheckpointError(
                 f"{run}: is a comparison; give the doctor one of its variants, such as"
                 f" {next((p for p in sorted(run.iterdir()) if p.is_dir()), run / 'VARIANT')}."
             )
-        _of_seeds(run, seeds, as_json)
+        _of_seeds(run, checked_seeds(run), as_json)
         return
     findings = _findings(run, ())
     if as_json:
@@ -322,9 +319,11 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
     """Every seed examined, and how many show what."""
     from seqattn.doctor import NAMES, as_plain
 
-    ended = {seed: folder for seed, folder in seeds.items() if folder.summary.exists()}
-    losses = tuple(float(folder.read_summary()["test_loss"]) for folder in ended.values())
-    found = {seed: _findings(folder.path, losses) for seed, folder in ended.items()}
+    summaries = {seed: folder.read_summary() for seed, folder in seeds.items()
+                 if folder.summary.exists()}  # fmt: skip
+    losses = {seed: float(summary["test_loss"]) for seed, summary in summaries.items()
+              if not summary.get("diverged")}  # fmt: skip
+    found = {seed: _findings(seeds[seed].path, tuple(losses.values())) for seed in losses}
     if as_json:
         print(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
         return

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqattn import cluster
+from seqattn.comparison.checks import check_seeds, check_variants
 from seqattn.comparison.drawing import draw_all
 from seqattn.comparison.outcome import Arm, Outcome
 from seqattn.comparison.statistics import Spread, differences
 from seqattn.comparison.tables import sentences, write_tables
-from seqattn.config import differences as differences_of
-from seqattn.config import resolve
 from seqattn.config.comparing import Comparison
-from seqattn.errors import CheckpointError, ConfigError, Stopped, UsageError
+from seqattn.errors import CheckpointError, Stopped, UsageError
 from seqattn.experiment import Job, Watchers, run_all
+from seqattn.run_files import read_manifest
 from seqattn.runs import RunFolder
-from seqattn.storage import read_whole, write_json
+from seqattn.storage import write_json
 
 MARK = "comparison.json"
 
@@ -135,42 +135,28 @@ def read_outcome(path: Path) -> Outcome:
         CheckpointError: it is none, or cannot be read.
     """
     if not (path / MARK).is_file():
-        folders = seed_folders(path)
-        if not folders:
-            raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
-        _refuse_other_configs(path, folders)
+        folders = checked_seeds(path)
         return _outcome(path, [_read_arm(path.name, folders)], "", same_data=True)
-    try:
-        mark = json.loads(read_whole(path / MARK))
-        variants, along = dict(mark["variants"]), dict(mark.get("along", {}))
-        arms = [_read_arm(name, seed_folders(path / Path(name).name), along) for name in variants]
-        same = len({repr(dict(variant)["data"]) for variant in variants.values()}) == 1
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path / MARK}: cannot be read ({error!r}).") from None
+    mark = read_manifest(path / MARK)
+    variants, along = mark["variants"], mark.get("along") or {}
+    runs = {name: seed_folders(path / name) for name in variants}
+    check_variants(path / MARK, variants, runs)
+    arms = [_read_arm(name, folders, along) for name, folders in runs.items()]
+    same = len({repr(variant.get("data")) for variant in variants.values()}) == 1
     return _outcome(path, arms, str(along.get("key", "")), same)
 
 
-def _refuse_other_configs(path: Path, folders: Mapping[int, RunFolder]) -> None:
-    """Fewer seeds of another config, trained over the first, leave the others as they were.
+def checked_seeds(path: Path) -> dict[int, RunFolder]:
+    """Seed -> run folder of many seeds of one config.
 
     Raises:
-        CheckpointError: the seeds are not of one config.
+        CheckpointError: there are none, or they are not seeds of one config on the same files.
     """
-    first, *others = folders.values()
-    try:
-        config = resolve(first.config).config
-        for folder in others:
-            changed = differences_of(config, resolve(folder.config).config)
-            found = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items()
-                     if key not in ("name", "seed")]  # fmt: skip
-            if found:
-                raise CheckpointError(
-                    f"{path}: {folder.path.name} is of another config than {first.path.name}"
-                    f" ({'; '.join(found)}), so they are not seeds of one. Train them anew, or move"
-                    " those away that do not belong."
-                )
-    except ConfigError:
-        return  # a run whose config cannot be read says so itself
+    folders = seed_folders(path)
+    if not folders:
+        raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
+    check_seeds(path, folders)
+    return folders
 
 
 def _read_arm(
@@ -178,8 +164,8 @@ def _read_arm(
 ) -> Arm:
     summaries = dict[int, Mapping[str, Any]]()
     for seed, folder in folders.items():
-        if folder.summary.is_file():
-            summaries[seed] = folder.read_summary()
+        if folder.summary.exists() and not (summary := folder.read_summary()).get("diverged"):
+            summaries[seed] = summary
     losses = {seed: float(summary["test_loss"]) for seed, summary in summaries.items()}
     series, at = (along or {}).get("arms", {}).get(name, ("", None))
     return Arm(name, folders, summaries, Spread.of(losses) if losses else None, series, at)
@@ -205,11 +191,11 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
     if RunFolder(path).is_free:
         return
     try:
-        before = json.loads((path / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        before = read_manifest(path / MARK)
+    except CheckpointError as error:
         raise UsageError(
             f"{path}: is there already, and is not the folder of a comparison (no readable"
-            f" {MARK}), so nothing in it is touched. Choose another --name."
+            f" {MARK}), so nothing in it is touched. Choose another --name. ({error})"
         ) from None
     now = json.loads(json.dumps(comparison.as_plain()))
     if before.get("variants") == now["variants"]:
@@ -232,6 +218,7 @@ __all__ = [
     "Arm",
     "Outcome",
     "arm_of",
+    "checked_seeds",
     "compare",
     "is_comparison",
     "read_outcome",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from seqattn.comparison.outcome import Arm, Outcome
 from seqattn.comparison.tables import accuracies, references
 from seqattn.data.baselines import TRAINING_MEAN
+from seqattn.errors import CheckpointError
 from seqattn.figures import (
     along_figure,
     as_bytes,
@@ -20,7 +21,7 @@ from seqattn.figures import (
     comparison_figure,
     shortened,
 )
-from seqattn.storage import read_arrays, write_whole
+from seqattn.storage import write_whole
 
 LONGEST = 24  # letters of a variant's name above its weights
 
@@ -113,10 +114,15 @@ def median_look(arm: Arm) -> Look | None:
     """
     if not all(arm.folders[seed].attention.exists() for seed in arm.summaries):
         return None
-    seeds = [read_arrays(arm.folders[seed].attention) for seed in arm.summaries]
+    seeds = [arm.folders[seed].read_attention() for seed in arm.summaries]
     if any(str(arrays["meaning"]) == "strength" for arrays in seeds):
         return None
     first = seeds[0]
+    if len({arrays["weights"].shape for arrays in seeds}) > 1:
+        raise CheckpointError(
+            f"{arm.name}: the attention.npz of its seeds are of test sequences of other sizes, so"
+            " they are not all of this variant."
+        )
     lengths = list(zip(first["source_lengths"].tolist(), first["target_lengths"].tolist(),
                        strict=True))  # fmt: skip
     S, T = _commonest(lengths)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqattn.config import Config, to_yaml
+from seqattn.config import Config, as_plain, to_yaml
 from seqattn.data import Splits, load
 from seqattn.errors import BusyError, NotFiniteError, UsageError
 from seqattn.evaluation import References
@@ -28,7 +28,7 @@ from seqattn.experiment.sizes import (
 )
 from seqattn.experiment.surroundings import choose_device, environment
 from seqattn.experiment.training import train_group
-from seqattn.runs import RunFolder, refuse_taken
+from seqattn.runs import RunFolder, check_summary, refuse_taken
 from seqattn.storage import (
     allow_open_files,
     only_writer,
@@ -317,7 +317,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     if found is not None:
         job.state = found
         if folder.summary.exists():
-            summary = folder.read_summary()
+            summary = check_summary(folder, as_plain(config.model), config.seed)
             if job.state.epoch == config.training.epochs or summary["stopped_early"]:
                 job.summary = summary
                 return job

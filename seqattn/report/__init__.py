@@ -45,7 +45,8 @@ def report(path: Path, output: Path | None = None) -> Path:
         folder, _ = find_run(path)
         path, content = folder.path, of_run(folder)
     target = output or path / PAGE
-    write_whole(target, page(content).encode())
+    # A path may hold bytes that are no text; Python has lone surrogates for them.
+    write_whole(target, page(content).encode(errors="backslashreplace"))
     return target
 
 

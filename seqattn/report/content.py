@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from seqattn import doctor
 from seqattn.comparison import Outcome, sentences
 from seqattn.comparison.tables import references, table
-from seqattn.config import as_plain, leaves, resolve
+from seqattn.config import Config, as_plain, leaves, resolve
 from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
-from seqattn.runs import EpochRecord, RunFolder
-from seqattn.storage import read_arrays
+from seqattn.runs import EpochRecord, RunFolder, check_summary
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -50,9 +49,9 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         CheckpointError: it is no run, or has not finished an epoch.
     """
     if not folder.is_run:
-        raise CheckpointError(f"{folder.path}: is no folder of a run (no config.yaml).")
+        raise CheckpointError(f"{folder.path}: is no folder of a run ({folder.lacks}).")
     notices = list[str]()
-    rows = _config(folder, notices)
+    config, rows = _config(folder, notices)
     history = folder.read_metrics() if folder.metrics.exists() else []
     if not history:
         raise CheckpointError(
@@ -60,7 +59,11 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         )
     summary: dict[str, Any] | None = None
     if folder.summary.exists():
-        summary = folder.read_summary()
+        summary = (folder.read_summary() if config is None
+                   else check_summary(folder, as_plain(config.model), config.seed))  # fmt: skip
+        if summary.get("diverged"):
+            notices.append(f"It has no result: {summary['diverged']}")
+            summary = None
     else:
         notices.append(
             f"The training is not finished: {len(history)} epochs are. Go on with it (--resume) for"
@@ -91,7 +94,7 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
     content["unit_of_one"] = content["unit"] if scale is not None else OTHER_UNIT
     try:
         content |= _examples(folder, notices, scale)
-    except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
+    except CheckpointError as error:
         notices.append(f"Forecasts and weights cannot be shown: {_words(error)}")
     content["film"] = _film(folder, notices)
     content["by_step"] = summary["loss_by_step"]
@@ -125,21 +128,21 @@ def _words(error: Exception) -> str:
     return str(error) if isinstance(error, SeqattnError) else repr(error)
 
 
-def _config(folder: RunFolder, notices: list[str]) -> list[list[str]]:
+def _config(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
+    """The config, None where it cannot be read, and its rows: key, value, origin."""
     try:
         config = resolve(folder.config).config
     except ConfigError as error:
         notices.append(f"Its config cannot be read back: {error}")
-        return []
-    origins = folder.read_environment().get("origins")
-    known = origins if isinstance(origins, dict) else None
+        return None, []
+    known = folder.read_environment().get("origins")
     rows = []
     for at, value in leaves(as_plain(config)):
         key = ".".join(at)
         origin = "" if known is None else str(known.get(key, "default"))
         said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         rows.append([key, said, origin])
-    return rows
+    return config, rows
 
 
 def _environment(found: Mapping[str, Any]) -> list[list[str]]:
@@ -207,10 +210,8 @@ def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -
 def _examples(
     folder: RunFolder, notices: list[str], scale: NDArray[np.float64] | float | None
 ) -> dict[str, Any]:
-    said = read_arrays(folder.predictions)
-    looked = dict[str, NDArray[Any]]()
-    if folder.attention.exists():
-        looked = read_arrays(folder.attention)
+    said = folder.read_predictions()
+    looked = folder.read_attention() if folder.attention.exists() else {}
     N = len(said["ids"])
     losses = errors(said, scale)
     worst = np.argsort(-losses, kind="stable")[:WORST]
@@ -318,7 +319,7 @@ def _film(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
     if not folder.film.exists():
         return None
     try:
-        film = read_arrays(folder.film)
+        film = folder.read_film()
         weights = film["weights"]
         frames = np.arange(len(weights))
         most = max(2, MOST_CELLS // max(1, int(np.prod(weights.shape[1:]))))
@@ -335,7 +336,7 @@ def _film(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
             "meaning": str(film["meaning"]),
             "weights": packed_weights(weights[frames]),
         }
-    except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
+    except CheckpointError as error:
         notices.append(f"The film cannot be shown: {_words(error)}")
         return None
 
@@ -450,7 +451,7 @@ def _glance(folder: RunFolder) -> dict[str, Any]:
     try:
         glance["curve"] = thinned(folder.read_metrics())
         if folder.attention.exists():
-            looked = read_arrays(folder.attention)
+            looked = folder.read_attention()
             _, L, A, _, _ = looked["weights"].shape
             S, T = (int(looked[f"{side}_lengths"][0]) for side in ("source", "target"))
             weights = looked["weights"][0, 0, 0, :T, :S]
@@ -461,7 +462,7 @@ def _glance(folder: RunFolder) -> dict[str, Any]:
                 ]
                 glance["part"] = (", layer 0" if L > 1 else "") + (", head 0" if A > 1 else "")
                 glance["signed"] = str(looked["meaning"]) == "strength"
-    except (CheckpointError, KeyError, ValueError, IndexError):
+    except CheckpointError:
         return glance
     return glance
 

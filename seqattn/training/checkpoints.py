@@ -230,6 +230,16 @@ def describe(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, **metadata, "tensors": rows}
 
 
+def file_digests(path: Path) -> tuple[str, ...]:
+    """SHA-256 of each file that a checkpoint's training read; none for generated data.
+
+    Raises:
+        CheckpointError: missing, broken, or no checkpoint of ours.
+    """
+    metadata, _ = _read(path)
+    return _layout_of(metadata, path).digests
+
+
 def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) -> None:
     """
     Raises:
