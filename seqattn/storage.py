@@ -168,6 +168,8 @@ def whole_file(
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, BrokenPipeError):  # of what was printed meanwhile: a file is no pipe
+            raise
         if isinstance(error, OSError) and error.filename is None:  # of a write: nobody said where
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
@@ -300,11 +302,16 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An NPZ file; texts are unicode arrays, so it opens without pickle."""
+    write_whole(path, packed(arrays))
+
+
+def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The content of an NPZ file."""
     buffer = io.BytesIO()
     large = sum(array.nbytes for array in arrays.values()) > 2**20
     save = np.savez_compressed if large else np.savez  # packing small files takes longer than disk
     save(buffer, allow_pickle=False, **arrays)
-    write_whole(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -19,7 +19,7 @@ FLOORS = [
     ["alignment"],
     ["config"],
     ["storage"],
-    ["run_files"],
+    ["run_files", "user_files"],
     ["runs"],
     ["data"],
     ["figures"],

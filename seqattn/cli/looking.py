@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqattn.cli.arguments import InputFile, Run
-from seqattn.cli.terminal import note, printable
+from seqattn.cli.arguments import InputFile, Run, files_read
+from seqattn.cli.output import leave_with_the_reader, note, show
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def plot_attention(
     sequences, or in your own (--input)."""
     from seqattn import pictures
     from seqattn.runs import find_run
+    from seqattn.user_files import check_outputs
 
     if epochs and (grid or terminal or input_file is not None or kind is not MapKind.cross):
         raise UsageError(
@@ -103,6 +104,7 @@ def plot_attention(
     )
     if output is not None and not moving:
         pictures.picture_ending(output)
+    check_outputs({"--output": output}, files_read(run, input_file))
     if steps is not None and input_file is None:
         raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
     folder, _ = find_run(run)
@@ -216,10 +218,11 @@ def _print_weights(
         blocks = BLOCKS
     except UnicodeEncodeError:
         blocks = SIGNS
+    leave_with_the_reader()
     panels = pictures.panels(weights, titles, len(titles), kind=kind, layer=layer, head=head)
     signed = str(weights["meaning"]) == "strength"
     for panel in panels:
-        print(printable(panel.title.replace("\n", ", ")))
+        show(panel.title.replace("\n", ", "))
         rows, columns = panel.weights.shape
         largest = max((abs(float(w)) for w in panel.weights.ravel() if w == w), default=0.0)
         widest = largest if signed or columns > LONG else 1.0
@@ -228,9 +231,9 @@ def _print_weights(
         fits = 14 + 2 * columns <= shutil.get_terminal_size().columns
         cell = 9 if numbers else 2 if fits else 1
         if numbers:
-            print("  looks     at " + "".join(f"{name:>{cell}}" for name in across))
+            show("  looks     at " + "".join(f"{name:>{cell}}" for name in across))
         else:
-            print(f"  looks     at {across[0]} to {across[-1]}")
+            show(f"  looks     at {across[0]} to {across[-1]}")
         for r in range(rows):
             line = ""
             for w in panel.weights[r]:
@@ -240,16 +243,16 @@ def _print_weights(
                 share = min(1.0, abs(float(w)) / (widest or 1.0))
                 block = blocks[min(4, int(share * 4 + 0.5))] * min(cell, 2)
                 line += f"{block:>3}{float(w):6.2f}" if numbers else block
-            print(f"  point {panel.first_row + r + 1:<7}{line}".rstrip())
-        print()
+            show(f"  point {panel.first_row + r + 1:<7}{line}".rstrip())
+        show()
     if kind == "decoder_self":
-        print("A decoder step is named by the point it forecasts; it has read the point before.")
+        show("A decoder step is named by the point it forecasts; it has read the point before.")
     meant = "strength, from little to the largest of either sign"
     if not signed:
         rounded = "weight, to the nearest quarter"
         wide = any(panel.weights.shape[1] > LONG for panel in panels)
         meant = f"{rounded} of the largest" if wide else rounded
-    print(f"{blocks[1]} to {blocks[4]}: {meant}")
+    show(f"{blocks[1]} to {blocks[4]}: {meant}")
 
 
 def report(
@@ -264,9 +267,11 @@ def report(
     """Write one page with everything about RUN: losses, attention to explore, errors, what the
     doctor says. It works offline, from a double-click."""
     from seqattn.report import report as write_report
+    from seqattn.user_files import check_outputs
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--output {output}: a page's name ends in .html.")
+    check_outputs({"--output": output}, files_read(run))
     note(f"Wrote {write_report(run, output)}")
 
 
@@ -283,6 +288,7 @@ def doctor(
     from seqattn.errors import CheckpointError
     from seqattn.runs import RunFolder
 
+    leave_with_the_reader()
     if run.is_dir() and is_comparison(run) and not RunFolder(run).is_run:
         if (run / MARK).is_file():
             raise CheckpointError(
@@ -293,17 +299,17 @@ def doctor(
         return
     findings = _findings(run, ())
     if as_json:
-        print(json.dumps(as_plain(findings), indent=2))
+        show(json.dumps(as_plain(findings), indent=2))
         return
-    print(printable(f"{run}: {told(findings)}"))
+    show(f"{run}: {told(findings)}")
     width = max(len(finding.name) for finding in findings)
     for state in ("found", "fine", "unknown"):
         for finding in findings:
             if finding.state == state:
-                print(printable(f"  {state:<8}{finding.name:<{width}}  {finding.number}"))
+                show(f"  {state:<8}{finding.name:<{width}}  {finding.number}")
                 if state == "found":
-                    print(printable(f"  {'':<8}{'':<{width}}  {finding.meaning}"))
-                    print(printable(f"  {'':<8}{'':<{width}}  try: {finding.change}"))
+                    show(f"  {'':<8}{'':<{width}}  {finding.meaning}")
+                    show(f"  {'':<8}{'':<{width}}  try: {finding.change}")
 
 
 def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
@@ -325,23 +331,23 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
               if not summary.get("diverged")}  # fmt: skip
     found = {seed: _findings(seeds[seed].path, tuple(losses.values())) for seed in losses}
     if as_json:
-        print(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
+        show(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
         return
-    print(printable(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined."))
+    show(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined.")
     for place, name in enumerate(NAMES):
         states = [each[place].state for each in found.values()]
         sick = [seed for seed, each in found.items() if each[place].state == "found"]
         if not sick:
             word = "unknown" if all(state == "unknown" for state in states) else "fine"
-            print(f"  {word:<8}{name}")
+            show(f"  {word:<8}{name}")
             continue
         first = found[sick[0]][place]
         if name == NAMES[-1]:  # of all of them together
-            print(printable(f"  {'found':<8}{name}: {first.number}"))
-            print(printable(f"          {first.meaning}"))
-            print(printable(f"          try: {first.change}"))
+            show(f"  {'found':<8}{name}: {first.number}")
+            show(f"          {first.meaning}")
+            show(f"          try: {first.change}")
             continue
-        print(printable(f"  {'found':<8}{name}: {len(sick)} of {len(states)} seeds, as in seed"
-                        f" {sick[0]}: {first.number}"))  # fmt: skip
-        print(printable(f"          {first.meaning}"))
-        print(printable(f"          try: {first.change}"))
+        show(f"  {'found':<8}{name}: {len(sick)} of {len(states)} seeds, as in seed"
+                        f" {sick[0]}: {first.number}")  # fmt: skip
+        show(f"          {first.meaning}")
+        show(f"          try: {first.change}")

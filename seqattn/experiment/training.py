@@ -119,7 +119,7 @@ def train_group(
             with contextlib.suppress(OSError):  # the disk may be what is wrong
                 job.note(f"ended: {name}")
                 job.write_notes()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # no file is one
             place = error.filename or jobs[0].folder.path
             raise StorageError(
                 f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"

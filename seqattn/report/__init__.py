@@ -18,7 +18,7 @@ from seqattn.comparison import is_comparison, read_outcome
 from seqattn.errors import UsageError
 from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import RunFolder, find_run
-from seqattn.storage import write_whole
+from seqattn.user_files import write_output
 
 PAGE = "report.html"
 INSTALL = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
@@ -46,7 +46,7 @@ def report(path: Path, output: Path | None = None) -> Path:
         path, content = folder.path, of_run(folder)
     target = output or path / PAGE
     # A path may hold bytes that are no text; Python has lone surrogates for them.
-    write_whole(target, page(content).encode(errors="backslashreplace"))
+    write_output(target, page(content).encode(errors="backslashreplace"))
     return target
 
 

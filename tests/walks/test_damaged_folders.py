@@ -104,7 +104,7 @@ def damages(raw: bytes, *, every: bool) -> Iterator[tuple[str, bytes]]:
             kept = place[key]
             here = ".".join((*at, key))
             other: Any = 3 if isinstance(kept, str) else "\ud800[/x]"
-            for value in (None, other) if every else (None,):
+            for value in (None, other) if every and not at else (None,):
                 place[key] = value
                 yield f"{here}={value!r}", json.dumps(content).encode()
             if every:
