@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 # Low floors first; a file imports from lower floors only. A folder is one room.
 FLOORS = [
-    ["errors"],
+    ["errors", "wording"],
     ["streams"],
     ["reference"],
     ["alignment"],

@@ -9,6 +9,7 @@ import typer
 
 from seqattn.cli.output import after_the_work, leave_with_the_reader, note, plain_console, show
 from seqattn.errors import CheckpointError
+from seqattn.wording import counted
 
 
 def inspect(
@@ -58,7 +59,8 @@ def inspect(
         low, high = (f"{row[key]:.4g}" for key in ("min", "max"))
         table.add_row(row["name"], shape, row["type"], low, high)
     plain_console(width=60 + max(len(row["name"]) for row in tensors)).print(table)
-    show(f"{sum(row['numbers'] for row in tensors):,} numbers in {len(tensors)} tensors")
+    numbers = sum(row["numbers"] for row in tensors)
+    show(f"{counted(numbers, 'number')} in {counted(len(tensors), 'tensor')}")
 
 
 def verify_resume(
@@ -93,5 +95,5 @@ def verify_resume(
     with after_the_work():
         show(
             f"Stopped after steps {where} of {found.steps} and resumed, it ends bit for bit where"
-            f" it ends at once: {found.compared} tensors, numbers and files are the same."
+            f" it ends at once: {found.compared:,} things (tensors, numbers, files) are the same."
         )

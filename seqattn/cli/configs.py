@@ -9,6 +9,7 @@ import typer
 
 from seqattn.cli.arguments import ConfigFile, Overrides
 from seqattn.cli.output import leave_with_the_reader, show, text_output, write_data
+from seqattn.wording import counted
 
 config_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema."
@@ -30,7 +31,8 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
 
         planned = plan(config, overrides or [])
         names = ", ".join(variant.name for variant in planned.variants)
-        show(f"{config}: right. It compares {names}, with {len(planned.seeds)} seeds each.")
+        seeds = counted(len(planned.seeds), "seed")
+        show(f"{config}: right. It compares {names}, with {seeds} each.")
         return
     resolved = resolve(config, overrides or [])
     given = sum(origin != DEFAULT for origin in resolved.origins.values())

@@ -10,6 +10,7 @@ import typer
 
 from seqattn.cli.output import after_the_work, leave_with_the_reader, note, show
 from seqattn.errors import DataError, UsageError
+from seqattn.wording import counted
 
 if TYPE_CHECKING:
     from seqattn.data.files import Piece
@@ -113,7 +114,7 @@ def check(
 
         files = files_of(folder)
         size = sum(one.stat().st_size for one in files)
-        first = f"{folder}: {len(files):,} files, {size / 1e9:.3g} GB; the first:"
+        first = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
     check_file(file)
     form = guessed(file, sequence, order, delimiter, decimal)
@@ -128,9 +129,8 @@ def check(
     lengths = piece.points.lengths
     low, high = int(lengths.min()), int(lengths.max())
     kind = layout(format_of(file, form.format), form, piece)
-    show(f"{file}: {kind}, {len(piece):,}"
-                    f" sequence{'s' if len(piece) > 1 else ''} of"
-                    f" {low if low == high else f'{low} to {high}'} points")  # fmt: skip
+    span = counted(low, "point") if low == high else f"{low:,} to {high:,} points"
+    show(f"{file}: {kind}, {counted(len(piece), 'sequence')} of {span}")
     sides = [("", piece.points)]
     if piece.target is not None:
         sides = [("source ", piece.points), ("target ", piece.target)]
@@ -216,6 +216,6 @@ def sample(
     goes_on = isinstance(described, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
     write_output(output, content)
-    note(f"Wrote {len(sequences):,} sequences to {output}. To train on it:")
+    note(f"Wrote {counted(len(sequences), 'sequence')} to {output}. To train on it:")
     with after_the_work():
         show(f"data:\n  kind: file\n  path: {as_value(str(output))}\n{cut}".rstrip("\n"))

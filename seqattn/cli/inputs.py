@@ -35,6 +35,7 @@ from seqattn.evaluation import FreeRun, free_run
 from seqattn.storage import packed
 from seqattn.training import Trained
 from seqattn.user_files import output_file, write_output
+from seqattn.wording import counted
 
 
 def own_config(trained: Trained) -> OwnFile:
@@ -69,7 +70,7 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
             yield clean, as_sources(clean, config, trained.layout.said), names
     if not found:
         raise DataError(
-            f"{name}: all of its {read:,} sequences have empty cells and were dropped"
+            f"{name}: all of its sequences ({read:,}) have empty cells and were dropped"
             " (data.missing), so none is left."
             if read
             else f"{name}: has no sequences."
@@ -140,9 +141,9 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> Piece:
     has_key = isinstance(trained.config.data, OwnFile)
     treat_missing(series, alone, apart_by, has_key=has_key, last=last)
     if series.filled:
-        note(f"{name}: {series.filled} empty cells were interpolated.")
+        note(f"{name}: {counted(series.filled, 'empty cell')} interpolated.")
     if series.dropped:
-        note(f"{name}: {len(series.dropped)} sequences with empty cells were dropped.")
+        note(f"{name}: {counted(len(series.dropped), 'sequence')} with empty cells dropped.")
     return Piece(tuple(series.ids), series.points, series.where, order=series.order)
 
 

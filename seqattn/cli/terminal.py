@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seqattn.cli.output import note, plain_console, printable, show
+from seqattn.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -174,7 +175,7 @@ def _looks(summary: Mapping[str, Any]) -> bool:
 def print_seeds(arm: Arm, folder: Path) -> None:
     """The table at the end of a training of many seeds."""
 
-    print_arms(f"{len(arm.summaries)} seeds of {arm.name}", [arm])
+    print_arms(f"{counted(len(arm.summaries), 'seed')} of {arm.name}", [arm])
     summary = arm.any_summary
     read_by = dict(summary["baselines"])
     if summary["noise_floor"] is not None:
@@ -200,7 +201,7 @@ def print_comparison(outcome: Outcome) -> None:
 
     console = plain_console()
     seeds = max(len(arm.folders) for arm in outcome.arms)
-    print_arms(f"{outcome.name}: {seeds} seeds each", outcome.arms)
+    print_arms(f"{outcome.name}: {counted(seeds, 'seed')} each", outcome.arms)
     lines = []
     if references(outcome):
         said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
@@ -341,7 +342,7 @@ def _add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
         table.add_column(f"RMSE, {name[:20]}", justify="right")
     more = len(scored["features"]) - MOST_UNITS
     if scaled and more > 0:
-        table.caption = f"RMSE of {more} more features: see evaluate --json"
+        table.caption = f"RMSE of {counted(more, 'more feature')}: see evaluate --json"
         table.caption_justify = "left"
 
 

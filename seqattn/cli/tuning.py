@@ -20,6 +20,7 @@ from seqattn.cli.arguments import (
 from seqattn.cli.many import refuse_several
 from seqattn.cli.output import after_the_work, note, plain_console
 from seqattn.cli.terminal import progress, told_to_stop
+from seqattn.wording import counted
 
 if TYPE_CHECKING:
     from seqattn.tuning import Tuned
@@ -83,7 +84,7 @@ def _print(tuned: Tuned) -> None:
 
     states = [row["state"] for row in tuned.trials]
     table = Table(
-        title=f"{tuned.path.name}: {len(states) - states.count('interrupted')} trials,"
+        title=f"{tuned.path.name}: {counted(len(states) - states.count('interrupted'), 'trial')},"
                    f" {states.count('pruned')} pruned, {states.count('fail')} failed",
         title_justify="left",
     )  # fmt: skip

@@ -25,6 +25,7 @@ from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
 from seqattn.runs import EpochRecord, RunFolder, check_summary
+from seqattn.wording import counted
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -66,8 +67,8 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
             summary = None
     else:
         notices.append(
-            f"The training is not finished: {len(history)} epochs are. Go on with it (--resume) for"
-            " forecasts, attention and what the doctor says."
+            f"The training is not finished: {counted(len(history), 'epoch')} done. Go on with it"
+            " (--resume) for forecasts, attention and what the doctor says."
         )
     environment = folder.read_environment()
     content: dict[str, Any] = {

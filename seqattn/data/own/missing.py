@@ -13,6 +13,7 @@ from seqattn.data.own.cutting import columns_apart, ended_sides
 from seqattn.data.own.series import Series, keep_last_rows, numbered, rows_of
 from seqattn.data.sequences import stretches
 from seqattn.errors import DataError
+from seqattn.wording import counted
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
@@ -52,9 +53,10 @@ def treat_missing(
             continue
         if config.missing == "refuse":
             row, feature = (int(i) for i in np.argwhere(missing)[0])
+            count = int(missing.sum())
             raise DataError(
-                f"{series.name}: {where(row, feature)} is empty, and so are"
-                f" {int(missing.sum()) - 1} more cells. Fill them{OR_SET if has_key else '.'}"
+                f"{series.name}: {where(row, feature)} is empty ({counted(count, 'empty cell')} in"
+                f" all). Fill {'it' if count == 1 else 'them'}{OR_SET if has_key else '.'}"
             )
         if config.missing == "interpolate":
             series.filled += _interpolate(series, ragged, missing, where)
