@@ -95,5 +95,5 @@ def verify_resume(
     with after_the_work():
         show(
             f"Stopped after steps {where} of {found.steps} and resumed, it ends bit for bit where"
-            f" it ends at once: {found.compared:,} things (tensors, numbers, files) are the same."
+            f" it ends at once: all {found.compared:,} tensors, numbers and files are the same."
         )
