@@ -255,3 +255,15 @@ def test_seeds_that_were_trained_on_different_files(tmp_path: Path, seqattn: Com
         done = seqattn(command, "outputs/own")
         assert done.code == 4
         assert "seed-24: was trained on other files than outputs/own/seed-23" in done.err
+
+
+def test_no_seed_is_left_out_without_a_word(two: Path, seqattn: Command) -> None:
+    home = two / "learning_rate-0.01"
+    (home / "seed-5").mkdir()  # of a training that is about to begin
+    shutil.copytree(home / "seed-3", home / "seed-03")  # no name of ours
+    assert list(read_outcome(two).arms[0].folders) == [3, 4]
+    (home / "seed-3/environment.json").unlink()
+    for words in (("report", two), ("report", home), ("doctor", home)):
+        done = seqattn(*words)
+        assert done.code == 4
+        assert "seed-3: is not the folder of a run (no environment.json)" in done.err

@@ -119,12 +119,23 @@ def is_comparison(path: Path) -> bool:
 
 
 def seed_folders(path: Path) -> dict[int, RunFolder]:
-    """Seed -> run folder, of the runs `path / seed-K`."""
+    """Seed -> run folder, of the runs `path / seed-K`.
+
+    Raises:
+        CheckpointError: one lacks a file that every run has, so that it would be left out.
+    """
     found = {}
-    for folder in path.glob("seed-*"):
-        number = folder.name.removeprefix("seed-")
-        if number.isascii() and number.isdigit() and RunFolder(folder).is_run:
-            found[int(number)] = RunFolder(folder)
+    for folder in map(RunFolder, path.glob("seed-*")):
+        number = folder.path.name.removeprefix("seed-")
+        if not (number.isascii() and number.isdigit() and number == str(int(number))):
+            continue
+        if folder.is_run:
+            found[int(number)] = folder
+        elif not folder.is_free:
+            raise CheckpointError(
+                f"{folder.path}: is not the folder of a run ({folder.lacks}), so its seed would be"
+                " left out. Put the file back, or move the folder away."
+            )
     return dict(sorted(found.items()))
 
 
