@@ -71,12 +71,6 @@ class AttentionMetrics(_Stored):
         return self
 
 
-class StoredModel(_Stored):
-    """What readers need of `model`; the whole section is in config.yaml."""
-
-    kind: Text
-
-
 class Summary(_Stored):
     """summary.json of a run that ended with a finite loss."""
 
@@ -103,7 +97,7 @@ class Summary(_Stored):
     epochs: Positive
     stopped_early: bool
     parameters: Count
-    model: StoredModel
+    model: dict[str, Any]  # as in config.yaml, which is checked
     data: list[str]
     seconds: Annotated[float, Field(ge=0)]
 
@@ -231,10 +225,12 @@ def read_search(path: Path) -> dict[str, Any]:
 def _read(
     path: Path, model_of: Callable[[Mapping[str, Any]], type[_Stored]], remedy: str
 ) -> dict[str, Any]:
+    raw: bytes | None = None
     try:
-        content = json.loads(read_whole(path), parse_constant=_refuse_constant)
+        raw = read_whole(path)
+        content = json.loads(raw, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
-        words = "it is empty" if _is_empty(path) else str(error) or "nested too deeply"
+        words = "it is empty" if raw == b"" else str(error)
         raise CheckpointError(f"{path}: cannot be read as JSON ({words}). {remedy}") from None
     if not isinstance(content, dict):
         kind = "a list" if isinstance(content, list) else "a single value"
@@ -251,10 +247,6 @@ def _read(
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def _is_empty(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size == 0
 
 
 def _mistake(details: Any) -> str:

@@ -96,17 +96,22 @@ def explain(
         unscaled = trained.layout.scaling.unscaled(np.array([[explanation.model_says]]), chosen)
         in_units = dict(zip(trained.layout.said, unscaled.ravel().tolist(), strict=True))
     if figure is not None:
-        from seqattn.figures import vectors_figure
-
-        drawn = vectors_figure(
-            explanation.vectors.get("query"), explanation.vectors["keys"],
-            explanation.vectors["values"], explanation.vectors["context"],
-            explanation.vectors["weights"], title=explanation.title, cosines=explanation.cosines,
-        )  # fmt: skip
-        pictures.save(drawn, figure)
-        note(f"Drew {figure}")
+        _draw(explanation, figure)
     leave_with_the_reader()
     print_explanation(explanation, form.value, in_units)
+
+
+def _draw(explanation: Explanation, figure: Path) -> None:
+    from seqattn import pictures
+    from seqattn.figures import vectors_figure
+
+    vectors = explanation.vectors
+    drawn = vectors_figure(
+        vectors.get("query"), vectors["keys"], vectors["values"], vectors["context"],
+        vectors["weights"], title=explanation.title, cosines=explanation.cosines,
+    )  # fmt: skip
+    pictures.save(drawn, figure)
+    note(f"Drew {figure}")
 
 
 def print_explanation(
