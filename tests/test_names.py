@@ -63,3 +63,15 @@ def test_data_keep_their_control_characters_but_on_a_terminal(
     written = capsys.readouterr().out
     assert written == ("a\tb\n\\x1b[31m\\x9b1m\\u202e\n" if terminal
                        else "a\tb\n\x1b[31m\x9b1m\u202e\n")  # fmt: skip
+
+
+def test_a_config_from_a_path_with_a_line_break_loads_again(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    odd = tmp_path / "a\nb: 1\x1b[31m.yaml"
+    odd.write_text("seed: 5\n")
+    shown = seqattn("config", "show", odd)
+    assert shown.code == 0
+    assert "a\\nb: 1\\x1b[31m.yaml:1" in shown.out
+    (tmp_path / "again.yaml").write_text(shown.out)
+    assert "seed: 5" in seqattn("config", "show", "again.yaml").out
