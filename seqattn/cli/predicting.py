@@ -59,11 +59,11 @@ def predict(
     from seqattn.storage import packed
     from seqattn.user_files import write_output
 
-    if output is None and attention is None:  # else a file is still to be written
-        leave_with_the_reader()
     if input_file is not None and example is not None:
         raise UsageError("--input and --example both name sequences; give one of them.")
     to_stdout = output is None or str(output) == "-"
+    if to_stdout and attention is None:  # else a file is still to be written
+        leave_with_the_reader()
     chosen = form or _format_of(output)
     if chosen in (Format.npz, Format.parquet, Format.arrow) and to_stdout:
         raise UsageError(f"--format {chosen} is binary and needs --output FILE.{chosen}.")

@@ -174,7 +174,6 @@ def _looks(summary: Mapping[str, Any]) -> bool:
 
 def print_seeds(arm: Arm, folder: Path) -> None:
     """The table at the end of a training of many seeds."""
-
     print_arms(f"{counted(len(arm.summaries), 'seed')} of {arm.name}", [arm])
     summary = arm.any_summary
     read_by = dict(summary["baselines"])
@@ -195,7 +194,6 @@ def print_seeds(arm: Arm, folder: Path) -> None:
 
 def print_comparison(outcome: Outcome) -> None:
     """Variants, and what can be said of every pair."""
-
     from seqattn.comparison import sentences
     from seqattn.comparison.tables import references
 
