@@ -53,10 +53,11 @@ def treat_missing(
             continue
         if config.missing == "refuse":
             row, feature = (int(i) for i in np.argwhere(missing)[0])
-            count = int(missing.sum())
+            others = int(missing.sum()) - 1
+            also = f", and so {'is' if others == 1 else 'are'} {counted(others, 'more cell')}"
             raise DataError(
-                f"{series.name}: {where(row, feature)} is empty ({counted(count, 'empty cell')} in"
-                f" all). Fill {'it' if count == 1 else 'them'}{OR_SET if has_key else '.'}"
+                f"{series.name}: {where(row, feature)} is empty{also if others else ''}."
+                f" Fill {'them' if others else 'it'}{OR_SET if has_key else '.'}"
             )
         if config.missing == "interpolate":
             series.filled += _interpolate(series, ragged, missing, where)
