@@ -175,12 +175,11 @@ class Run:
             CheckpointError: its files cannot be read.
         """
         from seqattn import pictures
-        from seqattn.storage import read_arrays
 
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
-        weights = read_arrays(self.folder.attention)
-        titles = pictures.panel_titles(read_arrays(self.folder.predictions))
+        weights = self.folder.read_attention()
+        titles = pictures.panel_titles(self.folder.read_predictions())
         chosen = [_whole(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
         if not chosen:
             raise UsageError("example: expected a test sequence, counted from 0, or several.")
@@ -215,12 +214,11 @@ class Run:
             CheckpointError: its files cannot be read.
         """
         from seqattn import pictures
-        from seqattn.storage import read_arrays
 
         if _whole(examples, "examples") < 1:
             raise UsageError(f"examples {examples}: expected 1 or more.")
         scaled = self.folder.read_results()["scaled"]
-        predictions = read_arrays(self.folder.predictions)
+        predictions = self.folder.read_predictions()
         return pictures.predictions_picture(predictions, examples, scaled=scaled)
 
     def report(self, output: str | Path | None = None) -> Path:

@@ -23,7 +23,8 @@ from seqattn.figures import (
 )
 from seqattn.figures.style import shortened
 from seqattn.runs import RunFolder
-from seqattn.storage import read_arrays, write_whole
+from seqattn.storage import write_whole
+from seqattn.user_files import write_output
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
@@ -38,26 +39,26 @@ KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "de
 def draw_each(folder: RunFolder) -> Iterator[Path]:
     """Draw every picture that the folder has data for, one when the next is asked for."""
     summary = folder.read_results()
-    save(loss_picture(folder, summary), folder.loss_picture)
+    write_whole(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
-    predictions = read_arrays(folder.predictions, EXAMPLES)
-    save(predictions_picture(predictions, scaled=summary["scaled"]), folder.predictions_picture)
+    predictions = folder.read_predictions(EXAMPLES)
+    drawn = predictions_picture(predictions, scaled=summary["scaled"])
+    write_whole(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
         titles = panel_titles(predictions)
-        weights = read_arrays(folder.attention, EXAMPLES)
-        picture, _ = attention_picture(weights, titles, EXAMPLES)
-        save(picture, folder.attention_picture)
+        picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
+        write_whole(folder.attention_picture, as_bytes(picture))
         yield folder.attention_picture
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the file's ending names.
+    """Write a figure where a user wants it, in the format that the file's ending names.
 
     Raises:
         UsageError: an ending that is no picture's.
     """
-    write_whole(path, as_bytes(figure, picture_ending(path)))
+    write_output(path, as_bytes(figure, picture_ending(path)))
 
 
 def picture_ending(path: Path) -> str:
@@ -294,7 +295,7 @@ def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> N
         )
         for k in shown
     ]
-    write_whole(path, as_moving(drawn))
+    write_output(path, as_moving(drawn))
 
 
 def _film_titles(film: Arrays, layer: int, head: int) -> list[str]:

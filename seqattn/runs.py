@@ -24,7 +24,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
+import math
 import os
 import re
 import time
@@ -36,6 +36,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn import run_files
+from seqattn.config import leaves
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.storage import LOCK, PART, open_to_append, read_whole, write_whole
 
@@ -71,7 +73,14 @@ class EpochRecord:
 
     @classmethod
     def from_row(cls, row: Sequence[float]) -> EpochRecord:
+        """
+        Raises:
+            ValueError: a number that is not finite, or no whole epoch.
+            TypeError: more or fewer numbers than `METRICS`.
+        """
         epoch, *rest = row
+        if not (all(map(math.isfinite, row)) and float(epoch).is_integer()):
+            raise ValueError(f"epoch {epoch:g} holds numbers that no training writes")
         return cls(int(epoch), *rest)
 
 
@@ -198,6 +207,12 @@ class RunFolder:
         return self.config.is_file() and self.environment.is_file()
 
     @property
+    def lacks(self) -> str:
+        """In words, which of both files a folder that is no run's does not have."""
+        needed = (self.config, self.environment)
+        return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
+
+    @property
     def is_free(self) -> bool:
         """True where a new run may begin: nothing is there, an empty folder, or what a run left
         that was killed before it had begun."""
@@ -270,18 +285,16 @@ class RunFolder:
             rows = list(csv.reader(io.StringIO(read_whole(self.metrics).decode(), newline="")))
             if not rows or tuple(rows[0]) != METRICS:
                 raise ValueError("its header is another")
-            return [EpochRecord.from_row([float(cell) for cell in row]) for row in rows[1:]]
-        except (OSError, ValueError, TypeError) as error:
+            history = [EpochRecord.from_row([float(cell) for cell in row]) for row in rows[1:]]
+            if [record.epoch for record in history] != list(range(1, len(history) + 1)):
+                raise ValueError("its epochs do not count up from 1")
+        except (OSError, ValueError, TypeError, csv.Error) as error:
             raise CheckpointError(f"{self.metrics}: cannot be read back: {error}.") from None
+        return history
 
     def read_summary(self) -> dict[str, Any]:
-        try:
-            summary: dict[str, Any] = json.loads(read_whole(self.summary))
-        except (OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{self.summary}: cannot be read ({error}). Has the training finished?"
-            ) from None
-        return summary
+        """See `run_files.read_summary`."""
+        return run_files.read_summary(self.summary)
 
     def divergence(self) -> str | None:
         """Why the run has no finite loss, where it diverged; else None.
@@ -309,12 +322,34 @@ class RunFolder:
         return self.read_summary()
 
     def read_environment(self) -> dict[str, Any]:
-        """Versions, device and threads, or nothing where they cannot be read."""
-        try:
-            found = json.loads(read_whole(self.environment))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        """See `run_files.read_environment`."""
+        return run_files.read_environment(self.environment)
+
+    def read_predictions(self, most: int | None = None) -> dict[str, NDArray[Any]]:
+        """See `run_files.read_predictions`."""
+        return run_files.read_predictions(self.predictions, most)
+
+    def read_attention(self, most: int | None = None) -> dict[str, NDArray[Any]]:
+        """See `run_files.read_attention`.
+
+        Raises:
+            CheckpointError: it cannot be read, or predictions.npz is of other sequences.
+        """
+        attention = run_files.read_attention(self.attention, most)
+        if not self.predictions.exists():
+            return attention
+        ids = self.read_predictions(most)["ids"], attention["ids"]
+        rows = None if most is None else min(map(len, ids))
+        if not np.array_equal(ids[0][:rows], ids[1][:rows]):
+            raise CheckpointError(
+                f"{self.attention}: ids: are not those of {self.predictions}, so the two files are"
+                " of different runs; training again (--overwrite) writes both anew."
+            )
+        return attention
+
+    def read_film(self) -> dict[str, NDArray[Any]]:
+        """See `run_files.read_film`."""
+        return run_files.read_film(self.film)
 
     def say(self, text: str) -> None:
         """Append a line, with the time, to the log."""
@@ -337,13 +372,58 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
         if not folder.is_run and not folder.best.exists():
             seeds = sorted(path.glob("seed-*"))
             hint = f" Did you mean {seeds[0]}?" if seeds else ""
-            raise CheckpointError(f"{path}: is a folder, but not of a run (no config.yaml).{hint}")
+            raise CheckpointError(f"{path}: is a folder, but not of a run ({folder.lacks}).{hint}")
         return folder, folder.best
     if path.is_file():
         return RunFolder(path.resolve().parent.parent), path
     raise CheckpointError(
         f"{path}: no such run. Give a run folder such as outputs/squares, or a checkpoint in one."
     )
+
+
+def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """summary.json of a run, held against its config and metrics.csv.
+
+    Args:
+        model: the section of the config.
+        seed: of the config.
+
+    Raises:
+        CheckpointError: one cannot be read, or they are of different runs.
+    """
+    summary = folder.read_summary()
+    if summary["seed"] != seed:
+        other = f"seed: is {summary['seed']}, but {folder.config.name} has {seed}"
+    elif summary.get("diverged"):
+        return summary
+    elif not _agree(summary["model"], model):
+        other = f"model: is not the one of {folder.config.name}"
+    else:
+        other = _other_history(folder, summary)
+    if other:
+        raise CheckpointError(
+            f"{folder.summary}: {other}, so it is of another run. Remove it and go on with the run"
+            " (--resume): that writes it again."
+        )
+    return summary
+
+
+def _agree(stored: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether the keys that both have are the same: a newer version may have more."""
+    before, after = dict(leaves(stored)), dict(leaves(now))
+    return all(before[key] == after[key] for key in before.keys() & after.keys())
+
+
+def _other_history(folder: RunFolder, summary: Mapping[str, Any]) -> str:
+    """What in a summary is not as metrics.csv has it; empty where all is."""
+    if not folder.metrics.exists():
+        return ""
+    history, best, name = folder.read_metrics(), summary["best_epoch"], folder.metrics.name
+    if len(history) != summary["epochs"]:
+        return f"epochs: is {summary['epochs']}, but {name} has {len(history)}"
+    if history[best - 1].validation_loss != summary["validation_loss"]:
+        return f"validation_loss: is not that of epoch {best} in {name}"
+    return ""
 
 
 def attention_arrays(
@@ -441,8 +521,8 @@ def refuse_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
         raise UsageError(f"{path}: is there already, and is no folder. Choose another --name.")
     if not folder.is_run:
         raise UsageError(
-            f"{path}: is there already, and is not the folder of a run (it lacks config.yaml or"
-            " environment.json), so nothing in it is touched. Choose another --name."
+            f"{path}: is there already, and is not the folder of a run ({folder.lacks}), so"
+            " nothing in it is touched. Choose another --name."
         )
     if folder.last.parent.is_symlink():
         raise UsageError(

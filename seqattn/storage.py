@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import math
 import os
@@ -192,6 +193,8 @@ def whole_file(
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, BrokenPipeError):  # of what was printed meanwhile: a file is no pipe
+            raise
         if isinstance(error, OSError) and error.filename is None:  # of a write: nobody said where
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
@@ -324,10 +327,22 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An NPZ file; texts are unicode arrays, so it opens without pickle."""
+    with whole_file(path) as file:
+        save_arrays(file, arrays)
+
+
+def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The content of an NPZ file."""
+    buffer = io.BytesIO()
+    save_arrays(buffer, arrays)
+    return buffer.getvalue()
+
+
+def save_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Packed where they are large; packing small files takes longer than the disk."""
     large = sum(array.nbytes for array in arrays.values()) > PACKED_FROM
     save = np.savez_compressed if large else np.savez
-    with whole_file(path) as file:
-        save(file, allow_pickle=False, **arrays)
+    save(file, allow_pickle=False, **arrays)
 
 
 def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:

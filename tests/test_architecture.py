@@ -13,12 +13,13 @@ from tests.conftest import ROOT
 
 # Low floors first; a file imports from lower floors only. A folder is one room.
 FLOORS = [
-    ["errors"],
+    ["errors", "wording"],
     ["streams"],
     ["reference"],
     ["alignment"],
     ["config"],
     ["storage"],
+    ["run_files", "user_files"],
     ["runs"],
     ["data"],
     ["figures"],
@@ -54,8 +55,8 @@ ADDRESSES = {
     "safetensors": {"training"},
     "matplotlib": {"figures", "pictures", "api"},
     "yaml": {"config"},
-    "pydantic": {"config"},
-    "pydantic_core": {"config"},
+    "pydantic": {"config", "run_files"},
+    "pydantic_core": {"config", "run_files"},
     "scipy": {"comparison"},
     "pyarrow": {"data"},
     "filelock": {"storage"},

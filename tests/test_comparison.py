@@ -420,7 +420,8 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
         folder = RunFolder(home / f"looking/seed-{seed}")
         folder.summary.unlink()
         folder.say(last)
-    diverged = {"diverged": "The training loss is nan in epoch 2, step 1", "test_loss": None}
+    diverged = {"diverged": "The training loss is nan in epoch 2, step 1", "test_loss": None,
+                "name": "mine", "seed": 6, "epochs": 1}  # fmt: skip
     folder.summary.write_text(json.dumps(diverged))
     outcome = read_outcome(home)
     assert [(len(arm.diverged), arm.unfinished) for arm in outcome.arms] == [(0, 0), (1, 3)]

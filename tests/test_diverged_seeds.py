@@ -57,7 +57,7 @@ def diverge(home: Path, variant: str, seeds: list[int]) -> None:
         folder.clear_results()
         folder.write_metrics(folder.read_metrics()[:1])
         folder.say(f"ended: {words}")
-        summary = {"name": "mine", "seed": seed, "test_loss": None, "diverged": words}
+        summary = {"name": "mine", "seed": seed, "test_loss": None, "diverged": words, "epochs": 1}
         folder.summary.write_text(json.dumps(summary))
 
 

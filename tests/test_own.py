@@ -498,7 +498,7 @@ def test_a_forecast_goes_on_from_the_last_window(
         assert done.code == 3
         said = {
             "refuse": "row 1, column 'y' is empty",
-            "drop_sequence": "all of its 1 sequences have empty cells and were dropped",
+            "drop_sequence": "all of its sequences (1) have empty cells and were dropped",
             "interpolate": "nothing to interpolate between",
         }
         assert said[missing] in " ".join(done.err.split())

@@ -34,10 +34,10 @@ from seqattn.cli.explaining import explain
 from seqattn.cli.exporting import export
 from seqattn.cli.looking import doctor, plot_attention, report
 from seqattn.cli.many import are_several, goes_on, joined, launcher, refuse_several
+from seqattn.cli.output import after_the_work, leave_with_the_reader, note, prepare_streams, show
 from seqattn.cli.predicting import evaluate, predict
 from seqattn.cli.terminal import (
     leave_at_once,
-    note,
     print_comparison,
     print_seeds,
     print_summary,
@@ -112,7 +112,8 @@ def _version(wanted: bool) -> None:
     if wanted:
         from seqattn import __version__
 
-        print(f"seqattn {__version__}")
+        leave_with_the_reader()
+        show(f"seqattn {__version__}")
         raise typer.Exit
 
 
@@ -205,11 +206,14 @@ def train(
         )
     failed = [job for job in jobs if job.error is not None]
     if not quiet and seeds is None and jobs[0].summary is not None:
-        print_summary(jobs[0].summary, home)
+        with after_the_work():
+            print_summary(jobs[0].summary, home)
     elif not quiet and len(failed) < len(jobs):
         from seqattn.comparison import of_seeds
 
-        print_seeds(of_seeds(home, resolved.name, {job.config.seed: job.folder for job in jobs}))
+        with after_the_work():
+            folders = {job.config.seed: job.folder for job in jobs}
+            print_seeds(of_seeds(home, resolved.name, folders))
     if failed:
         raise experiment.all_errors(failed)
 
@@ -290,7 +294,8 @@ def compare(
             provenance=provenance({}), engine=engine.value, ray_address=ray_address,
         )  # fmt: skip
     if not quiet:
-        print_comparison(outcome)
+        with after_the_work():
+            print_comparison(outcome)
 
 
 app.command(
@@ -326,6 +331,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _obey)
     gc.set_threshold(*FEWER_COLLECTIONS)
+    prepare_streams()
     try:
         app(prog_name="seqattn")
     except SeqattnError as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqattn.errors import UsageError
+from seqattn.errors import ConfigError, UsageError
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder, or a checkpoint file in one.")
@@ -47,6 +48,27 @@ FolderName = Annotated[
 ]
 OutputDir = Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where folders go.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+
+
+def files_read(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
+    """What each file is that a command reads for RUN, and that no output may replace: those of the
+    folder but for pictures and pages, its own sequences, and --input."""
+    from seqattn.config import OwnFile, resolve
+    from seqattn.runs import RunFolder
+
+    folder = RunFolder(run if run.is_dir() else run.resolve().parent.parent)
+    named = {"RUN": run, "--input": input_file} if run.is_file() else {"--input": input_file}
+    of_run = [*folder.files, folder.path / "comparison.json", folder.path / "tune.json"]
+    kept: dict[str, Path | None] = {
+        f"{file.name} of RUN": file for file in of_run if file.suffix != ".png"
+    }
+    with contextlib.suppress(ConfigError):  # who reads the run says what is wrong with it
+        data = resolve(folder.config).config.data
+        if isinstance(data, OwnFile):
+            for key in ("path", "validation_path", "test_path"):
+                path = getattr(data, key)
+                kept[f"data.{key}"] = None if path is None else Path(path)
+    return {**named, **kept}
 
 
 def checked_example(k: int, n: int) -> slice:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from seqattn.cli.terminal import leave_with_the_reader, note, printable
+from seqattn.cli.output import after_the_work, leave_with_the_reader, note, plain_console, show
 from seqattn.errors import CheckpointError
+from seqattn.wording import counted
 
 
 def inspect(
@@ -28,29 +29,27 @@ def inspect(
     _, path = find_run(file)
     described = describe(path)
     if as_json:
-        print(json.dumps(described, indent=2))
+        show(json.dumps(described, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from seqattn.config import as_value, leaves
 
     tensors = described.pop("tensors")
     config = described.pop("config")
     layout = described.pop("layout")
-    print(printable(f"{path}: whole, {described.pop('bytes'):,} bytes"))
+    show(f"{path}: whole, {described.pop('bytes'):,} bytes")
     for key, value in described.items():
-        print(printable(f"  {key}: {value}"))
+        show(f"  {key}: {value}")
     sides = [
         f"{', '.join(layout[names])} ({layout[length]} points at most)"
         for names, length in (("features", "source_length"), ("said", "target_length"))
     ]
-    print(printable(f"  trained on: {' -> '.join(sides)}"))
-    print("\nconfig:")
+    show(f"  trained on: {' -> '.join(sides)}")
+    show("\nconfig:")
     for at, value in leaves(config):
-        print(printable(f"  {'.'.join(at)}: {as_value(value)}"))
-    print()
+        show(f"  {'.'.join(at)}: {as_value(value)}")
+    show()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("tensor", no_wrap=True)
     for head in ("shape", "type", "smallest", "largest"):
@@ -58,9 +57,10 @@ def inspect(
     for row in tensors:
         shape = " x ".join(map(str, row["shape"])) or "1"
         low, high = (f"{row[key]:.4g}" for key in ("min", "max"))
-        table.add_row(*(Text(printable(c)) for c in (row["name"], shape, row["type"], low, high)))
-    Console(width=60 + max(len(row["name"]) for row in tensors)).print(table)
-    print(f"{sum(row['numbers'] for row in tensors):,} numbers in {len(tensors)} tensors")
+        table.add_row(row["name"], shape, row["type"], low, high)
+    plain_console(width=60 + max(len(row["name"]) for row in tensors)).print(table)
+    numbers = sum(row["numbers"] for row in tensors)
+    show(f"{counted(numbers, 'number')} in {counted(len(tensors), 'tensor')}")
 
 
 def verify_resume(
@@ -92,5 +92,8 @@ def verify_resume(
             f"{config}: stopped after steps {where} of {found.steps} and resumed, it ends"
             f" elsewhere: {found.difference}."
         )
-    print(f"Stopped after steps {where} of {found.steps} and resumed, it ends bit for bit where it"
-          f" ends at once: {found.compared} tensors, numbers and files are the same.")  # fmt: skip
+    with after_the_work():
+        show(
+            f"Stopped after steps {where} of {found.steps} and resumed, it ends bit for bit where"
+            f" it ends at once: all {found.compared:,} tensors, numbers and files are the same."
+        )

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from seqattn.cli.arguments import ConfigFile, Overrides
-from seqattn.cli.terminal import leave_with_the_reader, text_output
+from seqattn.cli.output import leave_with_the_reader, show, text_output, write_data
+from seqattn.wording import counted
 
 config_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema."
@@ -24,17 +25,19 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
     """Say whether a config is right, and if not, everything that is wrong with it."""
     from seqattn.config import DEFAULT, Draft, resolve
 
+    leave_with_the_reader()
     if "compare" in Draft.read(config, overrides or []).content:
         from seqattn.config.comparing import plan
 
         planned = plan(config, overrides or [])
         names = ", ".join(variant.name for variant in planned.variants)
         data = ", each seed with data of its own" if planned.resample_data else ""
-        print(f"{config}: right. It compares {names}, with {len(planned.seeds)} seeds each{data}.")
+        seeds = counted(len(planned.seeds), "seed")
+        show(f"{config}: right. It compares {names}, with {seeds} each{data}.")
         return
     resolved = resolve(config, overrides or [])
     given = sum(origin != DEFAULT for origin in resolved.origins.values())
-    print(f"{config}: right. {given} of {len(resolved.origins)} values given, the rest default.")
+    show(f"{config}: right. {given} of {len(resolved.origins)} values given, the rest default.")
 
 
 @config_app.command(
@@ -53,7 +56,7 @@ def config_show(
 
     leave_with_the_reader()
     resolved = resolve(config, overrides or [])
-    print(to_yaml(resolved.config, resolved.origins), end="")
+    write_data(to_yaml(resolved.config, resolved.origins))
 
 
 @config_app.command(
@@ -75,7 +78,8 @@ def config_schema(
     from seqattn.config import json_schema
     from seqattn.config.manual import manual
 
-    leave_with_the_reader()
+    if output is None:
+        leave_with_the_reader()
     schema = json_schema()
     with text_output(output) as file:
         file.write(manual(schema) if markdown else json.dumps(schema, indent=2) + "\n")

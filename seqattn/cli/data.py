@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqattn.cli.terminal import leave_with_the_reader, note, printable
+from seqattn.cli.output import after_the_work, leave_with_the_reader, note, show
 from seqattn.errors import DataError, UsageError
+from seqattn.wording import counted
+
+if TYPE_CHECKING:
+    from seqattn.data.files import Piece
 
 data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
@@ -59,8 +63,8 @@ def formats() -> None:
     """Show a few lines of each format that `--input` and `data: {kind: file}` read."""
     leave_with_the_reader()
     for title, text in EXAMPLES.items():
-        print(f"{title}\n")
-        print("".join(f"    {line}\n" for line in text.splitlines()))
+        show(f"{title}\n")
+        show("".join(f"    {line}\n" for line in text.splitlines()))
 
 
 @data_app.command(
@@ -94,6 +98,7 @@ def check(
 
     from seqattn.data.files import check_file, format_of, read_all
     from seqattn.data.files.guess import copied, guessed, layout, section, step_summary
+    from seqattn.user_files import check_outputs
 
     if decimal not in (".", ","):
         raise UsageError(f"--decimal {decimal}: expected '.' or ','.")
@@ -101,74 +106,82 @@ def check(
         from seqattn import pictures
 
         pictures.picture_ending(picture)
-    leave_with_the_reader()
+    check_outputs({"--picture": picture}, {"FILE": file})
     folder = file if file.is_dir() else None
+    first = ""
     if folder is not None:
         from seqattn.data.files.typed import files_of
 
         files = files_of(folder)
         size = sum(one.stat().st_size for one in files)
-        print(printable(f"{folder}: {len(files):,} files, {size / 1e9:.3g} GB; the first:"))
+        first = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
     check_file(file)
     form = guessed(file, sequence, order, delimiter, decimal)
     piece = read_all(file, form)
+    if picture is not None:
+        _draw(piece, picture)
+    leave_with_the_reader()
+    if first:
+        show(first)
     for line in piece.notes:
         note(f"{file}: {line}.")
     lengths = piece.points.lengths
     low, high = int(lengths.min()), int(lengths.max())
     kind = layout(format_of(file, form.format), form, piece)
-    print(printable(f"{file}: {kind}, {len(piece):,}"
-                    f" sequence{'s' if len(piece) > 1 else ''} of"
-                    f" {low if low == high else f'{low} to {high}'} points"))  # fmt: skip
+    span = counted(low, "point") if low == high else f"{low:,} to {high:,} points"
+    show(f"{file}: {kind}, {counted(len(piece), 'sequence')} of {span}")
     sides = [("", piece.points)]
     if piece.target is not None:
         sides = [("source ", piece.points), ("target ", piece.target)]
         told = piece.target.lengths
-        print(f"their targets: {int(told.min())} to {int(told.max())} points")
+        show(f"their targets: {int(told.min())} to {int(told.max())} points")
     for side, ragged in sides:
         for i, name in enumerate(ragged.features):
             column = ragged.values[:, i]
             empty = int(np.isnan(column).sum())
             said = f", {empty:,} of {len(column):,} cells empty" if empty else ""
             if empty == len(column):
-                print(printable(f"  {side}{name}: every cell is empty"))
+                show(f"  {side}{name}: every cell is empty")
                 continue
-            print(printable(f"  {side}{name}: {np.nanmin(column):g} to {np.nanmax(column):g}, mean"
-                            f" {np.nanmean(column):g}{said}"))  # fmt: skip
+            show(f"  {side}{name}: {np.nanmin(column):g} to {np.nanmax(column):g}, mean"
+                            f" {np.nanmean(column):g}{said}")  # fmt: skip
     if piece.order is not None:
         from seqattn.data.files import step_text
 
         steps = step_summary(piece)
         assert steps is not None
-        missing = f", {steps.missing:,} rows missing between" if steps.missing else ""
-        print(f"  {form.order}: {step_text(piece.order.min())} to {step_text(piece.order.max())},"
-              f" {steps.spacing}{missing}")  # fmt: skip
+        missing = f", {counted(steps.missing, 'row')} missing between" if steps.missing else ""
+        show(f"  {form.order}: {step_text(piece.order.min())} to {step_text(piece.order.max())},"
+             f" {steps.spacing}{missing}")  # fmt: skip
     if len(piece) > 1:
         copies = copied(piece)
         said = f"{copies:,} are copies of another" if copies else "no two are the same"
-        print(f"  of the sequences {said}")
-    print("\nTo train on it, put this into a config:\n")
+        show(f"  of the sequences {said}")
+    show("\nTo train on it, put this into a config:\n")
     said = section(file, form, piece)
     if folder is not None:
         said = said.replace("kind: file", "kind: stream").replace(str(file), str(folder))
         said = said.replace("\n  split: {by: time}", "")  # series by series, all their windows
-    print(printable(said))
-    if picture is not None:
-        from seqattn.figures import paths_figure
-        from seqattn.figures.style import shortened
+    show(said)
 
-        n = min(10, len(piece))
-        paths = [piece.points.of(k)[:1000] for k in range(n)]
-        none = [path[:0] for path in paths]
-        pictures.save(
-            paths_figure(
-                paths, none, none, titles=[shortened(name, 20) for name in piece.ids[:n]],
-                features=list(piece.points.features),
-            ),
-            picture,
-        )  # fmt: skip
-        note(f"Drew {picture}")
+
+def _draw(piece: Piece, picture: Path) -> None:
+    from seqattn import pictures
+    from seqattn.figures import paths_figure
+    from seqattn.figures.style import shortened
+
+    n = min(10, len(piece))
+    paths = [piece.points.of(k)[:1000] for k in range(n)]
+    none = [path[:0] for path in paths]
+    pictures.save(
+        paths_figure(
+            paths, none, none, titles=[shortened(name, 20) for name in piece.ids[:n]],
+            features=list(piece.points.features),
+        ),
+        picture,
+    )  # fmt: skip
+    note(f"Drew {picture}")
 
 
 @data_app.command(
@@ -193,8 +206,9 @@ def sample(
     from seqattn.data import load
     from seqattn.data.files import format_of
     from seqattn.data.files.writing import write_sequences
-    from seqattn.storage import write_whole
+    from seqattn.user_files import check_outputs, write_output
 
+    check_outputs({"--output": output}, {"CONFIG": config})
     described = resolve(config, overrides or []).config.data
     if isinstance(described, OwnFile):
         raise UsageError(f"{config}: its sequences are in a file already ({described.path}).")
@@ -205,6 +219,7 @@ def sample(
     sequences = getattr(load(described), part.value)
     goes_on = isinstance(described, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
-    write_whole(output, content)
-    note(f"Wrote {len(sequences):,} sequences to {output}. To train on it:")
-    print(printable(f"data:\n  kind: file\n  path: {as_value(str(output))}\n{cut}"), end="")
+    write_output(output, content)
+    note(f"Wrote {counted(len(sequences), 'sequence')} to {output}. To train on it:")
+    with after_the_work():
+        show(f"data:\n  kind: file\n  path: {as_value(str(output))}\n{cut}".rstrip("\n"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from dataclasses import asdict
 from enum import StrEnum
@@ -12,8 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqattn.cli.arguments import Run, checked_example
-from seqattn.cli.terminal import leave_with_the_reader, note
+from seqattn.cli.arguments import Run, checked_example, files_read
+from seqattn.cli.output import (
+    leave_with_the_reader,
+    note,
+    plain_console,
+    printable,
+    show,
+    write_data,
+)
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,15 +62,16 @@ def explain(
     import numpy as np
 
     from seqattn import pictures
+    from seqattn.user_files import check_outputs
 
     if figure is not None:
         pictures.picture_ending(figure)
+    check_outputs({"--figure": figure}, files_read(run))
 
     from seqattn.data.files.writing import forecast_arrays
     from seqattn.experiment import data_of, open_run
     from seqattn.explanation import explain as take_apart
 
-    leave_with_the_reader()
     _, trained = open_run(run)
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
@@ -88,17 +95,23 @@ def explain(
     if not trained.layout.scaling.is_identity:
         unscaled = trained.layout.scaling.unscaled(np.array([[explanation.model_says]]), chosen)
         in_units = dict(zip(trained.layout.said, unscaled.ravel().tolist(), strict=True))
-    print_explanation(explanation, form.value, in_units)
     if figure is not None:
-        from seqattn.figures import vectors_figure
+        _draw(explanation, figure)
+    leave_with_the_reader()
+    print_explanation(explanation, form.value, in_units)
 
-        drawn = vectors_figure(
-            explanation.vectors.get("query"), explanation.vectors["keys"],
-            explanation.vectors["values"], explanation.vectors["context"],
-            explanation.vectors["weights"], title=explanation.title, cosines=explanation.cosines,
-        )  # fmt: skip
-        pictures.save(drawn, figure)
-        note(f"Drew {figure}")
+
+def _draw(explanation: Explanation, figure: Path) -> None:
+    from seqattn import pictures
+    from seqattn.figures import vectors_figure
+
+    vectors = explanation.vectors
+    drawn = vectors_figure(
+        vectors.get("query"), vectors["keys"], vectors["values"], vectors["context"],
+        vectors["weights"], title=explanation.title, cosines=explanation.cosines,
+    )  # fmt: skip
+    pictures.save(drawn, figure)
+    note(f"Drew {figure}")
 
 
 def print_explanation(
@@ -118,9 +131,9 @@ def print_explanation(
         }
         if in_units is not None:
             described["model_says_in_units"] = in_units
-        print(json.dumps(described, indent=2))
+        write_data(json.dumps(described, indent=2) + "\n")
     elif form == "markdown":
-        print("\n".join(_markdown(explanation, in_units)))
+        write_data("\n".join(_markdown(explanation, in_units)) + "\n")
     else:
         _tables(explanation, in_units)
 
@@ -155,27 +168,26 @@ def _conclusion(explanation: Explanation, in_units: dict[str, float] | None) -> 
 
 
 def _tables(explanation: Explanation, in_units: dict[str, float] | None) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     # No number is ever shortened: a table that is too wide is for the terminal to wrap.
-    console = Console(file=sys.stdout, highlight=False, width=WIDEST)
-    console.print(Text(explanation.title, style="bold"))
+    console = plain_console(width=WIDEST)
+    console.print(Text(printable(explanation.title), style="bold"))
     for stage in explanation.stages:
         console.print()
-        heading = Text(stage.name, style="bold")
-        console.print(heading + (f":  {stage.formula}" if stage.formula else ""))
+        heading = Text(printable(stage.name), style="bold")
+        console.print(heading + (printable(f":  {stage.formula}") if stage.formula else ""))
         heads, rows = _cells(stage)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column(Text(heads[0]), no_wrap=True)
+        table.add_column(heads[0], no_wrap=True)
         for head in heads[1:]:
-            table.add_column(Text(head), justify="right", no_wrap=True)
+            table.add_column(head, justify="right", no_wrap=True)
         for row in rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*row)
         console.print(table)
     console.print()
-    print(textwrap.fill(_conclusion(explanation, in_units), 80))
+    show(textwrap.fill(_conclusion(explanation, in_units), 80))
 
 
 def _markdown(explanation: Explanation, in_units: dict[str, float] | None) -> list[str]:

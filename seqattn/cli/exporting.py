@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqattn.cli.arguments import Quiet, Run
-from seqattn.cli.terminal import note, printable
+from seqattn.cli.output import after_the_work, note, plain_console
 
 if TYPE_CHECKING:
     from seqattn.export import Exported
@@ -55,15 +55,14 @@ def export(
         say=(lambda line: None) if quiet else note,
     )  # fmt: skip
     if not quiet:
-        _print(made)
+        with after_the_work():
+            _print(made)
 
 
 def _print(made: Exported) -> None:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    console = Console()
+    console = plain_console()
     if made.rows:
         table = Table(title="Largest difference from the model, at most 1e-5", title_justify="left")
         for heading in ("graph", "sources"):
@@ -73,7 +72,7 @@ def _print(made: Exported) -> None:
             table.add_column(kind, justify="right")
         for row in made.rows:
             cells = [f"{row.differences[kind]:.1e}" for kind in kinds]
-            table.add_row(Text(row.graph), Text(printable(row.sources)), *cells)
+            table.add_row(row.graph, row.sources, *cells)
         console.print(table)
         noise = max(row.noise for row in made.rows)
         if max(row.largest for row in made.rows) > 1e-5:
@@ -88,4 +87,4 @@ def _print(made: Exported) -> None:
     if "run.py" in made.files:
         lines[-1] += f" Try it: python {made.path / 'run.py'}"
     for line in lines:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)

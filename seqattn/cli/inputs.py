@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from seqattn.attention import Override
-from seqattn.cli.terminal import note
+from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
 from seqattn.data import Sequences
 from seqattn.data.files import ENDINGS, Form, Piece, read_all, read_pieces
@@ -35,8 +35,10 @@ from seqattn.data.own import (
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
-from seqattn.storage import whole_file, write_arrays
+from seqattn.storage import packed
 from seqattn.training import Trained
+from seqattn.user_files import output_file, write_output
+from seqattn.wording import counted
 
 
 def own_config(trained: Trained) -> OwnFile:
@@ -71,7 +73,7 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
             yield clean, as_sources(clean, config, trained.layout.said, spacing), names
     if not found:
         raise DataError(
-            f"{name}: all of its {read:,} sequences have empty cells and were dropped"
+            f"{name}: all of its sequences ({read:,}) have empty cells and were dropped"
             " (data.missing), so none is left."
             if read
             else f"{name}: has no sequences."
@@ -151,9 +153,9 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spa
     has_key = isinstance(trained.config.data, OwnFile)
     treat_missing(series, alone, has_key=has_key, last=last)
     if series.filled:
-        note(f"{name}: {series.filled} empty cells were interpolated.")
+        note(f"{name}: {counted(series.filled, 'empty cell')} interpolated.")
     if series.dropped:
-        note(f"{name}: {len(series.dropped)} sequences with empty cells were dropped.")
+        note(f"{name}: {counted(len(series.dropped), 'sequence')} with empty cells dropped.")
     clean = Piece(tuple(series.ids), series.points, series.where, order=series.order)
     return clean, series.spacing
 
@@ -184,21 +186,20 @@ class Forecasts:
         if self.form == "npz":
             yield self
             assert self.output is not None
-            write_arrays(self.output, self._arrays())
+            write_output(self.output, packed(self._arrays()))
             return
         if self.output is None:
-            self._open(sys.stdout.buffer if hasattr(sys.stdout, "buffer") else None)
+            self._open(_Stdout())
             yield self
             self._close()
-            sys.stdout.flush()
             return
-        with whole_file(self.output) as file:
+        with output_file(self.output) as file:
             self._open(file)
             yield self
             self._close()
 
-    def _open(self, file: IO[bytes] | None) -> None:
-        self.file = file if file is not None else _Text()
+    def _open(self, file: IO[bytes] | _Stdout) -> None:
+        self.file = file
         if self.form != "jsonl":
             self.table = TableWriter(self.file, self.form, self.names, *self.columns)  # type: ignore[arg-type]
 
@@ -259,14 +260,21 @@ def joined_sources(parts: list[Sequences]) -> Sequences:
     )
 
 
-class _Text:
-    """Standard output that takes text only, as bytes."""
+class _Stdout:
+    """Standard output for UTF-8 text in bytes, safe for a terminal. Once its reader has left, what
+    comes goes nowhere: a file that is to be written as well is written to its end."""
 
     def write(self, content: bytes) -> None:
-        sys.stdout.write(content.decode())
+        try:
+            write_data(content.decode())
+        except BrokenPipeError:
+            discard_stdout()
 
     def flush(self) -> None:
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            discard_stdout()
 
 
 def predict_file(
@@ -303,7 +311,7 @@ def predict_file(
                 parts.append(part)
                 runs.append(result)
     if attention is not None:
-        write_arrays(attention, _joined_attention(parts, runs))
+        write_output(attention, packed(_joined_attention(parts, runs)))
 
 
 def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

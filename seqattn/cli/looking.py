@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqattn.cli.arguments import InputFile, Run
-from seqattn.cli.terminal import note, printable
+from seqattn.cli.arguments import InputFile, Run, files_read
+from seqattn.cli.output import leave_with_the_reader, note, show
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def plot_attention(
     from seqattn import pictures
     from seqattn.runs import find_run
     from seqattn.storage import locked
+    from seqattn.user_files import check_outputs
 
     if epochs and (grid or terminal or input_file is not None or kind is not MapKind.cross):
         raise UsageError(
@@ -105,6 +106,7 @@ def plot_attention(
     )
     if output is not None and not moving:
         pictures.picture_ending(output)
+    check_outputs({"--output": output}, files_read(run, input_file))
     if steps is not None and input_file is None:
         raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
     folder, _ = find_run(run)
@@ -144,7 +146,6 @@ def _weights(
     """Arrays of weights, a title a sequence, words for a file's name, and the folder for it."""
     from seqattn import pictures
     from seqattn.runs import find_run
-    from seqattn.storage import read_arrays
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
@@ -152,8 +153,8 @@ def _weights(
             "attention", True
         ):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        weights = read_arrays(folder.attention, examples)
-        titles = pictures.panel_titles(read_arrays(folder.predictions, examples))
+        weights = folder.read_attention(examples)
+        titles = pictures.panel_titles(folder.read_predictions(examples))
         return weights, titles, ["attention"], folder.path
     from seqattn.cli import inputs
     from seqattn.data.files.writing import forecast_arrays
@@ -190,14 +191,13 @@ def _draw_film(
     layer: int | None, head: int | None, examples: int,
 ) -> None:  # fmt: skip
     from seqattn import pictures
-    from seqattn.storage import read_arrays
 
     if not folder.film.exists():
         raise UsageError(
             f"{folder.path}: has no film. Train with --set training.record_attention=10 to record"
             " one; it changes nothing that is learned."
         )
-    film = read_arrays(folder.film)
+    film = folder.read_film()
     words = ["attention_film"]
     words += [f"layer{layer}"] if layer is not None else []
     words += [f"head{head}"] if head is not None else []
@@ -226,10 +226,11 @@ def _print_weights(
         blocks = BLOCKS
     except UnicodeEncodeError:
         blocks = SIGNS
+    leave_with_the_reader()
     panels = pictures.panels(weights, titles, len(titles), kind=kind, layer=layer, head=head)
     signed = str(weights["meaning"]) == "strength"
     for panel in panels:
-        print(printable(panel.title.replace("\n", ", ")))
+        show(panel.title.replace("\n", ", "))
         rows, columns = panel.weights.shape
         largest = max((abs(float(w)) for w in panel.weights.ravel() if w == w), default=0.0)
         widest = largest if signed or columns > LONG else 1.0
@@ -238,9 +239,9 @@ def _print_weights(
         fits = 14 + 2 * columns <= shutil.get_terminal_size().columns
         cell = 9 if numbers else 2 if fits else 1
         if numbers:
-            print("  looks     at " + "".join(f"{name:>{cell}}" for name in across))
+            show("  looks     at " + "".join(f"{name:>{cell}}" for name in across))
         else:
-            print(f"  looks     at {across[0]} to {across[-1]}")
+            show(f"  looks     at {across[0]} to {across[-1]}")
         for r in range(rows):
             line = ""
             for w in panel.weights[r]:
@@ -250,16 +251,16 @@ def _print_weights(
                 share = min(1.0, abs(float(w)) / (widest or 1.0))
                 block = blocks[min(4, int(share * 4 + 0.5))] * min(cell, 2)
                 line += f"{block:>3}{float(w):6.2f}" if numbers else block
-            print(f"  point {panel.first_row + r + 1:<7}{line}".rstrip())
-        print()
+            show(f"  point {panel.first_row + r + 1:<7}{line}".rstrip())
+        show()
     if kind == "decoder_self":
-        print("A decoder step is named by the point it forecasts; it has read the point before.")
+        show("A decoder step is named by the point it forecasts; it has read the point before.")
     meant = "strength, from little to the largest of either sign"
     if not signed:
         rounded = "weight, to the nearest quarter"
         wide = any(panel.weights.shape[1] > LONG for panel in panels)
         meant = f"{rounded} of the largest" if wide else rounded
-    print(f"{blocks[1]} to {blocks[4]}: {meant}")
+    show(f"{blocks[1]} to {blocks[4]}: {meant}")
 
 
 def _print_largest_weights(
@@ -281,17 +282,17 @@ def _print_largest_weights(
     if others or columns > MOST_COLUMNS or str(weights["meaning"]) == "strength":
         return
     each = len(panels) // len(titles)  # panels of a sequence: its layers and heads
-    print(f"\nall {len(titles)} sequences: share in which a point has the largest weight")
+    show(f"\nall {len(titles)} sequences: share in which a point has the largest weight")
     for k in range(each):
         if where := panels[k].title.removeprefix(titles[0]).strip():  # its layer and head
-            print(f"  {where}")
-        print("  looks     at " + "".join(f"{panels[k].first_column + c + 1:>9}"
+            show(f"  {where}")
+        show("  looks     at " + "".join(f"{panels[k].first_column + c + 1:>9}"
                                           for c in range(columns)))  # fmt: skip
         for r, row in enumerate(largest_weight_shares(
             np.stack([panel.weights for panel in panels[k::each]])
         )):  # fmt: skip
             shares = "".join(f"{share:9.0%}" for share in row)
-            print(f"  point {panels[k].first_row + r + 1:<7}{shares}")
+            show(f"  point {panels[k].first_row + r + 1:<7}{shares}")
 
 
 def report(
@@ -306,9 +307,11 @@ def report(
     """Write one page with everything about RUN: losses, attention to explore, errors, what the
     doctor says. It works offline, from a double-click."""
     from seqattn.report import report as write_report
+    from seqattn.user_files import check_outputs
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--output {output}: a page's name ends in .html.")
+    check_outputs({"--output": output}, files_read(run))
     note(f"Wrote {write_report(run, output)}")
 
 
@@ -320,35 +323,35 @@ def doctor(
 ) -> None:
     """Say in words what the weights and losses of RUN show: each finding with its number, what it
     means and what to change."""
-    from seqattn.comparison import is_comparison, seed_folders
+    from seqattn.comparison import MARK, checked_seeds, is_comparison
     from seqattn.doctor import ABOUT_WEIGHTS, as_plain, told
     from seqattn.errors import CheckpointError
     from seqattn.runs import RunFolder
 
+    leave_with_the_reader()
     if run.is_dir() and is_comparison(run) and not RunFolder(run).is_run:
-        seeds = seed_folders(run)
-        if not seeds:
+        if (run / MARK).is_file():
             raise CheckpointError(
                 f"{run}: is a comparison; give the doctor one of its variants, such as"
                 f" {next((p for p in sorted(run.iterdir()) if p.is_dir()), run / 'VARIANT')}."
             )
-        _of_seeds(run, seeds, as_json)
+        _of_seeds(run, checked_seeds(run), as_json)
         return
     findings = _findings(run, ())
     if as_json:
-        print(json.dumps(as_plain(findings), indent=2))
+        show(json.dumps(as_plain(findings), indent=2))
         return
-    print(printable(f"{run}: {told(findings)}"))
+    show(f"{run}: {told(findings)}")
     width = max(len(finding.name) for finding in findings)
     for state in ("found", "fine", "unknown"):
         for finding in findings:
             if finding.state == state:
-                print(printable(f"  {state:<8}{finding.name:<{width}}  {finding.number}"))
+                show(f"  {state:<8}{finding.name:<{width}}  {finding.number}")
                 if state == "found":
-                    print(printable(f"  {'':<8}{'':<{width}}  {finding.meaning}"))
-                    print(printable(f"  {'':<8}{'':<{width}}  try: {finding.change}"))
+                    show(f"  {'':<8}{'':<{width}}  {finding.meaning}")
+                    show(f"  {'':<8}{'':<{width}}  try: {finding.change}")
     if not any(finding.name in ABOUT_WEIGHTS for finding in findings):
-        print("The model has no attention, so there are no weights to look at.")
+        show("The model has no attention, so there are no weights to look at.")
 
 
 def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
@@ -370,27 +373,25 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
     losses = tuple(arm.losses.values())
     found = {seed: _findings(seeds[seed].path, losses) for seed in arm.summaries}
     if as_json:
-        print(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
+        show(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
         return
     lost = f", {len(arm.diverged)} diverged" if arm.diverged else ""
-    print(
-        printable(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined{lost}.")
-    )
+    show(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined{lost}.")
     names = [finding.name for finding in next(iter(found.values()), [])]
     for place, name in enumerate(names):
         states = [each[place].state for each in found.values()]
         sick = [seed for seed, each in found.items() if each[place].state == "found"]
         if not sick:
             word = "unknown" if all(state == "unknown" for state in states) else "fine"
-            print(f"  {word:<8}{name}")
+            show(f"  {word:<8}{name}")
             continue
         first = found[sick[0]][place]
         if name == SEEDS_APART:  # of all of them together
-            print(printable(f"  {'found':<8}{name}: {first.number}"))
-            print(printable(f"          {first.meaning}"))
-            print(printable(f"          try: {first.change}"))
+            show(f"  {'found':<8}{name}: {first.number}")
+            show(f"          {first.meaning}")
+            show(f"          try: {first.change}")
             continue
-        print(printable(f"  {'found':<8}{name}: {len(sick)} of {len(states)} seeds, as in seed"
-                        f" {sick[0]}: {first.number}"))  # fmt: skip
-        print(printable(f"          {first.meaning}"))
-        print(printable(f"          try: {first.change}"))
+        show(f"  {'found':<8}{name}: {len(sick)} of {len(states)} seeds, as in seed"
+                        f" {sick[0]}: {first.number}")  # fmt: skip
+        show(f"          {first.meaning}")
+        show(f"          try: {first.change}")

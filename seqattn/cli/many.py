@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from seqattn.cli.terminal import note
+from seqattn.cli.output import note
 from seqattn.errors import UsageError, WorldError
 
 if TYPE_CHECKING:

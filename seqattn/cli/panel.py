@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from seqattn.cli.output import plain_console, printable
+
 if TYPE_CHECKING:
     from rich.panel import Panel as RichPanel
 
@@ -37,7 +39,6 @@ class Panel:
     to stop."""
 
     def __init__(self, name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> None:
-        from rich.console import Console
         from rich.live import Live
 
         self.name, self.done, self.epochs, self.facts = name, done, epochs, facts
@@ -45,7 +46,7 @@ class Panel:
         self.losses = list[float]()
         self.record: EpochRecord | None = None
         self.began = self.drawn = time.monotonic()
-        self.console = Console(stderr=True)
+        self.console = plain_console(stderr=True)
         self.live: Live | None = Live(self.drawing(), console=self.console, auto_refresh=False)
         with self._or_none():
             self.live.start(refresh=True)
@@ -74,7 +75,7 @@ class Panel:
     def say(self, line: str) -> None:
         if self.live is not None:
             with self._or_none():
-                self.console.print(line, markup=False, highlight=False)
+                self.console.print(line)
 
     def close(self) -> None:
         live = self.live
@@ -118,7 +119,7 @@ class Panel:
             lines.append(f"{rate}{sparkline(self.losses, max(8, width - len(rate) - 16))}"
                          " validation, log")  # fmt: skip
         seed = self.facts.get("seed")
-        title = Text(f"{self.name}, seed {seed}" if seed is not None else self.name)
+        title = Text(printable(f"{self.name}, seed {seed}" if seed is not None else self.name))
         return RichPanel(Text("\n".join(lines)), title=title, title_align="left", width=width + 4)
 
 

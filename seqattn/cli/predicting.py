@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from seqattn.cli.arguments import InputFile, Run, checked_example
-from seqattn.cli.terminal import leave_with_the_reader, note, print_evaluation
+from seqattn.cli.arguments import InputFile, Run, checked_example, files_read
+from seqattn.cli.output import leave_with_the_reader, note, show
+from seqattn.cli.terminal import print_evaluation
 from seqattn.errors import UsageError
 
 
@@ -55,17 +56,24 @@ def predict(
 ) -> None:
     """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
     all of these."""
-    from seqattn.storage import write_arrays
+    from seqattn.storage import packed
+    from seqattn.user_files import write_output
 
-    leave_with_the_reader()
     if input_file is not None and example is not None:
         raise UsageError("--input and --example both name sequences; give one of them.")
     to_stdout = output is None or str(output) == "-"
+    if to_stdout and attention is None:  # else a file is still to be written
+        leave_with_the_reader()
     chosen = form or _format_of(output)
     if chosen in (Format.npz, Format.parquet, Format.arrow) and to_stdout:
         raise UsageError(f"--format {chosen} is binary and needs --output FILE.{chosen}.")
     if attention is not None and attention.suffix.lower() != ".npz":
         raise UsageError(f"--attention {attention}: weights are written as NPZ; end it in .npz.")
+
+    from seqattn.user_files import check_outputs
+
+    where = None if to_stdout else output
+    check_outputs({"--output": where, "--attention": attention}, files_read(run, input_file))
 
     from seqattn.attention import Override
     from seqattn.cli import inputs
@@ -78,7 +86,6 @@ def predict(
     if (attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     length = steps or trained.layout.target_length
-    where = None if to_stdout else output
     if input_file is not None:
         inputs.predict_file(trained, input_file, where, chosen.value, length, override, attention)
         return
@@ -100,7 +107,7 @@ def predict(
     with inputs.Forecasts(where, chosen.value, trained, part.said).opened() as writer:
         writer.write(part, result, Steps.of_sources(part))
     if attention is not None:
-        write_arrays(attention, result.attention_arrays(part, steps_real=False))
+        write_output(attention, packed(result.attention_arrays(part, steps_real=False)))
 
 
 def evaluate(
@@ -125,7 +132,7 @@ def evaluate(
     against = References.of(part, data.train, data.rule, scaling)
     evaluation = score(trained.model, part, against, scaling)
     if as_json:
-        print(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
+        show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:
         what = "test sequences" if input_file is None else f"sequences of {input_file}"
         print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {what}, epoch {trained.epoch}")

@@ -10,7 +10,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from seqattn.cli.output import note, plain_console, printable, show
+from seqattn.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,11 +88,12 @@ def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
         if panels:
             panels[0].epoch(record)
         elif bars:
-            if past == epochs or past % max(1, epochs // 1000) == 0:
-                bars[0].set_postfix_str(losses(record), refresh=False)
-            bars[0].update()
-            if past == epochs:  # what follows is not training
-                bars[0].close()
+            with contextlib.suppress(OSError, ValueError):  # a terminal that is gone stops nothing
+                if past == epochs or past % max(1, epochs // 1000) == 0:
+                    bars[0].set_postfix_str(losses(record), refresh=False)
+                bars[0].update()
+                if past == epochs:  # what follows is not training
+                    bars[0].close()
         elif past == epochs or past % max(1, epochs // 10) == 0:
             note(f"epoch {past}/{epochs}: {losses(record)}")
 
@@ -98,7 +102,7 @@ def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
 
     def say(line: str) -> None:
         if panels and panels[0].live is not None:
-            panels[0].say(printable(line))
+            panels[0].say(line)
         elif not quiet:
             note(line)
 
@@ -113,7 +117,8 @@ def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
         for panel in panels:
             panel.close()
         for bar in bars:
-            bar.close()
+            with contextlib.suppress(OSError, ValueError):
+                bar.close()
 
 
 def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
@@ -124,15 +129,13 @@ def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
 
 def print_summary(summary: dict[str, Any], folder: Path) -> None:
     """The table at the end of a training, where everything lies, and what to type next."""
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from seqattn.data.baselines import verdict
     from seqattn.runs import RunFolder
 
-    console = Console()
-    table = Table(title=Text(f"{summary['name']}, seed {summary['seed']}"), title_justify="left")
+    console = plain_console()
+    table = Table(title=f"{summary['name']}, seed {summary['seed']}", title_justify="left")
     table.add_column("on the test sequences")
     _add_error_columns(table, summary)
     floor = summary["noise_floor"]
@@ -161,7 +164,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         else f"  seqattn predict {folder} --example 0",
     ]  # fmt: skip
     for line in lines:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _looks(summary: Mapping[str, Any]) -> bool:
@@ -171,13 +174,11 @@ def _looks(summary: Mapping[str, Any]) -> bool:
 
 def print_seeds(outcome: Outcome) -> None:
     """The table at the end of a training of many seeds."""
-    from rich.console import Console
-
     from seqattn.comparison.tables import BRACKETS, reference_sentence, scope
 
     (arm,) = outcome.arms
-    print_arms(f"{len(arm.losses)} seeds of {arm.name}", [arm])
-    console = Console()
+    print_arms(f"{counted(len(arm.losses), 'seed')} of {arm.name}", [arm])
+    console = plain_console()
     lines = [
         f"{reference_sentence(outcome)} {BRACKETS}",
         scope(outcome.data_of_seeds),
@@ -187,37 +188,33 @@ def print_seeds(outcome: Outcome) -> None:
         else f"  seqattn evaluate {next(iter(arm.folders.values())).path}",
     ]  # fmt: skip
     for line in lines:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def print_comparison(outcome: Outcome) -> None:
     """Variants, and what can be said of every pair."""
-    from rich.console import Console
-
     from seqattn.comparison import sentences
     from seqattn.comparison.tables import BRACKETS, reference_sentence
 
-    console = Console()
+    console = plain_console()
     seeds = max(len(arm.folders) for arm in outcome.arms)
-    print_arms(f"{outcome.name}: {seeds} seeds each", outcome.arms)
+    print_arms(f"{outcome.name}: {counted(seeds, 'seed')} each", outcome.arms)
     lines = [f"{reference_sentence(outcome)} {BRACKETS}".strip(), "", *sentences(outcome), ""]
     lines.append(f"Tables and pictures lie in {outcome.path}: comparison.md, comparison.png, ...")
     for line in lines:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def print_arms(title: str, arms: Sequence[Arm]) -> None:
     """A row a variant: all columns, or on a narrow terminal those that matter most. A name may
     lose its middle there, a number is there whole or not at all."""
     from rich.cells import cell_len
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from seqattn.comparison.tables import NARROW
     from seqattn.comparison.tables import table as table_of
 
-    console = Console()
+    console = plain_console()
     headings, rows = table_of(arms)
     columns = [place for place in range(len(headings)) if place > 0 or len(rows) > 1]
     names = [printable(row[0]) for row in rows]
@@ -241,12 +238,12 @@ def print_arms(title: str, arms: Sequence[Arm]) -> None:
             columns.pop()
         names = [_shortened(name, max(left_for_names(True), LEAST_OF_A_NAME)) for name in names]
     each = iter(widths(narrow))
-    table = Table(title=Text(printable(title)), title_justify="left")
+    table = Table(title=title, title_justify="left")
     for place in columns:
         width = next(each) if place else max(map(cell_len, names))
-        table.add_column(Text(headings[place]), justify="right" if place else "left", width=width)
+        table.add_column(headings[place], justify="right" if place else "left", width=width)
     for name, row in zip(names, rows, strict=True):
-        table.add_row(*(Text(printable(row[place]) if place else name) for place in columns))
+        table.add_row(*(row[place] if place else name for place in columns))
     console.print(table)
 
 
@@ -276,11 +273,9 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     Args:
         scored: `Evaluation.as_plain()`.
     """
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(title=Text(printable(title)), title_justify="left")
+    table = Table(title=title, title_justify="left")
     table.add_column("")
     _add_error_columns(table, scored)
     table.add_row("free running", *_errors(scored, scored["loss"], "this model"), style="bold")
@@ -300,12 +295,12 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         table.add_section()
         table.add_row("noise floor", f"{scored['noise_floor']:.4f}")
         table.add_row("this run above the floor", f"{scored['above_floor']:.4f}")
-    console = Console()
+    console = plain_console()
     console.print(table)
     if every > 1:
-        print(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
+        show(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
     for line in attention_lines(scored["attention"]) or ["Attention: not applicable."]:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
@@ -338,10 +333,10 @@ def _add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
     scaled = scored["scaled"]
     table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
     for name in scored["features"][:MOST_UNITS] if scaled else ():
-        table.add_column(f"RMSE, {printable(name)[:20]}", justify="right")
+        table.add_column(f"RMSE, {name[:20]}", justify="right")
     more = len(scored["features"]) - MOST_UNITS
     if scaled and more > 0:
-        table.caption = f"RMSE of {more} more features: see evaluate --json"
+        table.caption = f"RMSE of {counted(more, 'more feature')}: see evaluate --json"
         table.caption_justify = "left"
 
 
@@ -354,35 +349,6 @@ def _errors(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
     return cells
 
 
-@contextlib.contextmanager
-def text_output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is written whole or not at all."""
-    if path is None:
-        yield sys.stdout
-        return
-    import io
-
-    from seqattn.storage import write_whole
-
-    text = io.StringIO()
-    yield text
-    write_whole(path, text.getvalue().encode())
-
-
-def note(text: str) -> None:
-    """A line on stderr. A closed terminal stops nothing."""
-    with contextlib.suppress(OSError, ValueError):
-        print(printable(text), file=sys.stderr, flush=True)
-
-
-def printable(text: str) -> str:
-    """Text from a file or a path must not steer the terminal: control signs are spelt out."""
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
-        for sign in text
-    )
-
-
 def leave_at_once(number: int, words: str) -> NoReturn:
     """End the process for a signal, wherever it is. Nothing that is being written shows before it
     is whole, so nothing is lost, and what was begun is removed."""
@@ -390,12 +356,3 @@ def leave_at_once(number: int, words: str) -> NoReturn:
         storage.remove_unfinished()
     note(f"seqattn: {signal.Signals(number).name}: {words}")
     os._exit(128 + number)
-
-
-def leave_with_the_reader() -> None:
-    """End like any filter when whoever reads our output leaves (`| head`): by SIGPIPE, status 141.
-
-    Not for a training, which no closed pipe may end.
-    """
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)

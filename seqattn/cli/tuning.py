@@ -18,7 +18,9 @@ from seqattn.cli.arguments import (
     Threads,
 )
 from seqattn.cli.many import refuse_several
-from seqattn.cli.terminal import note, printable, progress, told_to_stop
+from seqattn.cli.output import after_the_work, note, plain_console
+from seqattn.cli.terminal import progress, told_to_stop
+from seqattn.wording import counted
 
 if TYPE_CHECKING:
     from seqattn.tuning.results import Tuned
@@ -73,31 +75,30 @@ def tune(
             watchers=watchers, say=(lambda line: None) if quiet else note,
         )  # fmt: skip
     if not quiet:
-        _print(tuned)
+        with after_the_work():
+            _print(tuned)
 
 
 def _print(tuned: Tuned) -> None:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     states = [row["state"] for row in tuned.trials]
     table = Table(
-        title=Text(f"{tuned.path.name}: {len(states) - states.count('interrupted')} trials,"
-                   f" {states.count('pruned')} pruned, {states.count('fail')} failed,"
-                   f" {states.count('refused')} refused"),
+        title=f"{tuned.path.name}: {counted(len(states) - states.count('interrupted'), 'trial')},"
+              f" {states.count('pruned')} pruned, {states.count('fail')} failed,"
+              f" {states.count('refused')} refused",
         title_justify="left",
     )  # fmt: skip
     keys = list(tuned.best)
     short = [key.rpartition(".")[2] for key in keys]
     names = short if len(set(short)) == len(keys) else keys
     for heading in ("trial", "validation loss", *names):
-        table.add_column(Text(printable(heading)), justify="right")
+        table.add_column(heading, justify="right")
     for row in [row for row in tuned.trials if row["state"] == "complete"][:SHOWN]:
         cells = [f"{value:.4g}" if isinstance(value, float) else str(value)
                  for value in (row["values"].get(key) for key in keys)]  # fmt: skip
-        table.add_row(str(row["trial"]), f"{row['loss']:.4g}", *map(printable, cells))
-    console = Console()
+        table.add_row(str(row["trial"]), f"{row['loss']:.4g}", *cells)
+    console = plain_console()
     console.print(table)
     lines = []
     if tuned.importance:
@@ -109,4 +110,4 @@ def _print(tuned: Tuned) -> None:
         f"  seqattn train {tuned.path / 'best.yaml'} --seeds 8",
     ]
     for line in lines:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)

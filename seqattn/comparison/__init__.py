@@ -19,17 +19,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqattn import cluster
+from seqattn.comparison.checks import check_seeds, check_variants, have_data_of_their_own
 from seqattn.comparison.drawing import draw_all
 from seqattn.comparison.outcome import Arm, DataOfSeeds, Outcome
 from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import sentences, write_tables
-from seqattn.config import Config, Generated, as_plain, resolve
-from seqattn.config import differences as differences_of
-from seqattn.config.comparing import PARTS, Comparison
-from seqattn.errors import BusyError, CheckpointError, ConfigError, Stopped, UsageError
+from seqattn.config import as_plain, resolve
+from seqattn.config.comparing import Comparison
+from seqattn.errors import BusyError, CheckpointError, Stopped, UsageError
 from seqattn.experiment import Watchers, run_all
+from seqattn.run_files import read_manifest
 from seqattn.runs import COMPARISON, RunFolder
-from seqattn.storage import only_writer, read_whole, write_json
+from seqattn.storage import only_writer, write_json
 
 MARK = COMPARISON
 
@@ -168,12 +169,23 @@ def is_comparison(path: Path) -> bool:
 
 
 def seed_folders(path: Path) -> dict[int, RunFolder]:
-    """Seed -> run folder, of the runs `path / seed-K`."""
+    """Seed -> run folder, of the runs `path / seed-K`.
+
+    Raises:
+        CheckpointError: one lacks a file that every run has, so that it would be left out.
+    """
     found = {}
-    for folder in path.glob("seed-*"):
-        number = folder.name.removeprefix("seed-")
-        if number.isascii() and number.isdigit() and RunFolder(folder).is_run:
-            found[int(number)] = RunFolder(folder)
+    for folder in map(RunFolder, path.glob("seed-*")):
+        number = folder.path.name.removeprefix("seed-")
+        if not (number.isascii() and number.isdigit() and number == str(int(number))):
+            continue
+        if folder.is_run:
+            found[int(number)] = folder
+        elif not folder.is_free:
+            raise CheckpointError(
+                f"{folder.path}: is not the folder of a run ({folder.lacks}), so its seed would be"
+                " left out. Put the file back, or move the folder away."
+            )
     return dict(sorted(found.items()))
 
 
@@ -184,24 +196,17 @@ def read_outcome(path: Path) -> Outcome:
         CheckpointError: it is none, or cannot be read.
     """
     if not (path / MARK).is_file():
-        folders = seed_folders(path)
-        if not folders:
-            raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
-        return of_seeds(path, path.name, folders)
-    try:
-        mark = json.loads(read_whole(path / MARK))
-        variants = dict(mark["variants"])
-        data = {str(name): dict(variant["data"]) for name, variant in variants.items()}
-        along = dict(mark.get("along", {}))
-        places = dict(along.get("arms", {}))
-        arms = [
-            Arm.read(name, seed_folders(path / Path(name).name), *places.get(name, ("", None)))
-            for name in data
-        ]
-        resampled = bool(mark.get("resample_data", False))
-        return _outcome(path, arms, data, str(along.get("key", "")), resampled=resampled)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path / MARK}: cannot be read ({error!r}).") from None
+        return of_seeds(path, path.name, checked_seeds(path))
+    mark = read_manifest(path / MARK)
+    variants, along = mark["variants"], mark.get("along") or {}
+    resampled = bool(mark.get("resample_data", False))
+    runs = {name: seed_folders(path / name) for name in variants}
+    check_variants(path / MARK, variants, runs, resampled=resampled)
+    places = along.get("arms", {})
+    arms = [Arm.read(name, folders, *places.get(name, ("", None)))
+            for name, folders in runs.items()]  # fmt: skip
+    data = {name: variant["data"] for name, variant in variants.items()}
+    return _outcome(path, arms, data, str(along.get("key", "")), resampled=resampled)
 
 
 def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Outcome:
@@ -210,56 +215,23 @@ def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Outcome
     Raises:
         CheckpointError: they are of several configs, or a summary cannot be read.
     """
-    configs = dict[int, Config]()
-    for seed, folder in folders.items():
-        try:
-            configs[seed] = resolve(folder.config).config
-        except ConfigError:
-            continue  # a run whose config cannot be read says so itself
-    resampled = _have_data_of_their_own(list(configs.values()))
-    _refuse_other_configs(path, {folders[seed]: config for seed, config in configs.items()},
-                          MAY_DIFFER | DATA_SEEDS if resampled else MAY_DIFFER)  # fmt: skip
-    section = as_plain(next(iter(configs.values())).data) if configs else {}
+    configs = [resolve(folder.config).config for folder in folders.values()]
+    resampled = have_data_of_their_own(configs)
+    section = as_plain(configs[0].data)
     return _outcome(path, [Arm.read(name, folders)], {name: section}, "", resampled=resampled)
 
 
-MAY_DIFFER = frozenset({"name", "seed"})
-DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
-
-
-def _have_data_of_their_own(configs: Sequence[Config]) -> bool:
-    """Whether no two runs have the same data seeds, as in a comparison that resamples."""
-    seeds = [
-        tuple(getattr(config.data, f"{part}_seed") for part in PARTS)
-        for config in configs
-        if isinstance(config.data, Generated)
-    ]
-    return len(set(seeds)) == len(seeds) > 1
-
-
-def _refuse_other_configs(
-    path: Path, configs: Mapping[RunFolder, Config], harmless: frozenset[str]
-) -> None:
-    """Fewer seeds of another config, trained over the first, leave the others as they were.
-
-    Args:
-        harmless: keys that may differ.
+def checked_seeds(path: Path) -> dict[int, RunFolder]:
+    """Seed -> run folder of many seeds of one config.
 
     Raises:
-        CheckpointError: the seeds are not of one config.
+        CheckpointError: there are none, or they are not seeds of one config on the same files.
     """
-    if not configs:
-        return
-    (first, config), *others = configs.items()
-    for folder, other in others:
-        changed = differences_of(config, other).items()
-        found = [f"{key}: {old} -> {new}" for key, (old, new) in changed if key not in harmless]
-        if found:
-            raise CheckpointError(
-                f"{path}: {folder.path.name} is of another config than {first.path.name}"
-                f" ({'; '.join(found)}), so they are not seeds of one. Train them anew, or move"
-                " those away that do not belong."
-            )
+    folders = seed_folders(path)
+    if not folders:
+        raise CheckpointError(f"{path}: is no folder of a comparison or of many seeds.")
+    check_seeds(path, folders)
+    return folders
 
 
 def _mark(comparison: Comparison) -> dict[str, Any]:
@@ -272,11 +244,11 @@ def _mark(comparison: Comparison) -> dict[str, Any]:
 def _refuse_another(path: Path, comparison: Comparison) -> None:
     """A folder that holds anything but this comparison is not touched."""
     try:
-        before = json.loads((path / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        before = read_manifest(path / MARK)
+    except CheckpointError as error:
         raise UsageError(
             f"{path}: is there already, and is not the folder of a comparison (no readable"
-            f" {MARK}), so nothing in it is touched. Choose another --name."
+            f" {MARK}), so nothing in it is touched. Choose another --name. ({error})"
         ) from None
     now = json.loads(json.dumps(comparison.as_plain()))
     resampled = bool(before.get("resample_data", False))  # folders of earlier versions have no key
@@ -309,6 +281,7 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
 __all__ = [
     "Arm",
     "Outcome",
+    "checked_seeds",
     "compare",
     "is_comparison",
     "of_seeds",

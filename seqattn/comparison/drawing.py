@@ -23,7 +23,7 @@ from seqattn.figures import (
     comparison_figure,
     shortened,
 )
-from seqattn.storage import read_arrays, write_whole
+from seqattn.storage import write_whole
 
 LONGEST = 24  # letters of a variant's name above its weights
 
@@ -142,17 +142,17 @@ def median_look(arm: Arm) -> Look | None:
         return None
     every = list[list[tuple[int, int]]]()
     for seed in arm.summaries:
-        arrays = read_arrays(arm.folders[seed].attention, 1)  # no more of its weights yet
+        arrays = arm.folders[seed].read_attention(1)  # no more of its weights yet
         every.append(list(zip(arrays["source_lengths"].tolist(), arrays["target_lengths"].tolist(),
                               strict=True)))  # fmt: skip
     S, T = _commonest(list(itertools.chain(*every)))
     means, told = list[NDArray[Any]](), list[NDArray[Any]]()
-    for seed, of_seed in zip(arm.summaries, every, strict=True):  # one file's weights at a time
-        arrays = read_arrays(arm.folders[seed].attention)
+    for seed in arm.summaries:  # one file's weights at a time
+        arrays = arm.folders[seed].read_attention()
         if str(arrays["meaning"]) == "strength":
             return None
         _, L, A, *_ = arrays["weights"].shape
-        here = np.array([pair == (S, T) for pair in of_seed])
+        here = (arrays["source_lengths"] == S) & (arrays["target_lengths"] == T)
         if not here.any():
             continue
         means.append(arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)))

@@ -232,7 +232,7 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
                 lines.append((f"{indent}{key}:", ""))
                 write(value, (*path, key))
             else:
-                origin = (origins or {}).get(".".join((*path, key)), "")
+                origin = _on_one_line((origins or {}).get(".".join((*path, key)), ""))
                 lines.append((f"{indent}{key}: {as_value(value)}", origin))
 
     write(as_plain(config), ())
@@ -241,6 +241,13 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
     width = max(len(text) for text, _ in lines)
     return "".join(
         f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines
+    )
+
+
+def _on_one_line(text: str) -> str:
+    """For a comment: a path may hold a line break, behind which YAML would read on."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
     )
 
 

@@ -21,6 +21,7 @@ from seqattn.errors import ConfigError
 NOT_VARIED = {"name": "is the folder's name", "seed": "is what every variant has the same of"}
 MOST_RUNS = 100_000
 PARTS = ("train", "validation", "test")
+DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
 FILES = frozenset({
     "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
     "curves.png", "attention.png", "along.png", "report.html",

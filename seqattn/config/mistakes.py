@@ -34,10 +34,10 @@ def sentence(error: ErrorDetails) -> tuple[KeyPath, str]:
         case "literal_error":
             return path, _not_a_choice(_options(context["expected"]), given)
         case kind:
-            return path, _expectation(kind, context, path, given)
+            return path, expectation(kind, context, path, given)
 
 
-def _expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
+def expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
     came = f"got {describe(given)}."
     match kind:
         case "int_type" | "int_parsing" | "int_from_float":

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqattn.config import Config, OwnFile, to_yaml
+from seqattn.config import Config, OwnFile, as_plain, to_yaml
 from seqattn.data import Splits, load
 from seqattn.errors import BusyError, NotFiniteError, UsageError
 from seqattn.evaluation import References
@@ -29,7 +29,7 @@ from seqattn.experiment.sizes import (
 )
 from seqattn.experiment.surroundings import choose_device, environment
 from seqattn.experiment.training import train_group
-from seqattn.runs import COMPARISON, SEARCH, RunFolder, refuse_taken
+from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_summary, refuse_taken
 from seqattn.storage import (
     allow_open_files,
     locked,
@@ -356,7 +356,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
         job.state = found
         job.threads = folder.read_environment().get("threads")
         if folder.summary.exists():
-            summary = folder.read_summary()
+            summary = check_summary(folder, as_plain(config.model), config.seed)
             if summary.get("diverged"):
                 job.error = _error_of(folder, summary, found)
             elif job.is_trained:

@@ -51,12 +51,11 @@ class Board:
 def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
     """Pictures of the finished run, and its hyperparameters with its test loss."""
     from seqattn import pictures
-    from seqattn.storage import read_arrays
 
     known = {}
     for at, value in leaves(as_plain(config)):
         known[".".join(at)] = value if isinstance(value, bool | int | float | str) else str(value)
-    predictions = read_arrays(folder.predictions, pictures.EXAMPLES)
+    predictions = folder.read_predictions(pictures.EXAMPLES)
     with _writer(folder) as writer:
         writer.add_figure("loss", pictures.loss_picture(folder, summary))
         writer.add_figure(
@@ -64,7 +63,7 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
         )
         if folder.attention.exists():
             titles = pictures.panel_titles(predictions)
-            weights = read_arrays(folder.attention, pictures.EXAMPLES)
+            weights = folder.read_attention(pictures.EXAMPLES)
             figure, _ = pictures.attention_picture(weights, titles, pictures.EXAMPLES)
             writer.add_figure("attention", figure)
         writer.add_hparams(known, {"test loss": float(summary["test_loss"])}, run_name=".")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seqattn.data import Sequences
 from seqattn.errors import CheckpointError
 from seqattn.runs import RunFolder
-from seqattn.storage import read_arrays, write_arrays
+from seqattn.storage import write_arrays
 from seqattn.training import Frame
 
 
@@ -41,8 +41,8 @@ def write_film(folder: RunFolder, film: Sequence[Frame], validation: Sequences) 
 
 def read_film(folder: RunFolder, epoch: int) -> list[Frame]:
     """The frames up to an epoch; none where there is no film, or none that can be read."""
-    with contextlib.suppress(CheckpointError, KeyError, ValueError):
-        arrays = read_arrays(folder.film)
+    with contextlib.suppress(CheckpointError):
+        arrays = folder.read_film()
         weights = np.nan_to_num(arrays["weights"], nan=0.0)
         return [
             Frame(int(at), frame, str(arrays["meaning"]))

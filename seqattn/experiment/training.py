@@ -120,7 +120,7 @@ def train_group(
         for job in jobs:
             with contextlib.suppress(OSError):  # the disk may be what is wrong
                 job.folder.say(f"ended: {name}")
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # no file is one
             place = error.filename or jobs[0].folder.path
             raise StorageError(
                 f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"

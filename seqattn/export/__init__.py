@@ -267,7 +267,7 @@ def _refuse_folder(output: Path, overwrite: bool) -> None:
         raise UsageError(f"--output {output}: is there, and no folder.")
     if not any(output.iterdir()):
         return
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
         if json.loads((output / CARD).read_bytes()).get("made_by") == OURS:
             strange = sorted(path.name for path in output.iterdir() if path.name not in OWN)
             if strange:
@@ -286,6 +286,7 @@ def _refuse_folder(output: Path, overwrite: bool) -> None:
 @contextlib.contextmanager
 def _all_at_once(output: Path) -> Iterator[Path]:
     """A folder that takes another's place when all in it has been written."""
+    output = Path(os.path.realpath(output))  # a link stays, and the folder at its end is replaced
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as home:
         new = Path(home) / "new"

@@ -19,7 +19,8 @@ from seqattn.comparison import Outcome, is_comparison, read_outcome
 from seqattn.errors import UsageError
 from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import RunFolder, find_run
-from seqattn.storage import locked, write_whole
+from seqattn.storage import locked
+from seqattn.user_files import write_output
 
 PAGE = "report.html"
 ELSEWHERE = "write elsewhere with --output FILE"
@@ -53,7 +54,8 @@ def report(path: Path, output: Path | None = None) -> Path:
         else:
             content = of_run(RunFolder(home))
         target = output or home / PAGE
-        write_whole(target, page(content).encode())
+        # A path may hold bytes that are no text; Python has lone surrogates for them.
+        write_output(target, page(content).encode(errors="backslashreplace"))
     return target
 
 

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from seqattn import doctor
 from seqattn.comparison import Outcome, sentences
 from seqattn.comparison.tables import BRACKETS, reference_sentence, references, scope, table
-from seqattn.config import as_plain, leaves, resolve
+from seqattn.config import Config, as_plain, leaves, resolve
 from seqattn.data.baselines import verdict
 from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
-from seqattn.runs import EpochRecord, RunFolder
-from seqattn.storage import read_arrays
+from seqattn.runs import EpochRecord, RunFolder, check_summary
+from seqattn.wording import counted
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -51,9 +51,9 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         CheckpointError: it is no run, or has not finished an epoch.
     """
     if not folder.is_run:
-        raise CheckpointError(f"{folder.path}: is no folder of a run (no config.yaml).")
+        raise CheckpointError(f"{folder.path}: is no folder of a run ({folder.lacks}).")
     notices = list[str]()
-    rows = _config(folder, notices)
+    config, rows = _config(folder, notices)
     history = folder.read_metrics() if folder.metrics.exists() else []
     diverged = folder.divergence()
     if not history:
@@ -62,14 +62,15 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
             f" is nothing to report. {diverged or ''}".rstrip()
         )
     summary: dict[str, Any] | None = None
-    if folder.has_results:
-        summary = folder.read_results()
-    elif diverged is not None:
+    if diverged is not None:
         notices.append(f"The training diverged, so there are no forecasts. {diverged}")
+    elif folder.summary.exists():
+        summary = (folder.read_summary() if config is None
+                   else check_summary(folder, as_plain(config.model), config.seed))  # fmt: skip
     else:
         notices.append(
-            f"The training is not finished: {len(history)} epochs are. Go on with it (--resume) for"
-            " forecasts, attention and what the doctor says."
+            f"The training is not finished: {counted(len(history), 'epoch')} done. Go on with it"
+            " (--resume) for forecasts, attention and what the doctor says."
         )
     environment = folder.read_environment()
     content: dict[str, Any] = {
@@ -96,7 +97,7 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
     content["unit_of_one"] = content["unit"] if scale is not None else OTHER_UNIT
     try:
         content |= _examples(folder, notices, scale)
-    except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
+    except CheckpointError as error:
         notices.append(f"Forecasts and weights cannot be shown: {_words(error)}")
     content["film"] = _film(folder, notices)
     content["by_step"] = summary["loss_by_step"]
@@ -135,21 +136,21 @@ def _words(error: Exception) -> str:
     return str(error) if isinstance(error, SeqattnError) else repr(error)
 
 
-def _config(folder: RunFolder, notices: list[str]) -> list[list[str]]:
+def _config(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
+    """The config, None where it cannot be read, and its rows: key, value, origin."""
     try:
         config = resolve(folder.config).config
     except ConfigError as error:
         notices.append(f"Its config cannot be read back: {error}")
-        return []
-    origins = folder.read_environment().get("origins")
-    known = origins if isinstance(origins, dict) else None
+        return None, []
+    known = folder.read_environment().get("origins")
     rows = []
     for at, value in leaves(as_plain(config)):
         key = ".".join(at)
         origin = "" if known is None else str(known.get(key, "default"))
         said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         rows.append([key, said, origin])
-    return rows
+    return config, rows
 
 
 def _environment(found: Mapping[str, Any]) -> list[list[str]]:
@@ -214,10 +215,8 @@ def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -
 def _examples(
     folder: RunFolder, notices: list[str], scale: NDArray[np.float64] | float | None
 ) -> dict[str, Any]:
-    said = read_arrays(folder.predictions)
-    looked = dict[str, NDArray[Any]]()
-    if folder.attention.exists():
-        looked = read_arrays(folder.attention)
+    said = folder.read_predictions()
+    looked = folder.read_attention() if folder.attention.exists() else {}
     N = len(said["ids"])
     losses = errors(said, scale)
     worst = np.argsort(-losses, kind="stable")[:WORST]
@@ -328,7 +327,7 @@ def _film(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
     if not folder.film.exists():
         return None
     try:
-        film = read_arrays(folder.film)
+        film = folder.read_film()
         weights = film["weights"]
         frames = np.arange(len(weights))
         most = max(2, MOST_CELLS // max(1, int(np.prod(weights.shape[1:]))))
@@ -345,7 +344,7 @@ def _film(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
             "meaning": str(film["meaning"]),
             "weights": packed_weights(weights[frames]),
         }
-    except (CheckpointError, KeyError, ValueError, IndexError, TypeError) as error:
+    except CheckpointError as error:
         notices.append(f"The film cannot be shown: {_words(error)}")
         return None
 
@@ -472,7 +471,7 @@ def _glance(folder: RunFolder) -> dict[str, Any]:
     try:
         glance["curve"] = thinned(folder.read_metrics())
         if folder.attention.exists():
-            looked = read_arrays(folder.attention, 1)
+            looked = folder.read_attention(1)
             _, L, A, _, _ = looked["weights"].shape
             S, T = (int(looked[f"{side}_lengths"][0]) for side in ("source", "target"))
             weights = looked["weights"][0, 0, 0, :T, :S]
@@ -483,7 +482,7 @@ def _glance(folder: RunFolder) -> dict[str, Any]:
                 ]
                 glance["part"] = (", layer 0" if L > 1 else "") + (", head 0" if A > 1 else "")
                 glance["signed"] = str(looked["meaning"]) == "strength"
-    except (CheckpointError, KeyError, ValueError, IndexError):
+    except CheckpointError:
         return glance
     return glance
 

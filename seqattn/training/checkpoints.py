@@ -26,6 +26,7 @@ from seqattn.models import Points, SequenceModel, build_model
 from seqattn.runs import EpochRecord
 from seqattn.training.optimizers import BUFFERS
 from seqattn.training.sealed import read_sealed, write_sealed
+from seqattn.wording import counted
 
 VERSION = 3
 PATHS = ("data.path", "data.validation_path", "data.test_path")
@@ -258,6 +259,16 @@ def describe(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, **metadata, "tensors": rows}
 
 
+def file_digests(path: Path) -> tuple[str, ...]:
+    """SHA-256 of each file that a checkpoint's training read; none for generated data.
+
+    Raises:
+        CheckpointError: missing, broken, or no checkpoint of ours.
+    """
+    metadata, _ = _read(path)
+    return _layout_of(metadata, path).digests
+
+
 def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) -> None:
     """
     Raises:
@@ -266,7 +277,9 @@ def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) ->
     if tuple(now) == tuple(before):
         return
     if len(now) != len(before):
-        raise DataError(f"the data were {len(before)} files at the training, and are {len(now)}.")
+        raise DataError(
+            f"the data were {counted(len(before), 'file')} at the training, and are {len(now)}."
+        )
     names = ("data.path", "data.validation_path", "data.test_path")
     changed = [name for name, a, b in zip(names, now, before, strict=False) if a != b]
     raise DataError(

@@ -26,6 +26,7 @@ from seqattn.config.searching import Range, Search
 from seqattn.data import load
 from seqattn.errors import (
     BusyError,
+    CheckpointError,
     ConfigError,
     DataError,
     NotFiniteError,
@@ -35,8 +36,9 @@ from seqattn.errors import (
 )
 from seqattn.experiment import Watchers, choose_device, run
 from seqattn.experiment.resume import HARMLESS
+from seqattn.run_files import read_search
 from seqattn.runs import SEARCH, EpochRecord, RunFolder
-from seqattn.storage import LOCK, PART, locked, only_writer, read_whole, write_json
+from seqattn.storage import LOCK, PART, locked, only_writer, write_json
 from seqattn.training import PATHS
 
 if TYPE_CHECKING:
@@ -255,10 +257,8 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> dict[str, Any] | No
     ):
         return None
     try:
-        before: dict[str, Any] = json.loads(read_whole(path / MARK))
-        if not isinstance(before, dict):
-            raise TypeError
-    except (OSError, ValueError, TypeError):
+        before = read_search(path / MARK)
+    except CheckpointError:
         raise UsageError(
             f"{path}: is there already, and is not the folder of a search (no readable {MARK}), so"
             " nothing in it is touched. Choose another --name."

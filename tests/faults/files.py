@@ -205,7 +205,7 @@ WORDS = (
 
 def _named(home: Path, word: str, made: Path) -> None:
     """Features and ids of that name: trained on, predicted, drawn, inspected."""
-    from seqattn.cli.terminal import printable
+    from seqattn.cli.output import printable
     from seqattn.config import OwnFile, resolve
     from seqattn.data import load
     from seqattn.data.files.writing import forecast_arrays

@@ -14,6 +14,7 @@ from seqattn.data.own.series import Series, keep_last_rows, numbered, rows_of
 from seqattn.data.sequences import stretches
 from seqattn.data.spacing import Spacing, with_dashes
 from seqattn.errors import DataError
+from seqattn.wording import counted
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
@@ -47,9 +48,11 @@ def treat_missing(
             continue
         if config.missing == "refuse":
             row, feature = (int(i) for i in np.argwhere(missing)[0])
+            others = int(missing.sum()) - 1
+            also = f", and so {'is' if others == 1 else 'are'} {counted(others, 'more cell')}"
             raise DataError(
-                f"{series.name}: {where(row, feature)} is empty, and so are"
-                f" {int(missing.sum()) - 1} more cells. Fill them{OR_SET if has_key else '.'}"
+                f"{series.name}: {where(row, feature)} is empty{also if others else ''}."
+                f" Fill {'them' if others else 'it'}{OR_SET if has_key else '.'}"
             )
         if config.missing == "interpolate":
             series.filled += int(missing.sum())

@@ -1,0 +1,417 @@
+"""What the data files of run, comparison and search folders must hold; checked when they are read.
+
+A file that somebody edited, cut short or swapped ends in a `CheckpointError` that names the file,
+the key and what was expected there. Keys that are not known here are ignored, so files of newer
+versions can be read.
+
+Letters: N sequences, L layers, A heads, T target steps, S source steps, F features.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from seqattn.config.mistakes import expectation
+from seqattn.errors import CheckpointError
+from seqattn.storage import read_arrays, read_whole
+
+Arrays = dict[str, NDArray[Any]]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Loss = Annotated[float, Field(ge=0)]  # a mean of squares
+Losses = Annotated[dict[str, Loss], Field(min_length=1)]
+Meaning = Literal["distribution", "partial", "strength"]
+
+MOST_MISTAKES = 5
+OF_SEQUENCES = frozenset({
+    "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
+    "source_lengths", "target_lengths", "alignment",
+})  # fmt: skip
+"""Arrays whose first axis is that of the sequences."""
+
+
+class _Stored(BaseModel):
+    """JSON as it was written: no text for a number, no NaN."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class ByHead(_Stored):
+    """(L, A) values of each measure; None where it does not apply."""
+
+    alignment_accuracy: list[list[float]] | None
+    alignment_mass: list[list[float]] | None
+    entropy_bits: list[list[float]] | None
+    entropy_share: list[list[float]] | None
+
+
+class AttentionMetrics(_Stored):
+    """`seqattn.alignment.Looks.as_plain()`."""
+
+    alignment_accuracy: float | None
+    alignment_mass: float | None
+    entropy_bits: float | None
+    entropy_share: float | None
+    padding_mass: float
+    steps: Count
+    aligned_steps: Count
+    best_head: Annotated[list[Count], Field(min_length=2, max_length=2)] | None
+    by_head: ByHead
+
+    @model_validator(mode="after")
+    def _best_head_belongs_to_the_alignment(self) -> Self:
+        known = self.alignment_accuracy is not None
+        needed = (self.alignment_mass, self.best_head, self.by_head.alignment_mass)
+        if any((value is not None) != known for value in needed):
+            raise _contradiction("best_head", "and the alignment_ keys are null together or not")
+        return self
+
+
+class Summary(_Stored):
+    """summary.json of a run that ended with a finite loss."""
+
+    name: Text
+    seed: Count
+    diverged: None = None
+    test_loss: Loss
+    test_loss_teacher_forced: Loss
+    loss_by_step: Annotated[list[Loss | None], Field(min_length=1)]  # None: nothing was observed
+    noise_floor: Loss | None
+    baselines: Losses
+    fitted: dict[str, Loss]
+    best_baseline: Text
+    above_floor: float | None
+    beats_best_baseline: bool
+    scaled: bool
+    features: Annotated[list[str], Field(min_length=1)]
+    rmse: dict[str, list[Loss | None]]
+    attention: AttentionMetrics | None
+    validation_loss: Loss
+    validation_noise_floor: Loss | None
+    validation_baselines: Losses
+    best_epoch: Positive
+    epochs: Positive
+    stopped_early: bool
+    parameters: Count
+    model: dict[str, Any]  # as in config.yaml, which is checked
+    data: list[str]
+    seconds: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> Self:
+        for key in ("baselines", "validation_baselines"):
+            if self.best_baseline not in getattr(self, key):
+                raise _contradiction("best_baseline", f"must be a key of {key}")
+        if (self.noise_floor is None) != (self.above_floor is None):
+            raise _contradiction("above_floor", "and noise_floor are null together or not")
+        if self.best_epoch > self.epochs:
+            raise _contradiction("best_epoch", f"must be at most epochs ({self.epochs})")
+        return self
+
+
+class Diverged(_Stored):
+    """summary.json of a run that left the finite numbers: it has no loss."""
+
+    name: Text
+    seed: Count
+    diverged: Text
+    test_loss: None = None
+    epochs: Count
+
+
+class Environment(_Stored):
+    """environment.json; every key may be missing, since older versions wrote fewer."""
+
+    started: str | None = None
+    command: str | None = None
+    launcher: str | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    device: str | None = None
+    packages: dict[str, str] = {}
+    origins: dict[str, str] = {}
+
+
+class Along(_Stored):
+    """The key that variants are compared along: variant -> (its series, its number)."""
+
+    key: str
+    arms: dict[str, tuple[str, float]]
+
+    model_config = ConfigDict(strict=False)  # JSON has lists for pairs
+
+
+class Manifest(_Stored):
+    """comparison.json: a config for each variant, without its name."""
+
+    variants: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
+    along: Along | None = None
+    resample_data: bool = False  # of folders of earlier versions
+
+    @model_validator(mode="after")
+    def _names_are_of_folders(self) -> Self:
+        for name in self.variants:
+            if name != Path(name).name or name == "..":
+                raise _contradiction("variants", f"has {name!r}, which is no name of a folder")
+        if self.along is not None and self.along.arms.keys() != self.variants.keys():
+            raise _contradiction("along", "must name the same variants as variants")
+        return self
+
+
+class StoredRange(_Stored):
+    """A range of a search; see `seqattn.config.searching.Range`."""
+
+    path: Text
+    kind: Literal["uniform", "log", "choice"]
+    low: float
+    high: float
+    whole: bool
+    values: list[Any]
+
+
+class StoredSearch(_Stored):
+    """tune.json."""
+
+    ranges: Annotated[list[StoredRange], Field(min_length=1)]
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """summary.json. With a `diverged` sentence it has no loss.
+
+    Raises:
+        CheckpointError: missing, or not what a training writes.
+    """
+    if not path.exists():
+        raise CheckpointError(f"{path}: no such file. Has the training finished?")
+    return _read(path, lambda content: Diverged if content.get("diverged") else Summary,
+                 "Remove it and go on with the run (--resume): that writes it again.")  # fmt: skip
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """environment.json, or nothing where there is no such file.
+
+    Raises:
+        CheckpointError: it is not what a training writes.
+    """
+    if not path.exists():
+        return {}
+    return _read(path, lambda content: Environment,
+                 "Write {} into it to go on without what it told.")  # fmt: skip
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """comparison.json.
+
+    Raises:
+        CheckpointError: missing, or not what a comparison writes.
+    """
+    return _read(path, lambda content: Manifest, "Put back the file that the comparison wrote.")
+
+
+def read_search(path: Path) -> dict[str, Any]:
+    """tune.json.
+
+    Raises:
+        CheckpointError: missing, or not what a search writes.
+    """
+    return _read(path, lambda content: StoredSearch, "Put back the file that the search wrote.")
+
+
+def _read(
+    path: Path, model_of: Callable[[Mapping[str, Any]], type[_Stored]], remedy: str
+) -> dict[str, Any]:
+    raw: bytes | None = None
+    try:
+        raw = read_whole(path)
+        content = json.loads(raw, parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        words = "it is empty" if raw == b"" else str(error)
+        raise CheckpointError(f"{path}: cannot be read as JSON ({words}). {remedy}") from None
+    if not isinstance(content, dict):
+        kind = "a list" if isinstance(content, list) else "a single value"
+        raise CheckpointError(f"{path}: expected an object with keys, got {kind}. {remedy}")
+    try:
+        model_of(content).model_validate(content)
+    except ValidationError as error:
+        found = error.errors()
+        words = "; ".join(map(_mistake, found[:MOST_MISTAKES]))
+        more = f"; and {len(found) - MOST_MISTAKES} more" if len(found) > MOST_MISTAKES else ""
+        raise CheckpointError(f"{path}: {words}{more}. {remedy}") from None
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _mistake(details: Any) -> str:
+    """The key and what was expected there."""
+    at, context = [str(part) for part in details["loc"]], details.get("ctx", {})
+    match details["type"]:
+        case "contradiction":
+            return f"{'.'.join([*at, context['key']])}: {context['message']}"
+        case "model_type" | "dict_type":
+            words = "expected an object with keys"
+        case "literal_error":
+            words = f"expected {context['expected']}"
+        case "none_required":
+            words = "must be null, or missing"
+        case kind:
+            words = expectation(kind, context, tuple(at), details["input"])
+    return f"{'.'.join(at)}: {words.rstrip('.')}"
+
+
+def _contradiction(key: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def read_predictions(path: Path, most: int | None = None) -> Arrays:
+    """predictions.npz: source (N, S, F), target and forecast (N, T, F'), ids, labels, lengths.
+
+    Args:
+        most: sequences that are wanted of a large file; None: all.
+
+    Raises:
+        CheckpointError: missing, or not what a training writes.
+    """
+    arrays = _Checked(path, most)
+    arrays.of_numbers("source", 3)
+    N, S, F = arrays["source"].shape
+    arrays.of_numbers("target", 3)
+    _, T, said = arrays["target"].shape
+    arrays.shaped("target", (N, T, said))
+    arrays.of_numbers("forecast", 3)
+    arrays.shaped("forecast", (N, T, said))
+    arrays.texts("features", F)
+    if "said" in arrays.arrays:  # older versions had one list for both
+        arrays.texts("said", said)
+    elif said != F:
+        raise arrays.wrong("forecast", f"expected {F} features, got {said}")
+    arrays.sequences(N, S, T, labels=True)
+    return arrays.arrays
+
+
+def read_attention(path: Path, most: int | None = None) -> Arrays:
+    """attention.npz: weights (N, L, A, T, S), a Transformer's encoder_self (N, L, A, S, S) and
+    decoder_self (N, L, A, T, T), alignment (N, T), ids, lengths.
+
+    Args:
+        most: sequences that are wanted of a large file; None: all.
+
+    Raises:
+        CheckpointError: missing, or not what a training writes.
+    """
+    arrays = _Checked(path, most)
+    arrays.of_numbers("weights", 5)
+    N, _, _, T, S = arrays["weights"].shape
+    for key, size in (("encoder_self", S), ("decoder_self", T)):
+        if key in arrays.arrays:
+            arrays.of_numbers(key, 5)
+            arrays.shaped(key, (N, *arrays[key].shape[1:3], size, size))
+    arrays.sequences(N, S, T)
+    arrays.attending(N, T, S)
+    return arrays.arrays
+
+
+def read_film(path: Path) -> Arrays:
+    """film.npz: weights (frames, P, L, A, T, S) of P probe sequences, epochs (frames,).
+
+    Raises:
+        CheckpointError: missing, or not what a training writes.
+    """
+    arrays = _Checked(path)
+    arrays.of_numbers("weights", 6)
+    frames, P, _, _, T, S = arrays["weights"].shape
+    epochs = arrays.whole("epochs", (frames,))
+    if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
+        raise arrays.wrong("epochs", "expected epochs that count up")
+    arrays.sequences(P, S, T, labels=True)
+    arrays.attending(P, T, S)
+    return arrays.arrays
+
+
+class _Checked:
+    """The arrays of a file, each checked by what it must be."""
+
+    def __init__(self, path: Path, most: int | None = None) -> None:
+        self.path, self.arrays = path, read_arrays(path, most)
+        if most is not None:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Where only the first rows of a large array were read, keep as many of the others."""
+        rows = min((len(array) for array in self.arrays.values() if array.ndim >= 3), default=0)
+        if "ids" in self.arrays and rows < len(self["ids"]):
+            for key in OF_SEQUENCES & self.arrays.keys():
+                self.arrays[key] = self.arrays[key][:rows]
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        if key not in self.arrays:
+            raise self.wrong(key, "is needed, and is not there")
+        return self.arrays[key]
+
+    def wrong(self, key: str, words: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path}: {key}: {words}. The file is damaged, or another program's; training"
+            " again (--overwrite) writes it anew."
+        )
+
+    def of_numbers(self, key: str, axes: int) -> None:
+        """Floating-point numbers with so many axes, none of them empty."""
+        array = self[key]
+        if array.dtype.kind != "f" or array.ndim != axes or 0 in array.shape:
+            raise self.wrong(key, f"expected floating-point numbers with {axes} axes, got"
+                             f" {array.dtype} of shape {array.shape}")  # fmt: skip
+
+    def shaped(self, key: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        array = self[key]
+        if array.shape != shape:
+            raise self.wrong(key, f"expected the shape {shape}, got {array.shape}")
+        return array
+
+    def whole(self, key: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        array = self.shaped(key, shape)
+        if array.dtype.kind not in "iu":
+            raise self.wrong(key, f"expected whole numbers, got {array.dtype}")
+        return array
+
+    def texts(self, key: str, *lengths: int) -> None:
+        array = self[key]
+        if array.dtype.kind != "U" or array.ndim != 1 or len(array) not in lengths:
+            raise self.wrong(key, f"expected {lengths[0]:,} texts, got {array.dtype} of shape"
+                             f" {array.shape}")  # fmt: skip
+
+    def sequences(self, N: int, S: int, T: int, *, labels: bool = False) -> None:
+        """Ids of N sequences, and their lengths of at most S and T steps."""
+        self.texts("ids", N)
+        if labels:
+            self.texts("labels", N, 0)
+        for key, most in (("source_lengths", S), ("target_lengths", T)):
+            lengths = self.whole(key, (N,))
+            if (lengths < 1).any() or (lengths > most).any():
+                raise self.wrong(key, f"expected lengths within 1 and {most}, got"
+                                 f" {int(lengths.min())} to {int(lengths.max())}")  # fmt: skip
+
+    def attending(self, N: int, T: int, S: int) -> None:
+        """What the weights mean, and where they should lie."""
+        meaning = self["meaning"]
+        if meaning.ndim != 0 or str(meaning) not in get_args(Meaning):
+            raise self.wrong("meaning", f"expected one of {', '.join(get_args(Meaning))}")
+        if "alignment" in self.arrays:
+            places = self.whole("alignment", (N, T))
+            if (places < -1).any() or (places >= S).any():
+                raise self.wrong("alignment", f"expected source steps below {S}, or -1")
