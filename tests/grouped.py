@@ -78,7 +78,7 @@ class Results:
 
     Attributes:
         losses: of the test part, then of each epoch.
-        way: who computed gradients, learning rates, best epoch, epochs of the attention film.
+        way: who computed gradients, schedules, best epoch, epochs of the attention film.
     """
 
     losses: list[float]
@@ -95,8 +95,8 @@ class Results:
         log = job.folder.log.read_text(encoding="utf-8").splitlines()
         gradients = [line.partition("gradients: ")[2] for line in log if "gradients: " in line]
         filmed = read_arrays(film)["epochs"].tolist() if film.exists() else []
-        rates = [record.learning_rate for record in history]
-        return cls(losses, (gradients, rates, job.summary["best_epoch"], filmed))
+        schedules = [(record.learning_rate, record.teacher_forcing) for record in history]
+        return cls(losses, (gradients, schedules, job.summary["best_epoch"], filmed))
 
     def agree(self, other: Results, rounding: float) -> bool:
         same_length = len(self.losses) == len(other.losses)

@@ -64,7 +64,9 @@ def test_a_resume_does_not_mix_two_schedules(
     """An earlier version reached the minimum in the last epoch. What it finished stays finished."""
     schedule = {"kind": "cosine", "over_epochs": 4}
     short, whole = (
-        small_config(training={"epochs": epochs, "learning_rate_schedule": schedule})
+        small_config(
+            training={"epochs": epochs, "learning_rate": 0.01, "learning_rate_schedule": schedule}
+        )
         for epochs in (2, 4)
     )
 

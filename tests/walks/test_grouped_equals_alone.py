@@ -71,7 +71,7 @@ def bases() -> dict[str, Config]:
             "model": {"cell": "lstm", "layers": 2, "dropout": 0.1,
                       "attention": {"score": "additive", "key_dim": 4}},
             "training": {
-                "optimizer": "sgd", "momentum": 0.5, "clip_norm": 0.1,
+                "optimizer": "sgd", "momentum": 0.5, "clip_norm": 0.5, "learning_rate": 1.0,
                 "learning_rate_schedule": {"kind": "cosine"},
                 "teacher_forcing": {"schedule": "linear"},
                 "early_stopping": {"patience": 1},
