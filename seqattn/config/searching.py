@@ -17,6 +17,8 @@ from seqattn.config.mistakes import listed
 from seqattn.config.reading import read_text
 from seqattn.errors import ConfigError
 
+SEARCHED_DATA = ("data.n_train", "data.train_seed")
+"""Keys of the data that change neither the validation part nor the units of its loss."""
 FORMS = "log(A,B), uniform(A,B), or values with commas between"
 Label = None | bool | int | float | str
 """What a database can store of a value."""
@@ -181,6 +183,14 @@ def search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search
             continue
         if found.path in NOT_VARIED:
             mistakes.append(f"--search {found.path}: {NOT_VARIED[found.path]}.")
+            continue
+        if found.path.partition(".")[0] == "data" and found.path not in SEARCHED_DATA:
+            mistakes.append(
+                f"--search {found.path}: changes the validation part or the units of its loss, so"
+                " that the easiest data would win. Of the data only"
+                f" {' and '.join(SEARCHED_DATA)} can be searched; to hold others against each"
+                f" other: seqattn compare {path} --vary {found.path}=A,B."
+            )
             continue
         if found.path in {each.path for each in ranges}:
             mistakes.append(f"--search {found.path}: is given twice.")
