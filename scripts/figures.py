@@ -40,7 +40,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "configs").rglob("*.yaml"))]  # fmt: skip
 END = "<!-- end of figures -->"
 REDUCE = {"median": statistics.median, "min": min, "max": max, "first": lambda xs: xs[0]}
-NUMBER = r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?"
+NUMBER = r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?%?"
 
 
 # --- reading what the commands wrote --------------------------------------------------------------
