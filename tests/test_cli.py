@@ -589,7 +589,7 @@ def test_one_writer_a_folder(seqattn: Command, tmp_path: Path) -> None:
 def test_what_a_killed_start_leaves_is_no_hindrance(seqattn: Command, tmp_path: Path) -> None:
     folder = tmp_path / "outputs" / "mine"
     folder.mkdir(parents=True)
-    for name in (".lock", ".config.yaml.77.part", "config.yaml"):
+    for name in (".lock", ".config.yaml.99999999.part", "config.yaml"):
         (folder / name).write_text("")
     assert seqattn("train", small_config(tmp_path), *SETS, "-q", "--plots", "none").code == 0
     assert not list(folder.glob(".*.part"))

@@ -562,7 +562,7 @@ def test_a_loaded_run_forecasts_as_the_command_does(
     assert np.allclose(loaded.attention(said["source"])["cross"], looked, atol=1e-6)
     assert loaded.evaluate().loss == pytest.approx(loaded.summary["test_loss"])
     assert len(loaded.history) == 4
-    assert len(loaded.doctor()) == 11
+    assert len(loaded.doctor()) == 12
     assert loaded.plot_attention([0, 2]).axes
     assert loaded.plot_loss().axes
     assert loaded.plot_predictions(2).axes

@@ -334,7 +334,9 @@ def test_a_variant_of_a_comparison_is_many_seeds(
     assert outcome.data_of_seeds == "new"
     assert len(outcome.arms[0].losses) == 3
     assert seqattn("doctor", home).code == 0
-    shutil.copyfile(home / "seed-3/config.yaml", home / "seed-4/config.yaml")
+    text = (home / "seed-3/config.yaml").read_text()
+    assert "\nseed: 3\n" in text
+    (home / "seed-4/config.yaml").write_text(text.replace("\nseed: 3\n", "\nseed: 4\n"))
     with pytest.raises(
         CheckpointError, match="seed-5 is of another config than seed-3.*data.train"
     ):

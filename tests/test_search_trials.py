@@ -229,7 +229,10 @@ def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Pat
 
 def test_a_folder_of_an_older_version_is_refused(trainer: Trainer, tmp_path: Path) -> None:
     (tmp_path / "found").mkdir()
-    (tmp_path / "found" / "tune.json").write_text('{"ranges": []}')
+    (tmp_path / "found" / "tune.json").write_text(
+        json.dumps({"ranges": [{"path": "training.learning_rate", "kind": "log", "low": 0.001,
+                                "high": 0.1, "whole": False, "values": []}]})
+    )  # fmt: skip
     with pytest.raises(UsageError, match="does not say of which config"):
         tuning.tune(wanted(tmp_path, RATE), tmp_path, 2)
 

@@ -310,7 +310,7 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
         (days, "1 business day apart", "order: date"),
         (
             np.delete(days, 9),
-            "1 business day apart, 1 rows missing between",
+            "1 business day apart, 1 row missing between",
             "missing: interpolate",
         ),
         (odd, "not evenly spaced", "order: null"),
