@@ -322,7 +322,9 @@ def main() -> None:
     for name in arguments.groups or plan["groups"]:
         print(name, flush=True)
         group = plan["groups"][name]
-        record[name] = make(name, group, [*plan["code"], *group.get("code", ())])
+        made = make(name, group, [*plan["code"], *group.get("code", ())])
+        record = json.loads(RECORD.read_text()) if RECORD.exists() else {}  # another may have run
+        record[name] = made
         RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         for path in PAGES:
             page = path.read_text()
