@@ -99,7 +99,7 @@ def sentences(spec: dict[str, Any], folder: Path) -> str:
     for pair in spec["pairs"]:
         named = [re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in pair]
         (bullet,) = (line for line in bullets if all(name.search(line) for name in named))
-        found.append(textwrap.fill(bullet, 100, subsequent_indent="  "))
+        found.append(textwrap.fill(bullet, 100, subsequent_indent="  ", break_on_hyphens=False))
     return "\n".join(found)
 
 
