@@ -118,13 +118,23 @@ class Summary(_Stored):
         return self
 
 
+class Place(_Stored):
+    """Where a run left the finite numbers; no step: at the validation."""
+
+    epoch: Positive
+    step: Positive | None
+
+
 class Diverged(_Stored):
     """summary.json of a run that left the finite numbers: it has no loss."""
 
     name: Text
     seed: Count
     diverged: Text
+    diverged_at: Place | None = None  # None: at the test part
     test_loss: None = None
+    validation_loss: Loss | None = None
+    best_epoch: Count = 0
     epochs: Count
 
 
@@ -327,6 +337,18 @@ def read_attention(path: Path, most: int | None = None) -> Arrays:
     return arrays.arrays
 
 
+def read_lengths(path: Path) -> list[tuple[int, int]]:
+    """Source and target length of each sequence in attention.npz, without its weights.
+
+    Raises:
+        CheckpointError: missing, or not what a training writes.
+    """
+    arrays = _Checked(path, 1, cut=False)
+    N = len(arrays["ids"])
+    source, target = (arrays.whole(f"{side}_lengths", (N,)) for side in ("source", "target"))
+    return list(zip(source.tolist(), target.tolist(), strict=True))
+
+
 def read_film(path: Path) -> Arrays:
     """film.npz: weights (frames, P, L, A, T, S) of P probe sequences, epochs (frames,).
 
@@ -347,9 +369,9 @@ def read_film(path: Path) -> Arrays:
 class _Checked:
     """The arrays of a file, each checked by what it must be."""
 
-    def __init__(self, path: Path, most: int | None = None) -> None:
+    def __init__(self, path: Path, most: int | None = None, *, cut: bool = True) -> None:
         self.path, self.arrays = path, read_arrays(path, most)
-        if most is not None:
+        if most is not None and cut:
             self._cut()
 
     def _cut(self) -> None:

@@ -215,7 +215,7 @@ def train(
             folders = {job.config.seed: job.folder for job in jobs}
             print_seeds(of_seeds(home, resolved.name, folders))
     if failed:
-        raise experiment.all_errors(failed)
+        raise experiment.all_errors(failed, len(jobs))
 
 
 @app.command(

@@ -118,7 +118,9 @@ def plot_attention(
         _draw_film(folder, output, form, moving=moving, layer=layer, head=head,
                    examples=examples)  # fmt: skip
         return
-    weights, titles, words, home = _weights(run, input_file, examples, steps)
+    weights, titles, words, home = _weights(
+        run, input_file, examples, steps, every_sequence=terminal
+    )
     if grid:
         examples = 1
     if terminal:
@@ -141,9 +143,13 @@ def plot_attention(
 
 
 def _weights(
-    run: Path, input_file: Path | None, examples: int, steps: int | None
+    run: Path, input_file: Path | None, examples: int, steps: int | None, *, every_sequence: bool
 ) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
-    """Arrays of weights, a title a sequence, words for a file's name, and the folder for it."""
+    """Arrays of weights, a title a sequence, words for a file's name, and the folder for it.
+
+    Args:
+        every_sequence: read a large file whole, not only the examples.
+    """
     from seqattn import pictures
     from seqattn.runs import find_run
 
@@ -153,8 +159,9 @@ def _weights(
             "attention", True
         ):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        weights = folder.read_attention(examples)
-        titles = pictures.panel_titles(folder.read_predictions(examples))
+        most = None if every_sequence else examples
+        weights = folder.read_attention(most)
+        titles = pictures.panel_titles(folder.read_predictions(most))
         return weights, titles, ["attention"], folder.path
     from seqattn.cli import inputs
     from seqattn.data.files.writing import forecast_arrays

@@ -9,11 +9,12 @@ from typing import Any
 from seqattn.config import Config, Generated, OwnFile, as_plain, differences, from_plain, resolve
 from seqattn.config.comparing import DATA_SEEDS, PARTS, with_new_data
 from seqattn.errors import CheckpointError, ConfigError
+from seqattn.experiment.resume import HARMLESS
 from seqattn.runs import RunFolder, check_summary
-from seqattn.training import file_digests
+from seqattn.training import PATHS, file_digests
 
-MAY_DIFFER = frozenset({"name", "seed"})
-"""Keys that the seeds of one config need not share."""
+MAY_DIFFER = frozenset({"name", "seed", *HARMLESS}) - {"training.epochs"}
+"""Keys that the seeds of one config need not share: those that change nothing that is learned."""
 Runs = Mapping[int, RunFolder]
 
 
@@ -66,7 +67,7 @@ def check_variants(
     checked = list[tuple[RunFolder, Config]]()
     for name, plain in variants.items():
         try:
-            wanted = from_plain({**plain, "name": manifest.parent.name or "x"}, f"variants.{name}")
+            wanted = from_plain({**plain, "name": "x"}, f"variants.{name}")
         except ConfigError as error:
             raise CheckpointError(f"{manifest}: {error}") from None
         for seed, folder in runs[name].items():
@@ -96,7 +97,9 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
         if not isinstance(config.data, OwnFile) or not folder.best.exists():
             continue
         digests = file_digests(folder.best)
-        first, before = seen.setdefault(repr(config.data), (folder, digests))
+        section = {key: value for key, value in as_plain(config.data).items()
+                   if f"data.{key}" not in PATHS}  # fmt: skip
+        first, before = seen.setdefault(repr(section), (folder, digests))
         if digests != before:
             raise CheckpointError(
                 f"{folder.path}: was trained on other files than {first.path}, though"

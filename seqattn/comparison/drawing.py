@@ -23,6 +23,7 @@ from seqattn.figures import (
     comparison_figure,
     shortened,
 )
+from seqattn.run_files import read_lengths
 from seqattn.storage import write_whole
 
 LONGEST = 24  # letters of a variant's name above its weights
@@ -108,7 +109,9 @@ def validation_losses(arm: Arm) -> NDArray[np.float64]:
     found = np.full((len(histories), longest), np.inf)
     for row, (seed, losses) in zip(found, histories.items(), strict=True):
         row[: len(losses)] = losses
-        if seed not in arm.diverged:
+        if not losses and seed not in arm.diverged:
+            row[:] = np.nan  # its metrics.csv is gone
+        elif seed not in arm.diverged:
             row[len(losses) :] = losses[-1]
     return found
 
@@ -142,9 +145,7 @@ def median_look(arm: Arm) -> Look | None:
         return None
     every = list[list[tuple[int, int]]]()
     for seed in arm.summaries:
-        arrays = arm.folders[seed].read_attention(1)  # no more of its weights yet
-        every.append(list(zip(arrays["source_lengths"].tolist(), arrays["target_lengths"].tolist(),
-                              strict=True)))  # fmt: skip
+        every.append(read_lengths(arm.folders[seed].attention))
     S, T = _commonest(list(itertools.chain(*every)))
     means, told = list[NDArray[Any]](), list[NDArray[Any]]()
     for seed in arm.summaries:  # one file's weights at a time

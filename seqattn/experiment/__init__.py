@@ -323,12 +323,18 @@ def _refuse_home(home: Path) -> None:
         )
 
 
-def all_errors(failed: Sequence[Job]) -> NotFiniteError:
-    """One error for runs that diverged."""
+def all_errors(failed: Sequence[Job], runs: int) -> NotFiniteError:
+    """One error for runs that diverged.
+
+    Args:
+        runs: how many there are with those that did not.
+    """
     first = failed[0]
     assert first.error is not None
     if len(failed) == 1:
         return NotFiniteError(f"seed {first.config.seed}: {first.error}")
+    if len(failed) == runs:
+        return NotFiniteError(f"all {runs} seeds diverged. The first: {first.error}")
     seeds = ", ".join(str(job.config.seed) for job in failed)
     return NotFiniteError(
         f"seeds {seeds} diverged; the others are finished. The first: {first.error}"
@@ -358,7 +364,9 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
         if folder.summary.exists():
             summary = check_summary(folder, as_plain(config.model), config.seed)
             if summary.get("diverged"):
-                job.error = _error_of(folder, summary, found)
+                # With more epochs another best one may have a finite test loss.
+                if summary.get("diverged_at") or job.is_trained:
+                    job.error = _error_of(folder, summary, found)
             elif job.is_trained:
                 job.summary = summary
         if job.error is None:

@@ -220,6 +220,7 @@ def _examples(
     N = len(said["ids"])
     losses = errors(said, scale)
     worst = np.argsort(-losses, kind="stable")[:WORST]
+    worst = worst[np.isfinite(losses[worst])]  # else nothing of its target was observed
     cells = max(
         (int(np.prod(looked[key].shape[1:])) for key in KINDS.values() if key in looked), default=1
     )
@@ -389,7 +390,10 @@ def of_outcome(outcome: Outcome, home: Path | None = None) -> dict[str, Any]:
         CheckpointError: no run in it has ended.
     """
     if not any(arm.summaries for arm in outcome.arms):
-        raise CheckpointError(f"{outcome.path}: none of its runs has ended with a finite loss yet.")
+        more = " yet" if any(arm.unfinished for arm in outcome.arms) else ""
+        raise CheckpointError(
+            f"{outcome.path}: none of its runs has ended with a finite loss{more}."
+        )
     notices = list[str]()
     arms, shown, start = [], 0, home or outcome.path
     total = sum(len(arm.folders) for arm in outcome.arms)
@@ -489,6 +493,8 @@ def _glance(folder: RunFolder) -> dict[str, Any]:
 
 def thinned(history: Sequence[EpochRecord]) -> list[list[float]]:
     """Epoch and validation loss of some hundreds of epochs; the first, best and last are kept."""
+    if not history:
+        return []
     best = min(range(len(history)), key=lambda k: history[k].validation_loss)
     every = max(1, len(history) // MOST_POINTS)
     kept = sorted({*range(0, len(history), every), best, len(history) - 1})

@@ -208,8 +208,6 @@ class _Searching:
             watchers=replace(self.watchers, begin=lambda done, epochs: None, epoch=epoch,
                              say=lambda line: None, facts=lambda facts: None),
         )  # fmt: skip
-        if summary.get("diverged"):
-            raise NotFiniteError(str(summary["diverged"]))
         return float(summary["validation_loss"])
 
 
@@ -229,15 +227,8 @@ def _about(wanted: Search) -> dict[str, Any]:
     about = wanted.as_plain()
     config = {key: value for key, value in about["config"].items()
               if key not in HARMLESS or key == "training.epochs"}  # fmt: skip
-    configs = [wanted.base] + [
-        wanted.config({each.path: value})
-        for each in wanted.ranges if each.path == "data" or each.path in PATHS
-        for value in each.values
-    ]  # fmt: skip
-    digests = [
-        list(load(data).digests)
-        for data in (each.data for each in configs) if isinstance(data, OwnFile | Stream)
-    ]  # fmt: skip
+    data = wanted.base.data  # no file can be searched
+    digests = list(load(data).digests) if isinstance(data, OwnFile | Stream) else []
     plain: dict[str, Any] = json.loads(json.dumps({**about, "config": config, "data": digests}))
     return plain
 
