@@ -20,8 +20,9 @@ POINT = 2  # features of a generated point
 NAME = 150  # bytes of a sequence's name and label
 COPIES_OF_PARAMETERS = 24  # optimizer 5, best and snapshot 5, evaluation 1, a checkpoint 13
 SPOOLED = 2**24  # weights that wait in memory, see `seqattn.experiment.attention_file`
-CHUNK = 2**20  # weights of the sequences that are forecast together, and
-COPIES_OF_A_CHUNK = 10  # how many arrays of that size there are at a time
+CHUNK = 2048  # test sequences that are forecast together at most,
+CHUNK_PAIRS = 2**22  # and pairs of their points, see `seqattn.evaluation`
+COPIES_OF_A_CHUNK = 6  # how many times their weights are there
 
 
 def numbers_of_a_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
@@ -111,7 +112,8 @@ def bytes_needed(
     train, _, test = counts
     batch = min(config.training.batch_size, max(train, 1))
     of_sequence = weights_of_a_sequence(model, S, T)
-    looked = min(test * of_sequence, SPOOLED) + COPIES_OF_A_CHUNK * min(test * of_sequence, CHUNK)
+    together = min(test, CHUNK, max(1, CHUNK_PAIRS // (S + T) ** 2))
+    looked = min(test * of_sequence, SPOOLED) + COPIES_OF_A_CHUNK * together * of_sequence
     one_after_the_other = {
         "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
         "the attention in the test sequences": 4 * looked,

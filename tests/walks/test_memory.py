@@ -44,8 +44,10 @@ FEW = ["data.n_train=64", "data.n_validation=4", "data.n_test=4", "training.batc
         [*FEW, "data.kind=copy", "data.length=8", "model.hidden_dim=800"],
         [*FEW, "data.kind=copy", "data.length=128", "model.kind=transformer", "model.model_dim=64",
          "training.teacher_forcing.probability=1"],
+        ["data.kind=copy", "data.length=128", "data.n_train=4", "data.n_validation=2",
+         "data.n_test=48", "model.kind=transformer", "training.teacher_forcing.probability=1"],
     ],
-    ids=["attention", "sequences", "parameters", "transformer"],
+    ids=["attention", "sequences", "parameters", "transformer", "transformer-attention"],
 )  # fmt: skip
 def test_the_estimate_is_near_the_measured_growth(sets: list[str], tmp_path: Path) -> None:
     grown, estimate = figures_of(CHILD, sets, tmp_path)
