@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from seqattn import evaluation
 from seqattn.config import resolve
 from seqattn.errors import UsageError
-from seqattn.experiment import run, sizes
+from seqattn.experiment import attention_file, run, sizes
+from seqattn.training import memory
 
 
 def test_own_files_are_held_against_the_memory_too(
@@ -22,3 +24,18 @@ def test_own_files_are_held_against_the_memory_too(
     with pytest.raises(UsageError, match=r"would take about .* GiB for the parameters"):
         run(config, tmp_path / "outputs", plots=False)
     assert not (tmp_path / "outputs").exists()
+
+
+def test_the_estimate_counts_what_is_forecast_together() -> None:
+    """The estimate lies on a lower floor and cannot import these."""
+    assert memory.CHUNK == evaluation.CHUNK
+    assert memory.CHUNK_PAIRS == evaluation.CHUNK_PAIRS
+    assert 4 * memory.SPOOLED == attention_file.IN_MEMORY
+
+
+def test_a_transformer_of_long_sequences_needs_no_room_for_pairs_of_points() -> None:
+    """Fused attention keeps none, so what a step keeps grows as the length does."""
+    sets = ["model.kind=transformer", "training.teacher_forcing.probability=1"]
+    model = resolve(None, sets).config.model
+    short, long = (memory.numbers_of_a_sequence(model, L, L) for L in (1024, 4096))
+    assert long == 4 * short

@@ -167,10 +167,9 @@ def train(
     shortcuts += [f"seed={seed}"] if seed is not None else []
     resolved_from = resolve(config, [*(overrides or []), *shortcuts])
     resolved = resolved_from.config
-    several = joined(device.value, seeds) if are_several() else contextlib.nullcontext()
     with (
         told_to_stop() as told,
-        several as world,
+        joined(device.value, seeds, told) if are_several() else contextlib.nullcontext() as world,
         progress(resolved.name, quiet or (world is not None and world.rank > 0), told) as watchers,
     ):
         from seqattn import experiment

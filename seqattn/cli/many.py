@@ -12,6 +12,7 @@ from seqattn.cli.output import note
 from seqattn.errors import UsageError, WorldError
 
 if TYPE_CHECKING:
+    from seqattn.cli.terminal import Told
     from seqattn.runs import RunFolder
     from seqattn.training import World
 
@@ -47,8 +48,10 @@ def goes_on(folder: RunFolder) -> bool:
 
 
 @contextlib.contextmanager
-def joined(device: str, seeds: int | None) -> Iterator[World]:
-    """
+def joined(device: str, seeds: int | None, told: Told) -> Iterator[World]:
+    """The processes of this training. One that loses the others ends here: with WorldError's exit
+    code, or with the signal's where it was told to stop, as the others probably were.
+
     Raises:
         UsageError: many seeds are asked for.
         WorldError: the others cannot be reached.
@@ -68,6 +71,6 @@ def joined(device: str, seeds: int | None) -> Iterator[World]:
     except WorldError as error:
         # What is left of the connections may wait for a process that is gone, even at the end.
         note(f"seqattn: {error}")
-        os._exit(error.exit_code)
+        os._exit(128 + told.numbers[0] if told.numbers else error.exit_code)
     finally:
         world.end()

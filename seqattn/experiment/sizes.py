@@ -35,7 +35,7 @@ def bytes_of_a_run(job: Job) -> int:
     T = job.data.train.target.shape[1]
     P = sum(parameter.numel() for parameter in job.new_model().parameters())
     sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
-    kept = numbers_of_a_sequence(job.config.model, S, T)
+    kept = numbers_of_a_sequence(job.config.model, S, T, alone=False)
     return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
 
 

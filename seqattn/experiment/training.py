@@ -148,7 +148,8 @@ def train_group(
             if job.config.logging.tensorboard and job.summary is not None:
                 board.conclude(job.folder, job.config, job.summary)
     if world is not None and world.stopped:
-        watchers = dataclasses.replace(watchers, stop=lambda: signal.SIGTERM)
+        own = watchers.stop  # 0 where only another process was told
+        watchers = dataclasses.replace(watchers, stop=lambda: own() or signal.SIGTERM)
     leave_if_told(
         watchers,
         [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],

@@ -20,19 +20,22 @@ POINT = 2  # features of a generated point
 NAME = 150  # bytes of a sequence's name and label
 COPIES_OF_PARAMETERS = 24  # optimizer 5, best and snapshot 5, evaluation 1, a checkpoint 13
 SPOOLED = 2**24  # weights that wait in memory, see `seqattn.experiment.attention_file`
-CHUNK = 2**20  # weights of the sequences that are forecast together, and
-COPIES_OF_A_CHUNK = 10  # how many arrays of that size there are at a time
+CHUNK = 2048  # test sequences that are forecast together at most,
+CHUNK_PAIRS = 2**22  # and pairs of their points, see `seqattn.evaluation`
+COPIES_OF_A_CHUNK = 6  # how many times their weights are there
 
 
-def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
+def numbers_of_a_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
     """Numbers that forward and backward pass keep of one sequence of a batch.
 
     A recurrent state: 40 of its width a step, for each layer and direction. A pair of points: 6 a
     head, an additive score K more four times over, a sense of place a few. Fast weights: the states
-    in memory, or the matrix, at every step. A Transformer: each part of a layer, and every pair.
+    in memory, or the matrix, at every step. A Transformer: each part of a layer. torch's fused
+    attention keeps no pair of points, but works for one run only; several keep two numbers a pair.
 
     Args:
         S, T: lengths of source and target.
+        alone: whether the run is trained by itself, not side by side with others.
     """
     match model:
         case Recurrent():
@@ -51,9 +54,12 @@ def numbers_of_a_sequence(model: Model, S: int, T: int) -> int:
             H, L = model.hidden_dim, S + T
             return L * H * (40 + 6 * (1 + model.inner_steps) * min(L, H))
         case Transformer():
-            D, A = model.model_dim, model.heads
-            of_point = 40 * D + 6 * model.feedforward_dim
-            return 2 * model.layers * ((S + T) * of_point + 6 * A * (S * S + T * T + S * T))
+            D, hidden, L = model.model_dim, model.feedforward_dim, model.layers
+            of_part = 14 * D + 2 * hidden if alone else 28 * D + 3 * hidden
+            of_dropout = 10 * D if model.dropout else 0
+            of_pairs = 0 if alone else 2 * weights_of_a_sequence(model, S, T)
+            # Of one layer at a time: what its backward pass holds besides.
+            return (S + T) * (L * (of_part + of_dropout) + 6 * D) + of_pairs
         case _:
             assert_never(model)
 
@@ -88,8 +94,9 @@ def bytes_needed(
     measured peaks (`tests/walks/test_memory.py`), but those of a step stay on the safe side.
 
     Sequences in NumPy, as tensors and in an epoch's order, with their names; parameters with what
-    an optimizer, a snapshot and a checkpoint that is being written keep of them; what a step keeps
-    of its batch; and attention weights of test sequences, most of which wait on the disk.
+    an optimizer, a snapshot and a checkpoint that is being written keep of them; and the larger of
+    what a step keeps of its batch, and, after the training, attention weights of test sequences,
+    most of which wait on the disk.
 
     Args:
         S, T: of the longest source and target.
@@ -105,12 +112,17 @@ def bytes_needed(
     train, _, test = counts
     batch = min(config.training.batch_size, max(train, 1))
     of_sequence = weights_of_a_sequence(model, S, T)
-    looked = min(test * of_sequence, SPOOLED) + COPIES_OF_A_CHUNK * min(test * of_sequence, CHUNK)
+    together = min(test, CHUNK, max(1, CHUNK_PAIRS // (S + T) ** 2))
+    looked = min(test * of_sequence, SPOOLED) + COPIES_OF_A_CHUNK * together * of_sequence
+    one_after_the_other = {
+        "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
+        "the attention in the test sequences": 4 * looked,
+    }
+    largest = max(one_after_the_other, key=lambda what: one_after_the_other[what])
     return {
         "the sequences": bytes_of_sequences(sum(counts), S, T, features),
         "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features),
-        "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
-        "the attention in the test sequences": 4 * looked,
+        largest: one_after_the_other[largest],
     }
 
 

@@ -1,5 +1,6 @@
 """The estimate of a training's memory against the measured growth of a process, where sequences,
-attention or parameters are most of it. What a step keeps is estimated on the safe side."""
+attention, parameters or a Transformer's step are most of it. What a step of the other models keeps
+is estimated on the safe side."""
 
 from __future__ import annotations
 
@@ -41,14 +42,69 @@ FEW = ["data.n_train=64", "data.n_validation=4", "data.n_test=4", "training.batc
         ["data.n_train=100000", "training.batch_size=10000", "data.n_test=50000",
          "model.hidden_dim=4"],
         [*FEW, "data.kind=copy", "data.length=8", "model.hidden_dim=800"],
+        [*FEW, "data.kind=copy", "data.length=128", "model.kind=transformer", "model.model_dim=64",
+         "training.teacher_forcing.probability=1"],
+        ["data.kind=copy", "data.length=128", "data.n_train=4", "data.n_validation=2",
+         "data.n_test=48", "model.kind=transformer", "training.teacher_forcing.probability=1"],
     ],
-    ids=["attention", "sequences", "parameters"],
+    ids=["attention", "sequences", "parameters", "transformer", "transformer-attention"],
 )  # fmt: skip
 def test_the_estimate_is_near_the_measured_growth(sets: list[str], tmp_path: Path) -> None:
+    grown, estimate = figures_of(CHILD, sets, tmp_path)
+    assert 0.7 < estimate / grown < 2, (estimate, grown)
+
+
+STEP = """
+import json, resource, sys
+import torch
+from seqattn.config import resolve
+from seqattn.models import build_model
+from seqattn.training.batches import Batch
+from seqattn.training.memory import numbers_of_a_sequence
+from seqattn.training.objective import stacked
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+def step(R, N, S, T, *sets):
+    sets = ["model.kind=transformer", "training.teacher_forcing.probability=1", *sets]
+    model = resolve(None, sets).config.model
+    stack, objective = stacked([build_model(model, 2, seed) for seed in range(R)])
+    runs = () if R == 1 else (R,)
+    batch = Batch(torch.randn(*runs, N, S, 2), torch.randn(*runs, N, T, 2))
+    for _ in range(2):
+        objective.differentiate(batch, torch.ones(T, dtype=torch.bool))
+    return 4 * R * N * numbers_of_a_sequence(model, S, T, alone=R == 1)
+
+R, N, S, T, *sets = json.loads(sys.argv[1])
+step(R, 2, 8, 8, "model.model_dim=8")
+before = peak()
+estimate = step(R, N, S, T, *sets)
+print(json.dumps([peak() - before, estimate]))
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [1, 64, 64, 64, "model.model_dim=32"],
+        [1, 16, 256, 256, "model.model_dim=128"],
+        [4, 16, 64, 64, "model.model_dim=32"],
+    ],
+    ids=str,
+)
+def test_a_step_of_a_transformer_keeps_what_is_estimated(given: list[int | str]) -> None:
+    """Runs, sequences of a batch, source and target length, and the model."""
+    grown, estimate = figures_of(STEP, given)
+    assert 0.7 < estimate / grown < 2, (estimate, grown)
+
+
+def figures_of(child: str, given: object, folder: Path | None = None) -> list[int]:
+    """What a process of its own measured."""
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps(sets)], cwd=tmp_path, capture_output=True,
+        [sys.executable, "-c", child, json.dumps(given)], cwd=folder, capture_output=True,
         text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    grown, estimate = json.loads(done.stdout.splitlines()[-1])
-    assert 0.7 < estimate / grown < 2, (estimate, grown)
+    figures: list[int] = json.loads(done.stdout.splitlines()[-1])
+    return figures

@@ -1,0 +1,82 @@
+"""A training that is stopped while torchrun runs it: what each process says, and its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seqattn.runs import RunFolder
+from tests.conftest import ROOT
+from tests.faults.nursery import Nursery
+from tests.many.test_world import LONG, SETS, together, words
+
+SAY_THE_CODE = 'trap "" INT TERM; "$@"; echo $? > code.$RANK'  # the shell outlives the signal
+"""torchrun tells nobody the exit codes of processes that it has stopped."""
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _config(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("seed: 3\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_all_processes_save_and_end_without_a_traceback(
+    number: signal.Signals, nursery: Nursery, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+         "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
+         "--log-dir", "logs", "--redirects", "3", "--no-python",
+         "sh", "-c", SAY_THE_CODE, "sh", sys.executable, "-m", "seqattn",
+         *words("cut", sets=[*LONG, "training.epochs=4000"])],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    folder = RunFolder(tmp_path / "outputs" / "cut")
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends and not folder.last.exists():
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, of_torchrun = process.communicate(timeout=60)
+    said = {rank: "".join(path.read_text() for path in tmp_path.glob(f"logs/*/*/{rank}/std*.log"))
+            for rank in (0, 1)}  # fmt: skip
+    assert folder.last.exists(), (of_torchrun, said)
+    assert "SignalException" in of_torchrun, "torch's own traceback, see docs/scale.md"
+    assert not any("Traceback" in text for text in said.values()), said
+    assert f"seqattn: {number.name}: saved to outputs/cut in epoch" in said[0]
+    assert f"seqattn: {number.name}: with the other processes." in said[1]
+    codes = [int((tmp_path / f"code.{rank}").read_text()) for rank in (0, 1)]
+    assert codes == [128 + number] * 2
+    done = together(
+        nursery, tmp_path, 2,
+        words("cut", "--resume", sets=[*LONG, "training.epochs=4000"]),
+        plans={0: {"signal": number, "in": "validation", "call": 3, "after": 0.0}},
+    )  # fmt: skip
+    assert "Going on after epoch" in done[0].err, done
+    assert done[0].code == 128 + number
+
+
+@pytest.mark.parametrize("told", [0, 1])
+def test_one_that_was_told_to_stop_and_lost_the_others_ends_as_stopped(
+    told: int, nursery: Nursery, tmp_path: Path
+) -> None:
+    """Another may have ended at once, of the same signal, where it had nothing to save yet."""
+    plan: dict[str, object] = {"in": "validation", "call": 2, "after": 0.0}
+    plans = {told: {**plan, "signal": 15}, 1 - told: {**plan, "signal": 9}}
+    done = together(nursery, tmp_path, 2, words("lost", sets=SETS), plans=plans)
+    assert done[1 - told].code == -9
+    assert f"process {told} of 2 lost the others" in done[told].err
+    assert done[told].code == 128 + 15
