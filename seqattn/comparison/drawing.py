@@ -105,13 +105,15 @@ def validation_losses(arm: Arm) -> NDArray[np.float64]:
         if arm.folders[seed].metrics.exists() else []
         for seed in arm.losses
     }  # fmt: skip
+    histories = {seed: losses for seed, losses in histories.items()
+                 if losses or seed in arm.diverged}  # fmt: skip
+    if not histories:  # no metrics.csv is left
+        return np.full((1, 1), np.inf)
     longest = max(1, *map(len, histories.values()))
     found = np.full((len(histories), longest), np.inf)
     for row, (seed, losses) in zip(found, histories.items(), strict=True):
         row[: len(losses)] = losses
-        if not losses and seed not in arm.diverged:
-            row[:] = np.nan  # its metrics.csv is gone
-        elif seed not in arm.diverged:
+        if seed not in arm.diverged:
             row[len(losses) :] = losses[-1]
     return found
 

@@ -39,7 +39,6 @@ from seqattn.experiment.resume import HARMLESS
 from seqattn.run_files import read_search
 from seqattn.runs import SEARCH, EpochRecord, RunFolder
 from seqattn.storage import LOCK, PART, locked, only_writer, write_json
-from seqattn.training import PATHS
 
 if TYPE_CHECKING:
     import optuna

@@ -1,0 +1,118 @@
+"""Large attention files, folders that were renamed, files that are gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqattn import storage
+from seqattn.comparison import compare, read_outcome
+from seqattn.comparison.drawing import median_look, validation_losses
+from seqattn.config.comparing import plan
+from seqattn.storage import read_arrays
+from tests.conftest import ROOT, SMALL, Ended, train_small
+
+TEXT = """
+name: mine
+data: {n_train: 12, n_validation: 8, n_test: 9, variable_length: true}
+model: {hidden_dim: 2}
+training: {epochs: 2, batch_size: 6}
+compare: {seeds: 2, variants: {plain: {model.attention: null}, dot: {model.attention: {score: dot}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("finished")
+    (home / "mine.yaml").write_text(TEXT)
+    return compare(plan(home / "mine.yaml"), home, threads=1).path
+
+
+def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = read_outcome(finished).arms[1]
+    whole = median_look(arm)
+    monkeypatch.setattr(storage, "READ_WHOLE", 100)
+    in_part = median_look(arm)
+    assert whole is not None
+    assert in_part is not None
+    assert in_part.title == whole.title
+    np.testing.assert_array_equal(in_part.weights, whole.weights)
+
+
+def test_the_terminal_shows_the_shares_of_a_large_file(
+    seqattn: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = ["model.attention.heads=2", "model.hidden_dim=6"]
+    run = train_small(tmp_path, "heads", *heads)
+    words = ["plot-attention", run, "--terminal", "--examples", "2"]
+    before = seqattn(*words).out
+    assert "all 12 sequences" in before
+    monkeypatch.setattr(storage, "READ_WHOLE", 100)
+    assert seqattn(*words).out == before
+
+
+def test_a_comparison_may_be_copied_under_any_name(finished: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(finished, tmp_path / "mine (copy)"))
+    assert [arm.losses for arm in read_outcome(copied).arms] == [
+        arm.losses for arm in read_outcome(finished).arms
+    ]
+
+
+def test_curves_leave_out_a_run_without_metrics(finished: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(finished, tmp_path / "mine"))
+    arm = read_outcome(home).arms[0]
+    both = validation_losses(arm)
+    first = next(iter(arm.folders.values()))
+    first.metrics.unlink()
+    np.testing.assert_array_equal(validation_losses(arm), both[1:])
+
+
+def test_seeds_that_differ_in_what_changes_nothing_learned_are_of_one_config(
+    seqattn: Callable[..., Ended],
+) -> None:
+    sets = [word for text in SMALL for word in ("--set", text)]
+    words = ["train", ROOT / "configs/squares.yaml", "--name", "many", *sets, "-q"]
+    assert seqattn(*words, "--seeds", "2").code == 0
+    later = ["--seeds", "3", "--resume", "--set", "training.checkpoint_seconds=7"]
+    assert seqattn(*words, *later).code == 0
+    done = seqattn("doctor", "outputs/many")
+    assert done.code == 0, done.err
+    assert "3 of 3 seeds have ended" in done.out
+
+
+def test_a_run_whose_test_loss_was_not_finite_may_have_more_epochs(
+    seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    run = train_small(tmp_path / "outputs", "one")
+    summary = json.loads((run / "summary.json").read_text())
+    told = {"name": "one", "seed": summary["seed"], "epochs": 3, "test_loss": None,
+            "diverged": "The test loss is nan", "diverged_at": None}  # fmt: skip
+    (run / "summary.json").write_text(json.dumps(told))
+    config = run / "config.yaml"
+    shutil.copyfile(config, tmp_path / "one.yaml")
+    words = ["train", "one.yaml", "--resume", "-q"]
+    assert seqattn(*words).code == 7
+    assert seqattn(*words, "--set", "training.epochs=4").code == 0
+    assert json.loads((run / "summary.json").read_text())["epochs"] == 4
+    assert "weights" in read_arrays(run / "attention.npz")
+
+
+@pytest.mark.parametrize("value", [5, {}, {"epoch": 3}])
+def test_where_a_run_diverged_is_checked(
+    seqattn: Callable[..., Ended], tmp_path: Path, value: object
+) -> None:
+    run = train_small(tmp_path / "outputs", "one")
+    told = {"name": "one", "seed": 23, "epochs": 1, "test_loss": None, "diverged": "It did.",
+            "diverged_at": value}  # fmt: skip
+    (run / "summary.json").write_text(json.dumps(told))
+    shutil.copyfile(run / "config.yaml", tmp_path / "one.yaml")
+    done = seqattn("train", "one.yaml", "--resume", "-q")
+    assert done.code == 4
+    assert "diverged_at" in done.err
