@@ -188,9 +188,12 @@ class StoredRange(_Stored):
 
 
 class StoredSearch(_Stored):
-    """tune.json."""
+    """tune.json; an older version wrote the ranges alone."""
 
     ranges: Annotated[list[StoredRange], Field(min_length=1)]
+    config: dict[str, Any] = {}
+    data: list[str] = []
+    study: str | None = None
 
 
 # --- JSON -----------------------------------------------------------------------------------------
