@@ -12,16 +12,22 @@ from pathlib import Path
 
 import pytest
 
-CHILD = """
-import json, resource, sys
+# VmHWM, not ru_maxrss: a child of a large process starts with its parent's ru_maxrss.
+PEAK = """
+import json, re, sys
 from pathlib import Path
+
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+"""
+
+CHILD = (
+    PEAK
+    + """
 from seqattn.config import resolve
 from seqattn.data import shape_of
 from seqattn.experiment import run
 from seqattn.training.memory import bytes_needed
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 tiny = ["data.n_train=4", "data.n_validation=2", "data.n_test=2", "training.epochs=1", "name=tiny"]
 run(resolve(None, tiny).config, Path("outputs"), plots=False)
@@ -31,6 +37,7 @@ run(config, Path("outputs"), plots=False)
 estimate = sum(bytes_needed(config, *shape_of(config.data)).values())
 print(json.dumps([peak() - before, estimate]))
 """
+)
 FEW = ["data.n_train=64", "data.n_validation=4", "data.n_test=4", "training.batch_size=64"]
 
 
@@ -54,8 +61,9 @@ def test_the_estimate_is_near_the_measured_growth(sets: list[str], tmp_path: Pat
     assert 0.7 < estimate / grown < 2, (estimate, grown)
 
 
-STEP = """
-import json, resource, sys
+STEP = (
+    PEAK
+    + """
 import torch
 from seqattn.config import resolve
 from seqattn.models import build_model
@@ -63,8 +71,6 @@ from seqattn.training.batches import Batch
 from seqattn.training.memory import numbers_of_a_sequence
 from seqattn.training.objective import stacked
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 def step(R, N, S, T, *sets):
     sets = ["model.kind=transformer", "training.teacher_forcing.probability=1", *sets]
@@ -82,6 +88,7 @@ before = peak()
 estimate = step(R, N, S, T, *sets)
 print(json.dumps([peak() - before, estimate]))
 """
+)
 
 
 @pytest.mark.parametrize(
