@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from seqattn.data.files.text import BLOCK, read_text_table
 
 from seqattn.data import files
 from seqattn.data.files import Form, Piece, blocks, read_all, read_pieces, text
 from seqattn.data.files.lines import read_json_lines
-from seqattn.data.files.text import BLOCK, read_text_table
 from seqattn.errors import DataError
 
 HEAD = b"sequence,step,x,y\n"

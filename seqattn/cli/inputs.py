@@ -15,8 +15,16 @@ from seqattn.attention import Override
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
 from seqattn.data import Sequences
-from seqattn.data.files import ENDINGS, Form, Piece, read_all, read_pieces
-from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json_line, rounded
+from seqattn.data.files import ENDINGS, Piece, ReadOptions, read_all, read_pieces
+from seqattn.data.files.writing import (
+    SEQUENCE,
+    STEP,
+    Steps,
+    TableWriter,
+    forecast_arrays,
+    json_line,
+    rounded,
+)
 from seqattn.data.own import (
     as_sources,
     check_observed,
@@ -90,7 +98,7 @@ def scored(file: Path, trained: Trained) -> Sequences:
     own = own_config(trained)
     form = form_of(own)
     if not isinstance(config, OwnFile):
-        form = Form(features=trained.layout.features, may_rename=True)
+        form = ReadOptions(features=trained.layout.features, may_rename=True)
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
     apart = trained.layout.features, trained.layout.said
@@ -156,7 +164,9 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spa
         note(f"{name}: {counted(series.filled, 'empty cell')} interpolated.")
     if series.dropped:
         note(f"{name}: {counted(len(series.dropped), 'sequence')} with empty cells dropped.")
-    clean = Piece(tuple(series.ids), series.points, series.where, order=series.order)
+    clean = Piece(
+        tuple(series.ids), series.points, series.where, order=series.order, columns=piece.columns
+    )
     return clean, series.spacing
 
 
@@ -167,16 +177,17 @@ class Forecasts:
         output: a file, or None for standard output.
         form: csv, tsv, jsonl, npz, parquet or arrow.
         names: of the features that are said.
+        columns: what the series and the steps are called in the file that was read.
     """
 
     def __init__(
-        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...]
-    ) -> None:
+        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...],
+        columns: tuple[str, str] = ("", ""),
+    ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
         scaling = trained.layout.scaling
         self.scale = None if scaling.is_identity else scaling.target.scale
-        config = own_config(trained)
-        self.columns = (config.sequence or "sequence", config.order or "step")
+        self.columns = columns[0] or SEQUENCE, columns[1] or STEP
         self.kept: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
         self.numbered = False
@@ -293,7 +304,7 @@ def predict_file(
     first = next(stretches)
     said = trained.layout.said
     same = said == trained.layout.features
-    writer = Forecasts(output, form, trained, first[2] if same else said)
+    writer = Forecasts(output, form, trained, first[2] if same else said, first[0].columns)
     parts, runs = list[Sequences](), list[FreeRun]()
     shows = sys.stderr.isatty() and output is not None
     with (

@@ -11,15 +11,35 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.cells import A_SECOND, arrow
-from seqattn.data.files.rows import step_text
+from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError, UsageError
 
 SEQUENCE, STEP = "sequence", "step"
+A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 A_DAY = 86_400 * A_SECOND["us"]
 DIGITS = 8  # significant ones that a model's float32 can have
+
+
+def arrow() -> Any:
+    """pyarrow, or the word of how to get it.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "CSV, TSV, Parquet and Arrow files are read with pyarrow, which is not installed: pip"
+            " install pyarrow (it is the extra seqattn[data]). JSON lines, NPZ and NPY need"
+            " nothing more."
+        ) from None
+    return pa
 
 
 class Steps:

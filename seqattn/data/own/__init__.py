@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.data.files import Form, Piece, Ragged, check_file, read_all
+from seqattn.config.knobs.data import names_in
+from seqattn.data.files import Piece, Ragged, ReadOptions, check_file, read_all
 from seqattn.data.own.cutting import alike, as_sources, columns_apart, cut, cut_at, ended_sides
 from seqattn.data.own.missing import treat_missing
 from seqattn.data.own.series import (
@@ -88,7 +89,7 @@ class Own:
     frequency: Frequency | None
 
 
-def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
+def form_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
     """How a config wants its files read.
 
     Args:
@@ -100,9 +101,16 @@ def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
         apart = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
         wanted = list(dict.fromkeys(config.source_features if given_only else both))
-    return Form(
+    series, time = names_in(config.series), names_in(config.time)
+    return ReadOptions(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
-        decimal=config.decimal, sequence=config.sequence, order=config.order, group=config.group,
+        comment=config.comment, encoding=config.encoding, has_header=config.header,
+        skip_rows=config.skip_rows, decimal=config.decimal, thousands=config.thousands,
+        na_values=None if config.na_values is None else tuple(config.na_values),
+        time_format=config.time_format,
+        series="auto" if config.series == ["auto"] else series,
+        time="auto" if config.time == ["auto"] else time or None,
+        group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
         features=None if wanted is None else tuple(wanted), apart=None if given_only else apart,
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ def three_parts(config: OwnFile, piece: Piece, path: Path) -> list[Series]:
         if piece.order is None:
             raise DataError(
                 f"{name}: has no column that says when, for data.split.by: time; name it in"
-                " data.order."
+                " data.time."
             )
         order = np.argsort(piece.order[piece.points.offsets[:-1]], kind="stable")
     else:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen
-from seqattn.data.files.typed import Fragment, files_of, fragments_of
 from seqattn.data.own import UNKNOWN, check_observed, filled_notes, form_of
 from seqattn.data.scaling import (
     Fitted,
@@ -38,6 +37,7 @@ from seqattn.data.streaming.units import (
     stamp_of,
     together,
 )
+from seqattn.data.tables.fragments import Fragment, files_of, fragments_of
 from seqattn.errors import DataError
 from seqattn.storage import physical_memory
 from seqattn.streams import stream

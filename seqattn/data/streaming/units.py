@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
-from seqattn.data.files.typed import Fragment
 from seqattn.data.own import cut, series_of, spacing_of, treat_missing
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.spacing import joined as joined_spacings
+from seqattn.data.tables.fragments import Fragment
 from seqattn.errors import DataError
 
 

@@ -1,0 +1,375 @@
+"""What the columns of a table hold: numbers, times or words, and as which SQL each is read."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.data.tables.text_format import looks_like_a_value
+from seqattn.errors import DataError
+
+NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", ".", "missing")
+"""What an empty cell holds in files of many programs; case does not matter."""
+SAMPLE = 1000
+"""Rows of a column; where none of them begins like a number or a date, the column holds words."""
+MOSTLY = 0.8
+"""Share of a column's cells that must be numbers, or dates, for the others to be mistakes."""
+Kind = Literal["number", "time", "words", "empty"]
+
+_DATES = (
+    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y",
+    "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y",
+    "%B %d, %Y", "%b %d %Y",
+)  # fmt: skip
+_TIMES = ("", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%Y %b")
+FORMATS = (
+    *(f"{day}{f' {time}' if time else ''}" for day, time in itertools.product(_DATES, _TIMES)),
+    *_MONTHS,
+)
+"""Formats of dates that are tried."""
+ISO = r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
+ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
+QUARTER = r"\d{4}[- ]?[Qq][1-4]"
+EUROPEAN = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d+)?([eE][+-]?\d+)?"
+"""A number whose decimals follow a comma, with dots between thousands or none."""
+AMERICAN = r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?([eE][+-]?\d+)?"
+"""A number with commas between thousands."""
+EITHER = r"[+-]?\d{1,3},\d{3}"
+"""1,234: a thousand and more, or one and a bit."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """
+    Attributes:
+        name: as it stands in the file.
+        kind: what it holds.
+        sql: the SQL that gives its values: DOUBLE, TIMESTAMP or VARCHAR, NULL where a cell is empty.
+        text: the SQL of what stands in the file, NULL where a cell is empty.
+        formats: of dates of a text; two where days and months could be either way round.
+        zone: whether the times were of a zone, and are now UTC.
+        bad: how many cells are not what the others are, and the row of the first.
+        decimal, thousands: signs inside the numbers of a text.
+        either: a cell whose comma may stand before decimals or between thousands; else empty.
+        note: what a user should be told.
+    """
+
+    name: str
+    kind: Kind
+    sql: str
+    text: str
+    formats: tuple[str, ...] = ()
+    zone: bool = False
+    bad: tuple[int, int] = (0, 0)
+    decimal: str = "."
+    thousands: str = ""
+    either: str = ""
+    note: str = ""
+
+
+def columns_of(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
+    """What some columns of a table hold, by name."""
+    if not names:
+        return {}
+    found: dict[str, Column] = {}
+    for name in names:
+        column = _typed(table, name, _text(table, name, options))
+        if column is not None:
+            found[name] = column
+    found |= _plain_numbers(table, [name for name in names if name not in found], options)
+    for name in names:
+        if name not in found:
+            found[name] = _of_words(table, name, _text(table, name, options), options)
+    columns = _one_decimal(table, {name: found[name] for name in names}, options)
+    return columns
+
+
+def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> dict[str, Column]:
+    """The columns of words that are numbers as they stand, without an empty cell: most of most
+    files, told by one quick look."""
+    if not names or options.decimal == "," or options.na_values:
+        return {}
+    cells = [table.column(name) for name in names]
+    counts = ", ".join(f"count({cell}), count(TRY_CAST({cell} AS DOUBLE))" for cell in cells)
+    found = table.one(f"SELECT count(*), {counts} FROM {ROWS}")
+    return {
+        name: Column(name, "number", f"TRY_CAST({cells[k]} AS DOUBLE)", cells[k])
+        for k, name in enumerate(names)
+        if found[0] == found[2 * k + 1] == found[2 * k + 2]
+    }
+
+
+def _text(table: Table, name: str, options: ReadOptions) -> str:
+    """The SQL of a column's cells as words, NULL where one is empty."""
+    cell = table.column(name)
+    kind = table.types[table.header.index(name)]
+    trimmed = f"trim({cell}, ' \t\u00a0')" if kind == "VARCHAR" else f"CAST({cell} AS VARCHAR)"
+    empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
+    words = f"CASE WHEN lower({trimmed}) IN {_tuple(empty)} THEN NULL ELSE {trimmed} END"
+    numbers = [float(word) for word in options.na_values or () if _is_number(word)]
+    if numbers:
+        same = f"COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_tuple(numbers)}, false)"
+        words = f"CASE WHEN {same} THEN NULL ELSE {words} END"
+    return f"({words})"
+
+
+def _tuple(values: Sequence[object]) -> str:
+    return f"({', '.join(map(literal, values))})"
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _typed(table: Table, name: str, text: str) -> Column | None:
+    """A column that the file itself says the type of; None: it holds words."""
+    cell, kind = table.column(name), table.types[table.header.index(name)]
+    if kind == "VARCHAR":
+        return None
+    if "TIME ZONE" in kind:
+        sql = f"({cell} AT TIME ZONE 'UTC')"
+        return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
+    if kind.startswith("TIMESTAMP") or kind == "DATE":
+        return Column(name, "time", f"CAST({cell} AS TIMESTAMP)", text)
+    if kind.startswith("TIME"):
+        return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
+    if kind == "INTERVAL":
+        return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
+    if kind == "BOOLEAN" or re.match(r"(U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL)",
+                                     kind):  # fmt: skip
+        number = f"CAST({cell} AS DOUBLE)"
+        sql = f"CASE WHEN {text} IS NULL OR isnan({number}) THEN NULL ELSE {number} END"
+        return Column(name, "number", f"({sql})", text)
+    if kind == '"NULL"' or kind == "NULL":
+        return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
+    return Column(name, "words", text, text, note=f"holds {kind}")
+
+
+def _of_words(table: Table, name: str, text: str, options: ReadOptions) -> Column:
+    """What a column of words holds."""
+    words = Column(name, "words", text, text)
+    first = [row[0] for row in table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE}")]
+    known = [word for word in first if word is not None]
+    told = options.time_format is not None
+    if known and not told and not any(map(looks_like_a_value, known)):
+        return _as_truth(table, words, known) or words
+    n, plain = table.one(f"SELECT count({text}), count(TRY_CAST({text} AS DOUBLE)) FROM {ROWS}")
+    if n == 0:
+        return Column(name, "empty", f"TRY_CAST({text} AS DOUBLE)", text)
+    if plain == n and options.decimal != ",":
+        return replace(words, kind="number", sql=f"TRY_CAST({text} AS DOUBLE)")
+    times = _as_time(table, words, n, options)
+    if times is not None and not times.bad[0]:
+        return times
+    number = _as_number(table, words, n, plain, options)
+    if number is not None and (not number.bad[0] or times is None):
+        return number
+    return times or _as_truth(table, words, known) or words
+
+
+def _as_number(
+    table: Table, words: Column, n: int, plain: int, options: ReadOptions
+) -> Column | None:
+    """A column of numbers with a decimal comma, signs between thousands or a percent sign; or of
+    plain numbers with a few mistakes. None: it is none of these."""
+    text = words.text
+    percent = f"regexp_replace({text}, ' ?%$', '')"
+    counts = table.one(
+        f"SELECT count(*) FILTER (regexp_full_match({text}, {literal(EUROPEAN)})),"
+        f" count(*) FILTER (regexp_full_match({text}, {literal(AMERICAN)})"
+        f" OR TRY_CAST({text} AS DOUBLE) IS NOT NULL),"
+        f" any_value({text}) FILTER (regexp_full_match({text}, {literal(EITHER)})),"
+        f" count(TRY_CAST({percent} AS DOUBLE)),"
+        f" any_value({text}) FILTER (contains({text}, ',') AND NOT"
+        f" regexp_full_match({text}, {literal(EITHER)})) FROM {ROWS}"
+    )
+    european, american, either, percents, clear = counts
+    as_european = f"TRY_CAST(replace(replace({text}, '.', ''), ',', '.') AS DOUBLE)"
+    as_american = f"TRY_CAST(replace({text}, ',', '') AS DOUBLE)"
+    guard = f"CASE WHEN regexp_full_match({text}, {literal(EUROPEAN)}) THEN {as_european} END"
+    decimal, thousands = options.decimal, options.thousands
+    if decimal == "," or (decimal == "auto" and thousands == "."):
+        return _numbers(table, replace(words, decimal=",", thousands="."), guard, n)
+    if thousands not in (None, "auto", ",", "."):
+        separated = f"TRY_CAST(replace({text}, {literal(thousands)}, '') AS DOUBLE)"
+        return _numbers(table, replace(words, thousands=thousands or ""), separated, n)
+    if thousands == "," and american >= MOSTLY * n:
+        return _numbers(table, replace(words, thousands=","), as_american, n)
+    if american == n and thousands != ",":
+        unsure = either if european == n and not clear and decimal == "auto" else ""
+        found = replace(words, thousands=",", either=unsure or "")
+        if thousands is None or (decimal == "." and thousands != "auto"):
+            return None
+        return _numbers(table, found, as_american, n)
+    if european == n and decimal == "auto":
+        return _numbers(table, replace(words, decimal=",", thousands="."), guard, n)
+    if percents == n > plain:
+        return _numbers(
+            table,
+            replace(words, note="percent signs left out"),
+            f"TRY_CAST({percent} AS DOUBLE)",
+            n,
+        )
+    if max(plain, european if decimal == "auto" else 0) >= MOSTLY * n:
+        if plain >= european or decimal != "auto":
+            return _numbers(table, words, f"TRY_CAST({text} AS DOUBLE)", n)
+        return _numbers(table, replace(words, decimal=",", thousands="."), guard, n)
+    return None
+
+
+def _numbers(table: Table, column: Column, sql: str, n: int) -> Column | None:
+    """A column as numbers, with the rows that are none; None: these are too many."""
+    bad = _bad(table, column.text, sql)
+    if bad[0] > (1 - MOSTLY) * n + 1:
+        return None
+    return replace(column, kind="number", sql=f"({sql})", bad=bad)
+
+
+def _bad(table: Table, text: str, sql: str) -> tuple[int, int]:
+    """How many cells are not empty and not what they should be, and the row of the first."""
+    wrong = f"{text} IS NOT NULL AND ({sql}) IS NULL"
+    count, row = table.one(f"SELECT count(*), min({ROW}) FROM {ROWS} WHERE {wrong}")
+    return count, row or 0
+
+
+def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
+    """A column of true and false, or yes and no, as ones and zeros."""
+    true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
+    if not {word.lower() for word in sample} <= {*true, *false}:
+        return None
+    lower = f"lower({words.text})"
+    sql = f"CASE WHEN {lower} IN {_tuple(true)} THEN 1.0 WHEN {lower} IN {_tuple(false)} THEN 0.0"
+    if _bad(table, words.text, f"{sql} END")[0]:
+        return None
+    return replace(words, kind="number", sql=f"({sql} END)", note="true and yes are 1, else 0")
+
+
+def _as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
+    """A column of dates or times; None: it holds none."""
+    text = words.text
+    sample = [
+        row[0]
+        for row in table.query(
+            f"SELECT DISTINCT {text} AS word FROM {ROWS} WHERE {text} IS NOT NULL"
+            f" ORDER BY hash(word), word LIMIT 200"
+        )
+    ]
+    for candidate in _time_candidates(words, sample, options):
+        bad = _bad(table, text, candidate.sql)
+        if bad[0] <= (1 - MOSTLY) * n:
+            return _both_ways(table, replace(candidate, bad=bad))
+    return None
+
+
+def _time_candidates(
+    words: Column, sample: Sequence[str], options: ReadOptions
+) -> Iterator[Column]:
+    """Ways to read a column as times that fit most of a sample."""
+    text, enough = words.text, MOSTLY * len(sample)
+
+    def fits(pattern: str) -> bool:
+        return sum(bool(re.fullmatch(pattern, word)) for word in sample) >= enough
+
+    if options.time_format is not None:
+        sql = f"CAST(try_strptime({text}, {literal(options.time_format)}) AS TIMESTAMP)"
+        yield replace(words, kind="time", sql=sql, formats=(options.time_format,))
+        return
+    if fits(ISO):
+        cast = f"TRY_CAST(replace({text}, ',', '.') AS TIMESTAMP)"
+        sql = f"CASE WHEN regexp_full_match({text}, {literal(ISO)}) THEN {cast} END"
+        yield replace(words, kind="time", sql=f"({sql})")
+        return
+    if fits(ISO + ZONE):
+        zoned = f"regexp_replace({text}, {literal('([+-][0-9]{2})([0-9]{2})$')}, '\\1:\\2')"
+        cast = f"(TRY_CAST({zoned} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
+        sql = f"CASE WHEN regexp_full_match({text}, {literal(ISO + ZONE)}) THEN {cast} END"
+        yield replace(words, kind="time", sql=f"({sql})", zone=True)
+        return
+    if fits(QUARTER):
+        sql = (
+            f"CASE WHEN regexp_full_match({text}, {literal(QUARTER)}) THEN make_timestamp("
+            f"CAST(left({text}, 4) AS BIGINT), 3 * CAST(right({text}, 1) AS BIGINT) - 2, 1, 0, 0, 0)"
+            " END"
+        )
+        yield replace(words, kind="time", sql=f"({sql})", formats=("quarters",))
+        return
+    for form in FORMATS:
+        if sum(_matches(word, form) for word in sample) >= enough:
+            sql = f"CAST(try_strptime({text}, {literal(form)}) AS TIMESTAMP)"
+            yield replace(words, kind="time", sql=sql, formats=(form,))
+
+
+def _matches(word: str, form: str) -> bool:
+    try:
+        datetime.strptime(word, form)
+    except ValueError:
+        return False
+    return True
+
+
+def _both_ways(table: Table, column: Column) -> Column:
+    """A column of dates with the format that swaps days and months, where that fits as well."""
+    if len(column.formats) != 1 or column.bad[0]:
+        return column
+    swapped = re.sub("%[dm]", lambda found: "%m" if found[0] == "%d" else "%d", column.formats[0])
+    if swapped == column.formats[0] or swapped not in FORMATS:
+        return column
+    sql = f"CAST(try_strptime({column.text}, {literal(swapped)}) AS TIMESTAMP)"
+    differs = f"count(*) FILTER (({sql}) IS DISTINCT FROM ({column.sql}))"
+    if _bad(table, column.text, sql)[0] or not table.one(f"SELECT {differs} FROM {ROWS}")[0]:
+        return column
+    return replace(column, formats=(column.formats[0], swapped))
+
+
+def _one_decimal(
+    table: Table, columns: dict[str, Column], options: ReadOptions
+) -> dict[str, Column]:
+    """Columns read with one decimal sign: that of a file whose numbers have commas in one column,
+    and none of both in another."""
+    commas = [c.name for c in columns.values() if c.kind == "number" and c.decimal == ","]
+    if not commas or options.decimal != "auto":
+        return columns
+    again = replace(options, decimal=",")
+    found = {}
+    for name, column in columns.items():
+        if column.either or (column.kind == "number" and column.decimal == "."):
+            plain = (
+                f"count(*) FILTER (contains({column.text}, '.') OR contains({column.text}, ','))"
+            )
+            if table.is_text and table.one(f"SELECT {plain} FROM {ROWS}")[0]:
+                n = table.one(f"SELECT count({column.text}) FROM {ROWS}")[0]
+                words = Column(name, "words", column.text, column.text)
+                column = _as_number(table, words, n, n, again) or column
+        found[name] = column
+    return found
+
+
+def check_cells(table: Table, column: Column) -> None:
+    """
+    Raises:
+        DataError: a cell of a column is not what the others are.
+    """
+    count, row = column.bad
+    if not count:
+        return
+    (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
+    shown = text if len(text) <= 40 else f"{text[:40]}..."
+    what = "a number" if column.kind == "number" else "a date"
+    more = f", and {count - 1} more cells hold none" if count > 1 else ""
+    raise DataError(
+        f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not {what}{more}."
+        f" Correct the cell, or say that it is an empty one: data.na_values: [{shown!r}] (in data"
+        f" check: --na {shown!r})."
+    )

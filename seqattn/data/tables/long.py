@@ -1,0 +1,188 @@
+"""Tables with a point a row: rows as sequences, sorted by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
+from seqattn.data.files.steps import step_text
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.errors import DataError
+
+SORTED = "sorted_rows"
+AT_ONCE = 2**20
+"""Rows of a piece, or one sequence."""
+
+
+def long_pieces(
+    table: Table, roles: Roles, options: ReadOptions, *, whole: bool
+) -> Iterator[Piece]:
+    """
+    Args:
+        whole: all sequences as one piece.
+
+    Raises:
+        DataError: a time stands twice in one sequence, or a sequence has no name.
+    """
+    features, values = _features(table, roles, options)
+    notes = _sort(table, roles, values)
+    found = table.connection.execute(
+        f"SELECT any_value(series) AS series, count(*) AS n, any_value(grp) AS grp,"
+        f" count(DISTINCT grp) AS grps FROM {SORTED} GROUP BY first_row ORDER BY first_row"
+    ).fetchnumpy()
+    lengths = np.asarray(found["n"]).astype(np.int64)
+    several = np.flatnonzero(np.asarray(found["grps"]) > 1)
+    if several.size:
+        _several_groups(table, roles, str(found["series"][several[0]]))
+    ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
+    groups = tuple(map(str, found["grp"])) if roles.group is not None else None
+    for first, last in _chunks(lengths, whole):
+        begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
+        rows, order, points = _fetched(table, roles, len(values), begin, end)
+        yield Piece(
+            ids=ids[first:last],
+            points=Ragged(points, offsets_of(lengths[first:last]), features),
+            where=_where(table, rows, features),
+            order=order,
+            groups=None if groups is None else groups[first:last],
+            notes=notes,
+            columns=("/".join(roles.series), "" if roles.time is None else roles.time.names[0]),
+        )
+
+
+def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
+    def where(row: int, feature: int) -> str:
+        return f"{table.line(int(rows[row]))}, column {features[feature]!r}"
+
+    return where
+
+
+def _features(
+    table: Table, roles: Roles, options: ReadOptions
+) -> tuple[tuple[str, ...], list[str]]:
+    """Names of the features and the SQL of each: a column of numbers, or whether a word is there."""
+    names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
+    for name in roles.features:
+        if roles.columns[name].kind == "words":
+            raise DataError(
+                f"{table.name}: column {name!r} holds words, not numbers. For a feature of 0 and 1"
+                f" for each word: data.one_hot: [{name}] (in data check: --one-hot {name})."
+            )
+    for name in options.one_hot:
+        text = roles.columns[name].text
+        for (word,) in table.query(
+            f"SELECT DISTINCT {text} FROM {ROWS} WHERE {text} IS NOT NULL ORDER BY 1"
+        ):
+            names.append(f"{name}={word}")
+            values.append(
+                f"CASE WHEN {text} IS NULL THEN NULL WHEN {text} = {literal(word)} THEN 1.0 ELSE"
+                " 0.0 END"
+            )
+    return tuple(names), values
+
+
+def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
+    """Write the rows sorted by sequence, in the order of their first rows, and by time."""
+    texts = [roles.columns[name].text for name in roles.series]
+    for name, text in zip(roles.series, texts, strict=True):
+        (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
+        if row is not None:
+            raise DataError(f"{table.name}: {table.line(row)}, column {name!r} is empty.")
+    series = f"concat_ws('/', {', '.join(texts)})" if texts else "''"
+    time = roles.time.sql if roles.time is not None else f"CAST({ROW} AS DOUBLE)"
+    group = roles.columns[roles.group].text if roles.group is not None else "''"
+    first = f"min({ROW}) OVER (PARTITION BY {series})" if texts else "1"
+    cells = "".join(f", CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values))
+    connection = table.connection
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {SORTED} AS SELECT row_number() OVER (ORDER BY first_row, step,"
+        f" {ROW}) - 1 AS place, * FROM (SELECT {ROW}, {first} AS first_row, {series} AS series,"
+        f" {time} AS step, {group} AS grp{cells} FROM {ROWS})"
+    )
+    notes = [*table.notes]
+    if roles.time is not None:
+        _check_times(table, roles)
+        if roles.time.note:
+            notes.append(roles.time.note)
+    moved = table.one(
+        f"SELECT count(*) FILTER (place <> n) FROM (SELECT place, row_number() OVER (ORDER BY {ROW})"
+        f" - 1 AS n FROM {SORTED})"
+    )[0]
+    if moved:
+        notes.append("rows are sorted by series and time, which they were not")
+    notes += [f"{name!r} is left out: {why}" for name, why in roles.ignored.items()]
+    return tuple(notes)
+
+
+def _check_times(table: Table, roles: Roles) -> None:
+    """
+    Raises:
+        DataError: a sequence has one time twice.
+    """
+    assert roles.time is not None
+    twice = table.query(
+        f"SELECT {ROW}, before, series, step FROM (SELECT *, lag({ROW}) OVER w AS before, lag(step)"
+        f" OVER w AS last, lag(first_row) OVER w AS last_series FROM {SORTED} WINDOW w AS (ORDER BY"
+        f" place)) WHERE step = last AND first_row = last_series ORDER BY {ROW} LIMIT 1"
+    )
+    if twice:
+        row, before, series, step = twice[0]
+        whose = f" of series {series!r}" if roles.series else ""
+        shown = step_text(np.datetime64(step, "us") if roles.time.is_date else step)
+        raise DataError(
+            f"{table.name}: {table.line(before)} and {table.line(row)} are both of time {shown}"
+            f"{whose}. Remove one of them, or name what tells them apart: data.series (in data"
+            " check: --series COLUMN)."
+        )
+
+
+def _several_groups(table: Table, roles: Roles, series: str) -> None:
+    assert roles.group is not None
+    words = table.query(
+        f"SELECT DISTINCT grp FROM {SORTED} WHERE series = {literal(series)} ORDER BY 1 LIMIT 2"
+    )
+    raise DataError(
+        f"{table.name}: series {series!r} has the groups {words[0][0]!r} and {words[1][0]!r} in"
+        f" column {roles.group!r}; it may have one."
+    )
+
+
+def _chunks(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
+    """(first, last) sequences of each piece."""
+    if whole:
+        yield 0, len(lengths)
+        return
+    first = size = 0
+    for k, length in enumerate(lengths.tolist()):
+        if size and size + length > AT_ONCE:
+            yield first, k
+            first, size = k, 0
+        size += length
+    yield first, len(lengths)
+
+
+def _fetched(
+    table: Table, roles: Roles, width: int, begin: int, end: int
+) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64]]:
+    """(rows of the file, times or None, (rows, F) values) of some sorted rows."""
+    cells = "".join(f", v{i}" for i in range(width))
+    found = table.connection.execute(
+        f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE place >= {begin} AND place < {end}"
+        " ORDER BY place"
+    ).fetchnumpy()
+    points = np.empty((end - begin, width))
+    for i in range(width):
+        points[:, i] = np.ma.filled(found[f"v{i}"], np.nan)
+    order = None
+    if roles.time is not None:
+        order = np.asarray(found["step"])
+        order = order.astype(DATES) if roles.time.is_date else order.astype(np.float64)
+    return np.asarray(found["r"]), order, points
