@@ -13,12 +13,21 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from seqattn import experiment
+from seqattn.config import resolve
+
 FOLDER = Path(__file__).parent / "data" / "real"
 ANY = "any"
 ROLE_KEYS = ("series", "time", "features", "ignored", "sequences", "rows", "frequency", "notes")
 CHECKS = ("range", "rising")
 LISTS = {"series", "features", "ignore", "na", "one_hot"}
 """Options that take several values."""
+
+TINY = [
+    "training.epochs=1", "training.batch_size=256", "training.checkpoint_seconds=3600",
+    "model.hidden_dim=2",
+]  # fmt: skip
+"""A model that takes a tenth of a second to train."""
 
 Outcome = Literal["accepted", "question", "refused"]
 
@@ -187,6 +196,18 @@ def plain_name(column: str) -> str:
 
 
 # What a training made of it -----------------------------------------------------------------------
+
+
+def trained_targets(section: str, folder: Path) -> tuple[list[str], NDArray[np.floating[Any]]]:
+    """Names and (N, T, F) of what was to be forecast of the test part, after one epoch."""
+    assert list(yaml.safe_load(section)) == ["data"]
+    path = folder / "real.yaml"
+    path.write_text(f"name: real\n{section}\n", encoding="utf-8")
+    run, summary = experiment.run(resolve(path, TINY).config, folder / "outputs", plots=False)
+    assert np.isfinite(summary["test_loss"])
+    with np.load(run.path / "predictions.npz") as saved:
+        key = next(k for k in ("target_features", "said", "features") if k in saved)
+        return list(saved[key]), saved["target"]
 
 
 def target_mistakes(

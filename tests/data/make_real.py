@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.data import real_formats, real_tables  # noqa: F401  (they fill FILES)
+from tests.data import real_formats, real_tables  # noqa: F401  (it fills FILES)
 from tests.data.real_columns import FILES
 
 
@@ -32,9 +32,7 @@ def content(name: str) -> bytes:
     if name.endswith(".gz"):
         return gzip.compress(data, mtime=0)
     if name.endswith(".zst"):
-        import pyarrow as pa
-
-        return pa.compress(data, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+        return real_formats.by_duckdb(made, ".csv.zst", "FORMAT csv, COMPRESSION zstd")
     return data
 
 

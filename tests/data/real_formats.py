@@ -173,14 +173,22 @@ def _(rng: Generator) -> str:
     )
 
 
-def parquet(text: str) -> bytes:
+def by_duckdb(text: str, ending: str, options: str) -> bytes:
+    """A CSV table as another kind of file."""
     import duckdb
 
+    cells = "all_varchar=true" if "csv" in options else "all_varchar=false"
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder, "a.csv"), Path(folder, "a.parquet")
+        source, made = Path(folder, "a.csv"), Path(folder, f"a{ending}")
         source.write_text(text, encoding="utf-8")
-        duckdb.sql(f"COPY (FROM read_csv('{source}')) TO '{made}' (FORMAT parquet)")
+        duckdb.sql(
+            f"COPY (FROM read_csv('{source}', header=true, {cells})) TO '{made}' ({options})"
+        )
         return made.read_bytes()
+
+
+def parquet(text: str) -> bytes:
+    return by_duckdb(text, ".parquet", "FORMAT parquet")
 
 
 @real_file("long.parquet")
