@@ -91,7 +91,7 @@ def options_of(flags: str) -> dict[str, Any]:
     """Flags of `seqattn data check` as keywords of InspectOptions.
 
     `--series a,b --time none --skip-rows 5` is
-    `{"series": ("a", "b"), "time": "none", "skip_rows": 5}`. A comma stays a comma where the option is
+    `{"series": ("a", "b"), "time": None, "skip_rows": 5}`. A comma stays a comma where the option is
     a delimiter, a decimal mark or a thousands mark.
     """
     found: dict[str, Any] = {}
@@ -100,8 +100,12 @@ def options_of(flags: str) -> dict[str, Any]:
         if not flag.startswith("--"):
             raise ValueError(f"{flag!r} in {flags!r} is no flag")
         key = flag.removeprefix("--").replace("-", "_")
-        if key in LISTS:
-            found[key] = (value,) if key == "na" else tuple(value.split(","))
+        if key == "na":
+            found["na_values"] = (value,)
+        elif value == "none":
+            found[key] = () if key == "series" else None
+        elif key in LISTS or key == "time":
+            found[key] = tuple(value.split(","))
         else:
             found[key] = int(value) if key == "skip_rows" else value
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,11 +12,12 @@ from typing import Literal
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
+from seqattn.data.tables.numerals import written_as
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text_format import looks_like_a_value
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData
 
-NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", ".", "missing")
+NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
 """What an empty cell holds in files of many programs; case does not matter."""
 SAMPLE = 1000
 """Rows of a column; where none of them begins like a number or a date, the column holds words."""
@@ -38,12 +40,6 @@ FORMATS = (
 ISO = r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 QUARTER = r"\d{4}[- ]?[Qq][1-4]"
-EUROPEAN = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d+)?([eE][+-]?\d+)?"
-"""A number whose decimals follow a comma, with dots between thousands or none."""
-AMERICAN = r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?([eE][+-]?\d+)?"
-"""A number with commas between thousands."""
-EITHER = r"[+-]?\d{1,3},\d{3}"
-"""1,234: a thousand and more, or one and a bit."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +54,7 @@ class Column:
         zone: whether the times were of a zone, and are now UTC.
         bad: how many cells are not what the others are, and the row of the first.
         decimal, thousands: signs inside the numbers of a text.
+        units: that stand behind its numbers, where they differ; it then holds words.
         either: a cell whose comma may stand before decimals or between thousands; else empty.
         note: what a user should be told.
     """
@@ -71,6 +68,7 @@ class Column:
     bad: tuple[int, int] = (0, 0)
     decimal: str = "."
     thousands: str = ""
+    units: tuple[str, ...] = ()
     either: str = ""
     note: str = ""
 
@@ -93,17 +91,19 @@ def columns_of(table: Table, options: ReadOptions, names: Sequence[str]) -> dict
 
 
 def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> dict[str, Column]:
-    """The columns of words that are numbers as they stand, without an empty cell: most of most
-    files, told by one quick look."""
+    """The columns of words that are finite numbers as they stand: most of most files, told by one
+    quick look."""
     if not names or options.decimal == "," or options.na_values:
         return {}
     cells = [table.column(name) for name in names]
-    counts = ", ".join(f"count({cell}), count(TRY_CAST({cell} AS DOUBLE))" for cell in cells)
-    found = table.one(f"SELECT count(*), {counts} FROM {ROWS}")
+    counts = ", ".join(
+        f"count({cell}), count(*) FILTER (isfinite(TRY_CAST({cell} AS DOUBLE)))" for cell in cells
+    )
+    found = table.one(f"SELECT {counts} FROM {ROWS}")
     return {
         name: Column(name, "number", f"TRY_CAST({cells[k]} AS DOUBLE)", cells[k])
         for k, name in enumerate(names)
-        if found[0] == found[2 * k + 1] == found[2 * k + 2]
+        if 0 < found[2 * k] == found[2 * k + 1]
     }
 
 
@@ -165,76 +165,40 @@ def _of_words(table: Table, name: str, text: str, options: ReadOptions) -> Colum
     told = options.time_format is not None
     if known and not told and not any(map(looks_like_a_value, known)):
         return _as_truth(table, words, known) or words
-    n, plain = table.one(f"SELECT count({text}), count(TRY_CAST({text} AS DOUBLE)) FROM {ROWS}")
+    n = table.one(f"SELECT count({text}) FROM {ROWS}")[0]
     if n == 0:
         return Column(name, "empty", f"TRY_CAST({text} AS DOUBLE)", text)
-    if plain == n and options.decimal != ",":
-        return replace(words, kind="number", sql=f"TRY_CAST({text} AS DOUBLE)")
     times = _as_time(table, words, n, options)
     if times is not None and not times.bad[0]:
         return times
-    number = _as_number(table, words, n, plain, options)
+    number = _as_number(table, words, n, known, options)
     if number is not None and (not number.bad[0] or times is None):
         return number
     return times or _as_truth(table, words, known) or words
 
 
 def _as_number(
-    table: Table, words: Column, n: int, plain: int, options: ReadOptions
+    table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
-    """A column of numbers with a decimal comma, signs between thousands or a percent sign; or of
-    plain numbers with a few mistakes. None: it is none of these."""
-    text = words.text
-    percent = f"regexp_replace({text}, ' ?%$', '')"
-    counts = table.one(
-        f"SELECT count(*) FILTER (regexp_full_match({text}, {literal(EUROPEAN)})),"
-        f" count(*) FILTER (regexp_full_match({text}, {literal(AMERICAN)})"
-        f" OR TRY_CAST({text} AS DOUBLE) IS NOT NULL),"
-        f" any_value({text}) FILTER (regexp_full_match({text}, {literal(EITHER)})),"
-        f" count(TRY_CAST({percent} AS DOUBLE)),"
-        f" any_value({text}) FILTER (contains({text}, ',') AND NOT"
-        f" regexp_full_match({text}, {literal(EITHER)})) FROM {ROWS}"
-    )
-    european, american, either, percents, clear = counts
-    as_european = f"TRY_CAST(replace(replace({text}, '.', ''), ',', '.') AS DOUBLE)"
-    as_american = f"TRY_CAST(replace({text}, ',', '') AS DOUBLE)"
-    guard = f"CASE WHEN regexp_full_match({text}, {literal(EUROPEAN)}) THEN {as_european} END"
-    decimal, thousands = options.decimal, options.thousands
-    if decimal == "," or (decimal == "auto" and thousands == "."):
-        return _numbers(table, replace(words, decimal=",", thousands="."), guard, n)
-    if thousands not in (None, "auto", ",", "."):
-        separated = f"TRY_CAST(replace({text}, {literal(thousands)}, '') AS DOUBLE)"
-        return _numbers(table, replace(words, thousands=thousands or ""), separated, n)
-    if thousands == "," and american >= MOSTLY * n:
-        return _numbers(table, replace(words, thousands=","), as_american, n)
-    if american == n and thousands != ",":
-        unsure = either if european == n and not clear and decimal == "auto" else ""
-        found = replace(words, thousands=",", either=unsure or "")
-        if thousands is None or (decimal == "." and thousands != "auto"):
-            return None
-        return _numbers(table, found, as_american, n)
-    if european == n and decimal == "auto":
-        return _numbers(table, replace(words, decimal=",", thousands="."), guard, n)
-    if percents == n > plain:
-        return _numbers(
-            table,
-            replace(words, note="percent signs left out"),
-            f"TRY_CAST({percent} AS DOUBLE)",
-            n,
-        )
-    if max(plain, european if decimal == "auto" else 0) >= MOSTLY * n:
-        if plain >= european or decimal != "auto":
-            return _numbers(table, words, f"TRY_CAST({text} AS DOUBLE)", n)
-        return _numbers(table, replace(words, decimal=",", thousands="."), guard, n)
-    return None
-
-
-def _numbers(table: Table, column: Column, sql: str, n: int) -> Column | None:
-    """A column as numbers, with the rows that are none; None: these are too many."""
-    bad = _bad(table, column.text, sql)
-    if bad[0] > (1 - MOSTLY) * n + 1:
+    """A column of numbers, a few cells may be mistakes; None: it is none."""
+    found = written_as(table, words.text, n, sample, options, MOSTLY)
+    if found is None:
         return None
-    return replace(column, kind="number", sql=f"({sql})", bad=bad)
+    if found.units:
+        return replace(words, units=found.units)
+    sql = f"({found.numeral.sql(found.text)})"
+    notes = [note for note in (found.numeral.note, _unit_note(found.unit)) if note]
+    return replace(
+        words, kind="number", sql=sql, bad=_bad(table, words.text, sql),
+        decimal=found.numeral.decimal, thousands=found.numeral.thousands,
+        either=found.example if found.other else "", note="; ".join(notes),
+    )  # fmt: skip
+
+
+def _unit_note(unit: str) -> str:
+    if unit == "%":
+        return "percent signs (%) are left out"
+    return f"the unit {unit!r} is left out" if unit else ""
 
 
 def _bad(table: Table, text: str, sql: str) -> tuple[int, int]:
@@ -253,7 +217,12 @@ def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | No
     sql = f"CASE WHEN {lower} IN {_tuple(true)} THEN 1.0 WHEN {lower} IN {_tuple(false)} THEN 0.0"
     if _bad(table, words.text, f"{sql} END")[0]:
         return None
-    return replace(words, kind="number", sql=f"({sql} END)", note="true and yes are 1, else 0")
+    return replace(
+        words,
+        kind="number",
+        sql=f"({sql} END)",
+        note="true and yes are read as 1, false and no as 0",
+    )
 
 
 def _as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
@@ -269,7 +238,7 @@ def _as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Colum
     for candidate in _time_candidates(words, sample, options):
         bad = _bad(table, text, candidate.sql)
         if bad[0] <= (1 - MOSTLY) * n:
-            return _both_ways(table, replace(candidate, bad=bad))
+            return _both_ways(table, replace(candidate, bad=bad), options.time_format)
     return None
 
 
@@ -319,9 +288,9 @@ def _matches(word: str, form: str) -> bool:
     return True
 
 
-def _both_ways(table: Table, column: Column) -> Column:
+def _both_ways(table: Table, column: Column, given: str | None) -> Column:
     """A column of dates with the format that swaps days and months, where that fits as well."""
-    if len(column.formats) != 1 or column.bad[0]:
+    if len(column.formats) != 1 or column.bad[0] or given is not None:
         return column
     swapped = re.sub("%[dm]", lambda found: "%m" if found[0] == "%d" else "%d", column.formats[0])
     if swapped == column.formats[0] or swapped not in FORMATS:
@@ -336,22 +305,21 @@ def _both_ways(table: Table, column: Column) -> Column:
 def _one_decimal(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
-    """Columns read with one decimal sign: that of a file whose numbers have commas in one column,
-    and none of both in another."""
-    commas = [c.name for c in columns.values() if c.kind == "number" and c.decimal == ","]
-    if not commas or options.decimal != "auto":
+    """Columns read with one decimal mark: where one column can only have commas before decimals,
+    1.234 in another is a thousand and more."""
+    sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
+    if not sure or options.decimal != "auto":
         return columns
     again = replace(options, decimal=",")
     found = {}
     for name, column in columns.items():
-        if column.either or (column.kind == "number" and column.decimal == "."):
-            plain = (
-                f"count(*) FILTER (contains({column.text}, '.') OR contains({column.text}, ','))"
-            )
-            if table.is_text and table.one(f"SELECT {plain} FROM {ROWS}")[0]:
-                n = table.one(f"SELECT count({column.text}) FROM {ROWS}")[0]
-                words = Column(name, "words", column.text, column.text)
-                column = _as_number(table, words, n, n, again) or column
+        dotted = f"count(*) FILTER (contains({column.text}, '.'))"
+        if column.either or (
+            table.is_text and column.kind == "number" and column.decimal == "."
+            and table.one(f"SELECT {dotted} FROM {ROWS}")[0]
+        ):  # fmt: skip
+            text = _text(table, name, options)
+            column = _of_words(table, name, text, again)
         found[name] = column
     return found
 
@@ -359,8 +327,16 @@ def _one_decimal(
 def check_cells(table: Table, column: Column) -> None:
     """
     Raises:
-        DataError: a cell of a column is not what the others are.
+        AmbiguousData: a cell of a column is not what the others are, or its commas may stand
+            before decimals or between thousands.
     """
+    if column.either:
+        raise AmbiguousData(
+            f"{table.name}: column {column.name!r} holds {column.either!r} and the like, where the"
+            " comma may stand between thousands or before decimals. Say which: data.thousands: ','"
+            " or data.decimal: ',' (in data check: --thousands , or --decimal ,).",
+            ({"thousands": ","}, {"decimal": ","}),
+        )
     count, row = column.bad
     if not count:
         return
@@ -368,8 +344,38 @@ def check_cells(table: Table, column: Column) -> None:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
     what = "a number" if column.kind == "number" else "a date"
     more = f", and {count - 1} more cells hold none" if count > 1 else ""
-    raise DataError(
+    raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not {what}{more}."
         f" Correct the cell, or say that it is an empty one: data.na_values: [{shown!r}] (in data"
-        f" check: --na {shown!r})."
+        f" check: --na {shlex.quote(shown)}); or leave the column out: --ignore"
+        f" {shlex.quote(column.name)}.",
+        ({"na_values": text}, {"ignore": column.name}),
     )
+
+
+def check_units(table: Table, column: Column) -> None:
+    """
+    Raises:
+        AmbiguousData: the numbers of a column have several units.
+    """
+    if column.units:
+        raise AmbiguousData(
+            f"{table.name}: column {column.name!r} has numbers of several units"
+            f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
+            f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)}).",
+            ({"ignore": column.name},),
+        )
+
+
+def empty_cells(table: Table, column: Column) -> str:
+    """How many cells of a column are empty, and what stands in them; empty: none is."""
+    cell = table.column(column.name)
+    count, *words = table.one(
+        f"SELECT count(*), list(DISTINCT trim(CAST({cell} AS VARCHAR)))[:3] FROM {ROWS} WHERE"
+        f" ({column.sql}) IS NULL"
+    )
+    if not count:
+        return ""
+    shown = ", ".join(repr(word) for word in words[0] or () if word)
+    holds = f" ({shown})" if shown else ""
+    return f"{count:,} {'cell' if count == 1 else 'cells'} of {column.name!r} empty{holds}"

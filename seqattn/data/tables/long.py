@@ -13,7 +13,8 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.casting import empty_cells
+from seqattn.data.tables.roles import YOU_SAID_SO, Roles
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
@@ -118,7 +119,13 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     )[0]
     if moved:
         notes.append("rows are sorted by series and time, which they were not")
-    notes += [f"{name!r} is left out: {why}" for name, why in roles.ignored.items()]
+    for name in roles.features:
+        column = roles.columns[name]
+        notes += [f"{name!r}: {column.note}"] if column.note else []
+        notes += list(filter(None, [empty_cells(table, column)]))
+    for name, why in roles.ignored.items():
+        if why != YOU_SAID_SO:
+            notes.append(f"{name!r} is left out: {why}")
     return tuple(notes)
 
 

@@ -7,11 +7,12 @@ are plausible and give different sequences, the user is asked.
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import Column, check_cells, columns_of
+from seqattn.data.tables.casting import Column, check_cells, check_units, columns_of
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, combined_time, time_of
 from seqattn.errors import AmbiguousData, DataError
@@ -31,9 +32,10 @@ TIME_NAMES = (
     "minute", "second", "epoch", "index", "idx",
 )  # fmt: skip
 """Names of time columns, the surest first."""
+YOU_SAID_SO = "you said so"
 LEAST_ROWS = 8
 """Fewer rows may grow by one amount by chance."""
-INDEX_NAMES = ("", "unnamed: 0", "index", "level_0", "rownames", "column1")
+INDEX_NAMES = ("", "unnamed:_0")
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class _Inference:
 
     def __init__(self, table: Table, options: ReadOptions) -> None:
         self.table, self.options = table, options
-        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, "you said so")
+        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, YOU_SAID_SO)
         self.reasons: list[str] = []
         given = [*options.ignore, *(options.features or ()), *options.one_hot]
         check_names(table, given, "data.features, data.ignore or data.one_hot")
@@ -152,7 +154,7 @@ class _Inference:
         name = self.table.header[0]
         options = self.options
         asked = [*(options.features or ()), *options.series, *(options.time or ())]
-        if name in self.ignored or name in asked or plain(name) not in INDEX_NAMES[:2]:
+        if name in self.ignored or name in asked or plain(name) not in INDEX_NAMES:
             return
         if self.columns[name].kind == "number" and self._is_whole(name):
             begin = f"(SELECT {self.columns[name].sql} FROM {ROWS} WHERE {ROW} = 1)"
@@ -193,9 +195,7 @@ class _Inference:
             for other in dates[1:]:
                 self.ignored[other] = f"it holds dates, and {dates[0]!r} is the time"
             return time_of(self.table, self.columns[dates[0]])
-        parts = self._parts_of_dates(left)
-        if parts is not None:
-            return parts
+        self._parts_of_dates(left)
         for name in sorted((n for n in left if plain(n) in ranks), key=lambda n: ranks[plain(n)]):
             if self._is_whole(name) or self._increases(name):
                 self.reasons.append(f"time: {name!r}, because of its name")
@@ -213,18 +213,36 @@ class _Inference:
         )[0]
         return bool(back * 4 <= self.rows)
 
-    def _parts_of_dates(self, left: Sequence[str]) -> TimeColumn | None:
-        """A year and a month, and what there is of day, hour and minute."""
+    def _parts_of_dates(self, left: Sequence[str]) -> None:
+        """
+        Raises:
+            AmbiguousData: a year and a month, and more, stand in columns of their own.
+        """
         found = []
         for part in ("year", "month", "day", "hour", "minute"):
             name = next((n for n in left if plain(n) == part and self._is_whole(n)), None)
             if name is None:
                 break
             found.append(name)
-        if len(found) < 2:
-            return None
-        self.reasons.append(f"time: {' and '.join(map(repr, found))} together")
-        return combined_time(self.table, [self.columns[name] for name in found])
+        if len(found) > 1:
+            self._ask_for_one_time(found)
+
+    def _ask_for_one_time(self, names: Sequence[str]) -> None:
+        """
+        Raises:
+            AmbiguousData: always: columns that say when together can be one time, or all but the
+                last can name a series.
+        """
+        together = ",".join(names)
+        *before, last = names
+        raise AmbiguousData(
+            f"{self.table.name}: the columns {together} say when together. One series with one time"
+            f" of them all: data.time: [{', '.join(names)}] (in data check: --time {together}); a"
+            f" series for each {' and '.join(before)}: --series {','.join(before)} --time {last};"
+            f" rows as they come: --time none --ignore {together}.",
+            ({"time": together}, {"series": ",".join(before), "time": last},
+             {"time": "none", "ignore": together}),
+        )  # fmt: skip
 
     def _series(self, time: TimeColumn | None) -> tuple[tuple[str, ...], TimeColumn | None]:
         """The columns that tell sequences apart; and the time, if only these show it."""
@@ -233,7 +251,7 @@ class _Inference:
             check_names(self.table, given, "data.series")
             if time is None and self.options.time == "auto":
                 time = self._counter(given)
-            return tuple(given), self._with_the_hour(given, time)
+            return tuple(given), time
         taken = time.names if time else ()
         left = self._left(*taken)
         names = {name: rank for rank, name in enumerate(SERIES_NAMES)}
@@ -248,12 +266,11 @@ class _Inference:
                 return (sure[0],), time
             return (), time
         words = [n for n in left if self.columns[n].kind == "words" and n not in named]
+        if self.options.time == "auto":
+            self._ask_about_the_hour(time)
         keys = self._keys(named, words, time)
         if keys is not None:
             return keys, time
-        finer = self._with_the_hour((), time)
-        if finer is not time:
-            return (), finer
         whole = [n for n in left if n not in named and self._is_whole(n)]
         unsure = [n for n in whole if self._tells_apart((n,), time)]
         if unsure:
@@ -295,33 +312,35 @@ class _Inference:
         texts = [self.columns[name].text for name in names]
         return self._distinct(*texts, time.sql) == self.rows > 2 * self._distinct(*texts)
 
-    def _with_the_hour(self, series: Sequence[str], time: TimeColumn | None) -> TimeColumn | None:
-        """A date together with an hour in a column of its own, where the date alone repeats."""
-        if time is None or self.options.time != "auto" or not time.is_date:
-            return time
-        texts = [self.columns[name].text for name in series]
-        if self._distinct(*texts, time.sql) == self.rows:
-            return time
-        for name in self._left(*series, *time.names):
+    def _ask_about_the_hour(self, time: TimeColumn) -> None:
+        """
+        Raises:
+            AmbiguousData: a date repeats, and an hour in a column of its own makes it unique.
+        """
+        if not time.is_date:
+            return
+        for name in self._left(*time.names):
             if plain(name) in ("hour", "hr", "time", "time_of_day"):
-                both = combined_time(
-                    self.table, [*(self.columns[n] for n in time.names), self.columns[name]]
-                )
-                if both is not None and self._distinct(*texts, both.sql) == self.rows:
-                    self.reasons[:] = [r for r in self.reasons if not r.startswith("time:")]
-                    self.reasons.append(f"time: {time.names[0]!r} and {name!r} together")
-                    return both
-        return time
+                both = self._distinct(time.sql, self.columns[name].text)
+                if both == self.rows:
+                    self._ask_for_one_time((*time.names, name))
 
     def _no_series(self, time: TimeColumn) -> tuple[tuple[str, ...], TimeColumn]:
         first, second = self.table.one(
             f"SELECT min({ROW}), list({ROW} ORDER BY {ROW})[2] FROM {ROWS} GROUP BY {time.sql}"
             f" HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
         )
-        raise DataError(
-            f"{self.table.name}: {self.table.line(first)} and {self.table.line(second)} have the"
-            f" same time in {time.names[0]!r}, and no column tells series apart. Remove one of"
-            " them, or name the series: data.series (in data check: --series COLUMN)."
+        (shown,) = self.table.one(
+            f"SELECT CAST({time.sql} AS VARCHAR) FROM {ROWS} WHERE {ROW} = {first}"
+        )
+        given = ",".join(time.names)
+        raise AmbiguousData(
+            f"{self.table.name}: {self.table.line(first)} and {self.table.line(second)} are both of"
+            f" {shown.removesuffix(' 00:00:00')} ({given}), and no column tells series apart."
+            " Correct the file, name the series (data.series; in data check: --series COLUMN), or"
+            f" take the rows as they come: data.time: null (in data check: --time none --ignore"
+            f" {shlex.quote(given)}).",
+            ({"time": "none", "ignore": given},),
         )
 
     def _series_without_time(
@@ -338,6 +357,13 @@ class _Inference:
                 return (name,), self._counter((name,))
         time = self._counter(())
         return (), time
+
+    def _grows_in_every_row(self, name: str) -> bool:
+        value = self.columns[name].sql
+        return self.rows > 2 and self.table.one(
+            f"SELECT count(*) FILTER (step IS DISTINCT FROM 1) FROM (SELECT {value} - lag({value})"
+            f" OVER (ORDER BY {ROW}) AS step FROM {ROWS} ORDER BY {ROW} OFFSET 1)"
+        ) == (0,)
 
     def _stays(self, name: str) -> bool:
         """Whether the rows of each value stand together."""
@@ -379,9 +405,19 @@ class _Inference:
             if column.kind == "time":
                 self.ignored[name] = "it holds dates"
             elif column.kind == "words":
-                self.ignored[name] = column.note or "it holds words"
+                check_units(self.table, column)
+                static = bool(series) and self._is_constant_in(series, column)
+                where = ", the same in each series" if static else ""
+                self.ignored[name] = column.note or (
+                    f"it holds words{where}; features of 0 and 1 for each: data.one_hot (in data"
+                    f" check: --one-hot {shlex.quote(name)})"
+                )
             elif series and self._is_constant_in(series, column):
                 self.ignored[name] = "it is constant in each series"
+            elif (plain(name) in SERIES_NAMES or plain(name) in TIME_NAMES) and (
+                self._grows_in_every_row(name)
+            ):
+                self.ignored[name] = "it numbers the rows: it grows by one in every row"
             elif (
                 not series and self.rows > 1 and len(left) > 1 and (self._distinct(column.sql) == 1)
             ):

@@ -81,11 +81,13 @@ class TextFormat:
         separator = options.delimiter or delimiter or _delimiter(lines, comment, options.skip_rows)
         rows = list(_rows(lines, separator, comment))
         width = _width([row for at, row in rows if at >= options.skip_rows])
-        first = next(
-            at for at, row in rows if at >= options.skip_rows and len(row) in (width, width - 1)
-        )
-        rows = [(at, row) for at, row in rows if at >= first]
+        rows = [(at, row) for at, row in rows if at >= options.skip_rows]
+        begin = _first_row([row for _, row in rows], width)
+        rows = rows[begin:]
+        first = rows[0][0]
         comments = sum(_is(line, comment) for line in lines[:first])
+        if comments:
+            notes += (f"lines that begin with {comment!r} are comments",)
         if first > options.skip_rows:
             skipped = [line for line in lines[:first] if line.strip() and not _is(line, comment)]
             if skipped:
@@ -96,16 +98,18 @@ class TextFormat:
                     f" skipped: {shown!r}",
                 )
         cells = tuple(cell.strip() for cell in rows[0][1])
+        if len(cells) < width:  # R writes row names, and no name above them
+            cells = ("", *cells)
         has_header = options.has_header
         if has_header is None:
             has_header = _is_header(cells, [row for _, row in rows[1:200]])
         if not has_header:
             commented = _commented_header(lines[:first], comment, separator, len(cells))
-            header = commented or tuple(f"column{i}" for i in range(1, len(cells) + 1))
+            header = commented or tuple(map(_letters, range(len(cells))))
             notes += (
                 "the header stands in a comment"
                 if commented
-                else f"the first row is numbers, so columns are called {header[0]} to {header[-1]}",
+                else f"there is no header, so columns are called {header[0]} to {header[-1]}",
             )
             return cls(encoding, separator, comment, first, comments, header, False, notes)
         return cls(encoding, separator, comment, first, comments, cells, True, notes)
@@ -182,6 +186,23 @@ def _width(rows: Sequence[Sequence[str]]) -> int:
     """Cells of most rows."""
     counts = Counter(len(row) for row in rows)
     return max(counts, key=lambda width: (counts[width], width))
+
+
+def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
+    """Where the table begins: at the first row of its width, or at a header that lacks one name."""
+    for at, row in enumerate(rows):
+        if len(row) == width:
+            return at
+        below = rows[at + 1] if at + 1 < len(rows) else []
+        if len(row) == width - 1 > 0 and len(below) == width:
+            return at
+    return 0
+
+
+def _letters(place: int) -> str:
+    """A, B, ..., Z, AA, AB, ...: as a spreadsheet calls its columns."""
+    before = _letters(place // 26 - 1) if place >= 26 else ""
+    return before + chr(ord("A") + place % 26)
 
 
 def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:

@@ -8,6 +8,10 @@ from seqattn.data.tables.text_format import looks_like_a_value
 from seqattn.errors import DataError
 
 
+TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
+"""What a last row begins with that adds the others up."""
+
+
 def tidied(table: Table) -> None:
     """Leave out columns without a name or a cell, headers that stand there again, and a row of
     units; each with a note.
@@ -26,6 +30,7 @@ def tidied(table: Table) -> None:
         )
     if table.is_text:
         _leave_out_headers(table)
+        _leave_out_totals(table)
         _leave_out_units(table)
 
 
@@ -43,6 +48,24 @@ def _leave_out_headers(table: Table) -> None:
     if rows:
         table.notes.append(f"the header stands there again on {table.line(rows[0])}; left out")
         table.connection.execute(f"DELETE FROM {ROWS} WHERE {same}")
+
+
+def _leave_out_totals(table: Table) -> None:
+    """Last rows that begin with a word such as Total where all others begin with a value."""
+    rows = table.query(
+        f"SELECT {ROW}, trim(coalesce(c0, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
+    )
+    totals = []
+    for row, cell in rows:
+        if cell.lower().rstrip(":").split(" ")[0] not in TOTALS:
+            break
+        totals.append((row, cell))
+    others = [cell for _, cell in rows[len(totals) :]]
+    if not totals or len(others) < 3 or not all(map(looks_like_a_value, others)):
+        return
+    row, cell = totals[-1]
+    table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data; left out")
+    table.connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
 
 
 def _leave_out_units(table: Table) -> None:

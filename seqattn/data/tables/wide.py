@@ -166,6 +166,8 @@ def _looks_wide(
     if series is not None:
         column = table.column(series)
         return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
+    if set(others) - set(steps.values()):
+        return False  # a column that is no step: rows are points
     same, *different = {tuple(sorted(found)) for found in of_feature.values()}
     return not different and len(same) > 1 and same[-1] - same[0] < len(same)
 
