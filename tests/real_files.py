@@ -137,11 +137,11 @@ def report_mistakes(report: Any, expected: Mapping[str, Any]) -> list[str]:
 
 def missing_words(where: str, text: str, words: Iterable[str | Sequence[str]]) -> list[str]:
     """Words that a text lacks, in any case; a list of words: it lacks all of them."""
-    folded = text.casefold()
+    folded = str(text).casefold()
     return [
         f"{where}: no {' or '.join(map(repr, _alternatives(word)))} in {text!r}"
         for word in words
-        if not any(one.casefold() in folded for one in _alternatives(word))
+        if not any(str(one).casefold() in folded for one in _alternatives(word))
     ]
 
 
@@ -196,7 +196,9 @@ def _ignored_mistakes(found: Mapping[str, str], expected: Mapping[str, Any] | No
 
 def plain_name(column: str) -> str:
     """'' for a column without a name, whatever a reader calls it."""
-    return "" if re.fullmatch(r"(unnamed: ?|column|col|_|#)?\d*", column.casefold()) else column
+    return (
+        "" if re.fullmatch(r"(unnamed: ?|column|col|_|#)?\d*", str(column).casefold()) else column
+    )
 
 
 # What a training made of it -----------------------------------------------------------------------

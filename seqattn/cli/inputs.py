@@ -37,6 +37,7 @@ from seqattn.data.own import (
     of_rows,
     renamed,
     series_of,
+    short_notes,
     spacing_of,
     treat_missing,
 )
@@ -113,6 +114,8 @@ def scored(file: Path, trained: Trained) -> Sequences:
         part = cut(series, config)
     else:
         part = cut_at(series, trained.layout.source_length)
+    for line in short_notes(series.too_short):
+        note(f"{_called(file)}: {line}.")
     check_observed(part, _called(file))
     return part
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from seqattn.data.files.piece import joined
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import Understood, opened, pieces, understand
 from seqattn.data.tables.casting import Column
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
 """What the user says of a file; the rest is inferred."""
@@ -90,6 +91,8 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
     check_file(file)
     kind = kind_of(file, format_of(file, options.format))
     if kind not in TABLES:
+        if kind == "npy" and options.layout == "auto":
+            _ask_about_two_axes(file)
         piece = read_all(file, options)
         roles = InferredRoles(features=piece.points.features)
         apart = ", source and target apart" if piece.target is not None else ""
@@ -99,14 +102,71 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
     with opened(file, kind, options) as table:
         understood = understand(table, options)
         piece = joined(list(pieces(table, understood, options, whole=True)))
+        if int(piece.points.lengths.max()) < 2:
+            raise DataError(
+                f"{file}: has one row in each sequence, which is too few: a source and a target need"
+                " one point each."
+            )
         columns = {} if understood.roles is None else understood.roles.columns
         roles = _roles(understood, piece)
         steps = _steps(piece)
         section = _section(file, options, piece, understood, columns, steps)
+    notes = (*piece.notes, *_step_notes(steps), *_length_notes(piece))
     return Report(
         kind, _layout(kind, understood), roles, piece, None if steps is None else steps.frequency,
-        0 if steps is None else steps.missing, piece.notes, section,
+        0 if steps is None else steps.missing, notes, section,
     )  # fmt: skip
+
+
+def _ask_about_two_axes(file: Path) -> None:
+    """
+    Raises:
+        AmbiguousData: an array of two axes holds sequences of one feature, or one of several.
+    """
+    shape: tuple[int, ...] = ()
+    with contextlib.suppress(Exception):  # the reader says what is wrong
+        shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
+    if len(shape) == 2:
+        n, m = shape
+        raise AmbiguousData(
+            f"{file}: an array of shape {shape} can be {n} sequences of {m} points (data.layout:"
+            f" wide; in data check: --layout wide) or one sequence of {n} points with {m}"
+            " features (--layout long).",
+            ({"layout": "wide"}, {"layout": "long"}),
+        )
+
+
+def _step_notes(steps: _Steps | None) -> list[str]:
+    if steps is None:
+        return []
+    if not steps.is_even:
+        return ["times are not evenly spaced, so rows are taken as they come"]
+    notes = []
+    if steps.missing:
+        rows = "row is" if steps.missing == 1 else "rows are"
+        notes.append(f"{steps.missing:,} {rows} missing between others, {steps.frequency} apart")
+    if " or " in steps.frequency:
+        notes.append(f"series have different spacings: {steps.frequency}")
+    return notes
+
+
+def _length_notes(piece: Piece) -> list[str]:
+    lengths = piece.points.lengths
+    short = np.flatnonzero(lengths < _shortest(piece))
+    if not short.size:
+        return []
+    shown = ", ".join(repr(piece.ids[int(k)]) for k in short[:3])
+    more = ", ..." if short.size > 3 else ""
+    return [
+        f"{short.size} of the {len(piece)} sequences are too short for this section, and are left"
+        f" out: {shown}{more}"
+    ]
+
+
+def _shortest(piece: Piece) -> int:
+    """Points of the shortest sequence that is not far shorter than most."""
+    lengths = piece.points.lengths
+    return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 
 
 def _roles(understood: Understood, piece: Piece) -> InferredRoles:
@@ -164,8 +224,10 @@ def _steps(piece: Piece) -> _Steps | None:
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
     missing = int(steps.sum()) - len(steps) if is_even else 0
+    is_even = is_even and missing <= len(steps)  # else few rows lie on a grid that most do not fill
     words = " or ".join(map(str, list(found.frequencies())[:3]))
-    return _Steps(words if is_even and words else "irregular", missing, is_even)
+    is_even = is_even and bool(words)
+    return _Steps(words if is_even else "irregular", missing if is_even else 0, is_even)
 
 
 def _section(
@@ -174,8 +236,9 @@ def _section(
 ) -> str:  # fmt: skip
     """The `data:` section of a config that trains on a file."""
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
-    if options.format != "auto":
-        lines.append(f"  format: {options.format}")
+    for key in ("format", "layout"):
+        if understood is None and getattr(options, key) != "auto":
+            lines.append(f"  {key}: {getattr(options, key)}")
     if understood is not None:
         lines += _table_lines(options, understood, columns, steps)
     if piece.target is None:
@@ -238,14 +301,10 @@ def _names(names: tuple[str, ...]) -> str:
 
 def _window_lines(piece: Piece) -> list[str]:
     """What is given and what is to be said."""
-    lengths = piece.points.lengths
-    shortest = int(lengths.min())
+    shortest = _shortest(piece)
     if len(piece) >= 7:
-        lines = []
-        if shortest < 2:
-            lines.append("  # Leave out the sequences of one point: nothing is left to be said.")
         half = max(1, shortest // 2)
-        return [*lines, f"  source_length: {half}  # points given, the rest is said: your choice"]
+        return [f"  source_length: {half}  # points given, the rest is said: your choice"]
     third = max(1, shortest // 40)
     part = round(shortest * min(Split().validation, Split().test))
     lines = []

@@ -41,6 +41,10 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
+    if array.ndim == 1:  # one sequence of one feature
+        array = array[None, :]
+    if array.ndim == 2 and options.layout == "long":
+        array = array[None, :, :]
     values = _points(array, str(path), "the array")
     for first, part in [(0, values)] if whole and len(values) else stretches(values):
         names = tuple(str(k) for k in range(first, first + len(part)))

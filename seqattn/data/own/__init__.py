@@ -39,6 +39,7 @@ from seqattn.data.scaling import (
 from seqattn.data.sequences import Floats, Integers, Sequences, stretches
 from seqattn.data.spacing import Frequency
 from seqattn.errors import DataError
+from seqattn.wording import counted
 
 __all__ = [
     "UNKNOWN",
@@ -59,6 +60,7 @@ __all__ = [
     "of_rows",
     "renamed",
     "series_of",
+    "short_notes",
     "spacing_notes",
     "spacing_of",
     "treat_missing",
@@ -115,6 +117,17 @@ def form_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
     )  # fmt: skip
 
 
+def short_notes(names: Sequence[str]) -> list[str]:
+    """What is to be said of sequences that are left out because they are short."""
+    if not names:
+        return []
+    more = ", ..." if len(names) > 5 else ""
+    return [
+        f"{counted(len(names), 'sequence')} left out, too short to be cut into source and target:"
+        f" {', '.join(names[:5])}{more}"
+    ]
+
+
 def load_own(config: OwnFile) -> Own:
     """Read, split, fill, cut and scale.
 
@@ -160,7 +173,7 @@ def load_own(config: OwnFile) -> Own:
     for one in series:
         treat_missing(one, config)
     parts = []
-    filled, dropped = 0, list[str]()
+    filled, dropped, too_short = 0, list[str](), list[str]()
     for part in PARTS:
         one = series.pop(0)  # what is cut is not kept a second time
         made = cut(one, config)
@@ -169,9 +182,11 @@ def load_own(config: OwnFile) -> Own:
         check_observed(made, f"{one.name}: the {part} part", every_feature=part == "train")
         parts.append(made)
         filled, dropped = filled + one.filled, dropped + one.dropped
+        too_short += one.too_short
     train, validation, test = (alike(part, parts) for part in parts)
     scaling, said = fit(config, train)
     notes += filled_notes(filled)
+    notes += short_notes(too_short)
     if dropped:
         notes.append(
             f"{len(dropped)} sequences with empty cells were dropped (data.missing):"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen
-from seqattn.data.own import UNKNOWN, check_observed, filled_notes, form_of
+from seqattn.data.own import UNKNOWN, check_observed, filled_notes, form_of, short_notes
 from seqattn.data.scaling import (
     Fitted,
     Scaler,
@@ -140,7 +140,7 @@ def load_stream(config: StreamConfig) -> Streamed:
     check_observed(validation, f"{config.path}: the validation part")
     check_observed(test, f"{config.path}: the test part")
     counts = found.counts
-    notes = [*counts.notes, *constant, *filled_notes(counts.filled)]
+    notes = [*counts.notes, *constant, *filled_notes(counts.filled), *short_notes(counts.too_short)]
     if counts.dropped:
         notes.append(f"{counts.dropped} sequences with empty cells were dropped (data.missing)")
     if len(counts.spacings) > 1:

@@ -32,12 +32,14 @@ class Counts:
     Attributes:
         notes: what a reader should be told.
         dropped: sequences with empty cells that were dropped.
+        too_short: sequences that were left out because they have too few points.
         filled: empty cells of other sequences.
         spacings: of the steps of each unit; None where a unit has several, or uneven steps.
     """
 
     notes: list[str] = field(default_factory=list)
     dropped: int = 0
+    too_short: list[str] = field(default_factory=list)
     filled: int = 0
     spacings: set[Frequency | None] = field(default_factory=set)
 
@@ -66,6 +68,7 @@ def sequences_of(
     if counts is not None:
         counts.notes += [note for note in piece.notes if note not in counts.notes]
         counts.dropped += len(series.dropped)
+        counts.too_short += series.too_short
         counts.filled += series.filled
         if spacing is not None:
             counts.spacings.add(spacing.common())

@@ -12,7 +12,7 @@ from typing import Literal
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.numerals import written_as
+from seqattn.data.tables.numerals import UNIT, written_as
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text_format import looks_like_a_value
 from seqattn.errors import AmbiguousData
@@ -163,7 +163,11 @@ def _of_words(table: Table, name: str, text: str, options: ReadOptions) -> Colum
     first = [row[0] for row in table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE}")]
     known = [word for word in first if word is not None]
     told = options.time_format is not None
-    if known and not told and not any(map(looks_like_a_value, known)):
+    if (
+        known
+        and not told
+        and not any(looks_like_a_value(word) or UNIT.fullmatch(word) for word in known)
+    ):
         return _as_truth(table, words, known) or words
     n = table.one(f"SELECT count({text}) FROM {ROWS}")[0]
     if n == 0:

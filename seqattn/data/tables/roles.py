@@ -356,7 +356,18 @@ class _Inference:
                 self.reasons.append(f"series: {name!r}, {why}")
                 return (name,), self._counter((name,))
         time = self._counter(())
-        return (), time
+        if time is not None:
+            return (), time
+        for name in left:  # whole numbers that stay, beside others that count up within each
+            if name in named or not self._is_whole(name) or not self._stays(name):
+                continue
+            time = self._counter((name,))
+            if time is not None:
+                self.reasons.append(
+                    f"series: {name!r}, because {time.names[0]!r} counts up in each"
+                )
+                return (name,), time
+        return (), None
 
     def _grows_in_every_row(self, name: str) -> bool:
         value = self.columns[name].sql

@@ -98,8 +98,9 @@ class TextFormat:
                     f" skipped: {shown!r}",
                 )
         cells = tuple(cell.strip() for cell in rows[0][1])
-        if len(cells) < width:  # R writes row names, and no name above them
-            cells = ("", *cells)
+        if len(cells) < width:
+            header = _with_one_more(cells, rows, name)
+            return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
         has_header = options.has_header
         if has_header is None:
             has_header = _is_header(cells, [row for _, row in rows[1:200]])
@@ -197,6 +198,28 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
         if len(row) == width - 1 > 0 and len(below) == width:
             return at
     return 0
+
+
+def _with_one_more(
+    cells: tuple[str, ...], rows: Sequence[tuple[int, Sequence[str]]], name: str
+) -> tuple[str, ...]:
+    """A header that lacks one name: that of the row numbers, as R writes it, or that of an empty
+    last column.
+
+    Raises:
+        DataError: the rows have a cell too much.
+    """
+    below = [row for _, row in rows[1:] if len(row) > len(cells)]
+    if all(not row[-1].strip() for row in below):
+        return (*cells, "")
+    if all(row[0].strip() == str(at) for at, row in enumerate(below, start=1)):
+        return ("", *cells)
+    at, row = rows[1]
+    raise DataError(
+        f"{name}: line {at + 1} has {len(row)} cells, the header has {len(cells)}:"
+        f" {','.join(row)[:SHOWN]!r}. A cell that holds the separator needs quotes; is it a decimal"
+        " comma?"
+    )
 
 
 def _letters(place: int) -> str:
