@@ -79,7 +79,7 @@ def columns_of(table: Table, options: ReadOptions, names: Sequence[str]) -> dict
         return {}
     found: dict[str, Column] = {}
     for name in names:
-        column = _typed(table, name, _text(table, name, options))
+        column = _typed(table, name, options)
         if column is not None:
             found[name] = column
     found |= _plain_numbers(table, [name for name in names if name not in found], options)
@@ -108,17 +108,27 @@ def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> 
 
 
 def _text(table: Table, name: str, options: ReadOptions) -> str:
-    """The SQL of a column's cells as words, NULL where one is empty."""
+    """The SQL of a column's cells as words, NULL where one is empty. The cells of a text are
+    cleaned once, and in their place, because most questions are about these words."""
     cell = table.column(name)
     kind = table.types[table.header.index(name)]
-    trimmed = f"trim({cell}, ' \t\u00a0')" if kind == "VARCHAR" else f"CAST({cell} AS VARCHAR)"
+    if kind != "VARCHAR":
+        return f"CAST({cell} AS VARCHAR)"
+    if name in table.empty_words:
+        return cell
+    trimmed = f"trim({cell}, ' \t\u00a0')"
     empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
-    words = f"CASE WHEN lower({trimmed}) IN {_tuple(empty)} THEN NULL ELSE {trimmed} END"
+    is_empty = f"lower({trimmed}) IN {_tuple(empty)}"
     numbers = [float(word) for word in options.na_values or () if _is_number(word)]
     if numbers:
-        same = f"COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_tuple(numbers)}, false)"
-        words = f"CASE WHEN {same} THEN NULL ELSE {words} END"
-    return f"({words})"
+        is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_tuple(numbers)}, false)"
+    (words,) = table.one(f"SELECT list(DISTINCT {trimmed})[:3] FROM {ROWS} WHERE {is_empty}")
+    table.empty_words[name] = tuple(sorted(filter(None, words or ())))
+    table.connection.execute(
+        f"ALTER TABLE {ROWS} ALTER {cell} TYPE VARCHAR USING"
+        f" (CASE WHEN {is_empty} THEN NULL ELSE {trimmed} END)"
+    )
+    return cell
 
 
 def _tuple(values: Sequence[object]) -> str:
@@ -133,11 +143,12 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _typed(table: Table, name: str, text: str) -> Column | None:
+def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
     """A column that the file itself says the type of; None: it holds words."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
+    text = _text(table, name, options)
     if "TIME ZONE" in kind:
         sql = f"({cell} AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
@@ -373,13 +384,9 @@ def check_units(table: Table, column: Column) -> None:
 
 def empty_cells(table: Table, column: Column) -> str:
     """How many cells of a column are empty, and what stands in them; empty: none is."""
-    cell = table.column(column.name)
-    count, *words = table.one(
-        f"SELECT count(*), list(DISTINCT trim(CAST({cell} AS VARCHAR)))[:3] FROM {ROWS} WHERE"
-        f" ({column.sql}) IS NULL"
-    )
+    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE ({column.sql}) IS NULL")
     if not count:
         return ""
-    shown = ", ".join(repr(word) for word in words[0] or () if word)
+    shown = ", ".join(map(repr, table.empty_words.get(column.name, ())))
     holds = f" ({shown})" if shown else ""
     return f"{count:,} {'cell' if count == 1 else 'cells'} of {column.name!r} empty{holds}"

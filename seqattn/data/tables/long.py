@@ -18,7 +18,7 @@ from seqattn.data.tables.roles import YOU_SAID_SO, Roles
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
-SORTED = "sorted_rows"
+TYPED, SORTED = "typed_rows", "sorted_rows"
 AT_ONCE = 2**20
 """Rows of a piece, or one sequence."""
 
@@ -36,7 +36,7 @@ def long_pieces(
     features, values = _features(table, roles, options)
     notes = _sort(table, roles, values)
     found = table.connection.execute(
-        f"SELECT any_value(series) AS series, count(*) AS n, any_value(grp) AS grp,"
+        f"SELECT any_value({_series_name(roles)}) AS series, count(*) AS n, any_value(grp) AS grp,"
         f" count(DISTINCT grp) AS grps FROM {SORTED} GROUP BY first_row ORDER BY first_row"
     ).fetchnumpy()
     lengths = np.asarray(found["n"]).astype(np.int64)
@@ -57,6 +57,12 @@ def long_pieces(
             notes=notes,
             columns=("/".join(roles.series), "" if roles.time is None else roles.time.names[0]),
         )
+
+
+def _series_name(roles: Roles) -> str:
+    """The SQL of what a sequence is called."""
+    keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
+    return f"concat_ws('/', {keys})" if keys else "''"
 
 
 def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
@@ -97,27 +103,35 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
         (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
         if row is not None:
             raise DataError(f"{table.name}: {table.line(row)}, column {name!r} is empty.")
-    series = f"concat_ws('/', {', '.join(texts)})" if texts else "''"
+    keys = [f"s{i}" for i in range(len(texts))]
     time = roles.time.sql if roles.time is not None else f"CAST({ROW} AS DOUBLE)"
     group = roles.columns[roles.group].text if roles.group is not None else "''"
-    first = f"min({ROW}) OVER (PARTITION BY {series})" if texts else "1"
-    cells = "".join(f", CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values))
+    columns = [f"{text} AS {key}" for text, key in zip(texts, keys, strict=True)]
+    columns += [f"{time} AS step", f"{group} AS grp"]
+    columns += [f"CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values)]
     connection = table.connection
     connection.execute(
-        f"CREATE OR REPLACE TABLE {SORTED} AS SELECT row_number() OVER (ORDER BY first_row, step,"
-        f" {ROW}) - 1 AS place, * FROM (SELECT {ROW}, {first} AS first_row, {series} AS series,"
-        f" {time} AS step, {group} AS grp{cells} FROM {ROWS})"
+        f"CREATE OR REPLACE TABLE {TYPED} AS SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
     )
+    if texts:
+        together = ", ".join(keys)
+        joined = (
+            f"{TYPED} JOIN (SELECT {together}, min({ROW}) AS first_row FROM {TYPED} GROUP BY"
+            f" {together}) USING ({together})"
+        )
+    else:
+        joined = f"(SELECT *, 1 AS first_row FROM {TYPED})"
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {SORTED} AS SELECT * FROM {joined} ORDER BY first_row, step,"
+        f" {ROW}"
+    )
+    connection.execute(f"DROP TABLE {TYPED}")
     notes = [*table.notes]
     if roles.time is not None:
         _check_times(table, roles)
         if roles.time.note:
             notes.append(roles.time.note)
-    moved = table.one(
-        f"SELECT count(*) FILTER (place <> n) FROM (SELECT place, row_number() OVER (ORDER BY {ROW})"
-        f" - 1 AS n FROM {SORTED})"
-    )[0]
-    if moved:
+    if _were_moved(table):
         notes.append("rows are sorted by series and time, which they were not")
     for name in roles.features:
         column = roles.columns[name]
@@ -129,6 +143,12 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _were_moved(table: Table) -> bool:
+    """Whether the sorted rows stand in another order than in the file."""
+    back = f"SELECT {ROW} < lag({ROW}) OVER (ORDER BY rowid) AS back FROM {SORTED}"
+    return bool(table.one(f"SELECT count(*) FILTER (back) FROM ({back})")[0])
+
+
 def _check_times(table: Table, roles: Roles) -> None:
     """
     Raises:
@@ -136,9 +156,10 @@ def _check_times(table: Table, roles: Roles) -> None:
     """
     assert roles.time is not None
     twice = table.query(
-        f"SELECT {ROW}, before, series, step FROM (SELECT *, lag({ROW}) OVER w AS before, lag(step)"
-        f" OVER w AS last, lag(first_row) OVER w AS last_series FROM {SORTED} WINDOW w AS (ORDER BY"
-        f" place)) WHERE step = last AND first_row = last_series ORDER BY {ROW} LIMIT 1"
+        f"SELECT {ROW}, before, {_series_name(roles)}, step FROM (SELECT *, lag({ROW}) OVER w AS"
+        f" before, lag(step) OVER w AS last, lag(first_row) OVER w AS last_series FROM {SORTED}"
+        f" WINDOW w AS (ORDER BY rowid)) WHERE step = last AND first_row = last_series ORDER BY"
+        f" {ROW} LIMIT 1"
     )
     if twice:
         row, before, series, step = twice[0]
@@ -154,7 +175,8 @@ def _check_times(table: Table, roles: Roles) -> None:
 def _several_groups(table: Table, roles: Roles, series: str) -> None:
     assert roles.group is not None
     words = table.query(
-        f"SELECT DISTINCT grp FROM {SORTED} WHERE series = {literal(series)} ORDER BY 1 LIMIT 2"
+        f"SELECT DISTINCT grp FROM {SORTED} WHERE {_series_name(roles)} = {literal(series)} ORDER"
+        " BY 1 LIMIT 2"
     )
     raise DataError(
         f"{table.name}: series {series!r} has the groups {words[0][0]!r} and {words[1][0]!r} in"
@@ -182,8 +204,8 @@ def _fetched(
     """(rows of the file, times or None, (rows, F) values) of some sorted rows."""
     cells = "".join(f", v{i}" for i in range(width))
     found = table.connection.execute(
-        f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE place >= {begin} AND place < {end}"
-        " ORDER BY place"
+        f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE rowid >= {begin} AND rowid < {end}"
+        " ORDER BY rowid"
     ).fetchnumpy()
     points = np.empty((end - begin, width))
     for i in range(width):

@@ -39,6 +39,8 @@ class Table:
         types: of the columns, as the database calls them; all VARCHAR where the file is text.
         line: says where a row stands in the file.
         notes: what a user should be told.
+        empty_words: by column, what stands in its empty cells; of the columns whose words have
+            been cleaned.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -48,6 +50,7 @@ class Table:
     line: Callable[[int], str]
     is_text: bool
     notes: list[str] = field(default_factory=list)
+    empty_words: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql).fetchall()

@@ -61,8 +61,7 @@ def time_of(table: Table, column: Column) -> TimeColumn:
 
 def _check_filled(table: Table, name: str, sql: str) -> None:
     (row,) = table.one(
-        f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL OR CAST(({sql}) AS VARCHAR) IN"
-        " ('nan', 'inf', '-inf')"
+        f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL OR NOT isfinite({sql})"
     )
     if row is not None:
         raise DataError(
@@ -75,15 +74,20 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     """Whole numbers such as 20011229 or 200112 as dates; None: they are not all dates of 1900 to
     2099, or change by one and the same amount."""
     value = column.sql
-    low, high, fraction, steps = table.one(
-        f"SELECT min(v), max(v), count(*) FILTER (v <> round(v)), count(DISTINCT v - before) FROM"
-        f" (SELECT {value} AS v, lag({value}) OVER (ORDER BY {ROW}) AS before FROM {ROWS})"
+    low, high, fraction = table.one(
+        f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value})) FROM {ROWS}"
     )
     if fraction or low is None:
         return None
-    days = low >= 19_000_101 and high <= 20_991_231
-    months = low >= 190_001 and high <= 209_912
-    if not (days or months) or steps < 2:
+    days = 19_000_101 <= low and high <= 20_991_231
+    months = 190_001 <= low and high <= 209_912
+    if not (days or months):
+        return None
+    (steps,) = table.one(
+        f"SELECT count(DISTINCT v - before) FROM (SELECT {value} AS v, lag({value}) OVER (ORDER BY"
+        f" {ROW}) AS before FROM {ROWS})"
+    )
+    if steps < 2:
         return None
     digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
     form = "'%Y%m%d'" if days else "'%Y%m'"
