@@ -26,7 +26,8 @@ class ReadOptions:
         series: columns that name the sequence of a row; (): all rows are one; auto: found.
         time: columns that count up within a sequence; None: rows are in order; auto: found.
         group: column of groups; None: there is none.
-        features: columns to be read, in this order; None: all that have no other purpose.
+        features: columns to be read, in this order; None: all that have no other purpose. A word of
+            a `one_hot` column is called column=word.
         ignore: columns that are left out.
         one_hot: columns of words that become a feature for each word.
         may_rename: where no column has the name of a feature, but there are as many columns, they
@@ -56,3 +57,19 @@ class ReadOptions:
     may_rename: bool = False
     apart: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     most: int | None = None
+
+    @property
+    def number_columns(self) -> tuple[str, ...] | None:
+        """The features that are columns of numbers; None: all there are."""
+        if self.features is None:
+            return None
+        return tuple(name for name in self.features if not self._is_word(name))
+
+    def words(self, column: str) -> tuple[str, ...] | None:
+        """The words of a column that are features; None: all that it holds."""
+        begin = f"{column}="
+        found = [n.removeprefix(begin) for n in self.features or () if n.startswith(begin)]
+        return tuple(found) or None
+
+    def _is_word(self, name: str) -> bool:
+        return any(name.startswith(f"{column}=") for column in self.one_hot)

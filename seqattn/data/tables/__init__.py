@@ -108,8 +108,8 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     Raises:
         DataError: a feature is not there, and nothing can stand for it.
     """
-    wanted = options.features
-    if wanted is None or not options.may_rename or set(wanted) <= set(table.header):
+    wanted = options.number_columns
+    if not wanted or not options.may_rename or set(wanted) <= set(table.header):
         return options
     every = replace(options, features=None)
     understood = understand(table, every)
@@ -119,7 +119,8 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     found = understood.roles.features
     if len(found) == len(wanted) and not set(found) & set(wanted):
         table.notes.append(f"{', '.join(found)} are read as {', '.join(wanted)}, in this order")
-        return replace(options, features=found)
+        words = [name for name in options.features or () if name not in wanted]
+        return replace(options, features=(*found, *words))
     missing = next(name for name in wanted if name not in table.header)
     raise DataError(
         f"{table.name}: no column {missing!r}; found {', '.join(table.header[:12])}. Needed are"

@@ -85,15 +85,38 @@ def _features(
             )
     for name in options.one_hot:
         text = roles.columns[name].text
-        for (word,) in table.query(
-            f"SELECT DISTINCT {text} FROM {ROWS} WHERE {text} IS NOT NULL ORDER BY 1"
-        ):
+        for word in _words(table, name, text, options):
             names.append(f"{name}={word}")
             values.append(
                 f"CASE WHEN {text} IS NULL THEN NULL WHEN {text} = {literal(word)} THEN 1.0 ELSE"
                 " 0.0 END"
             )
     return tuple(names), values
+
+
+def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
+    """The words of a column that are features: those asked for, or all.
+
+    Raises:
+        DataError: it holds a word that is not asked for.
+    """
+    known = options.words(name)
+    if known is None:
+        found = table.query(
+            f"SELECT DISTINCT {text} FROM {ROWS} WHERE {text} IS NOT NULL ORDER BY 1"
+        )
+        return tuple(word for (word,) in found)
+    others = table.query(
+        f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} NOT IN ({', '.join(map(literal, known))})"
+        f" ORDER BY {ROW} LIMIT 1"
+    )
+    if others:
+        row, word = others[0]
+        raise DataError(
+            f"{table.name}: {table.line(row)}, column {name!r} holds {word!r}; known are"
+            f" {', '.join(known)}."
+        )
+    return known
 
 
 def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class _Inference:
         self.table, self.options = table, options
         self.ignored: dict[str, str] = dict.fromkeys(options.ignore, YOU_SAID_SO)
         self.reasons: list[str] = []
-        given = [*options.ignore, *(options.features or ()), *options.one_hot]
+        given = [*options.ignore, *(options.number_columns or ()), *options.one_hot]
         check_names(table, given, "data.features, data.ignore or data.one_hot")
         self.rows = len(table)
         if not self.rows:
@@ -406,10 +406,10 @@ class _Inference:
 
     def _features(self, series: Sequence[str], time: TimeColumn | None) -> tuple[str, ...]:
         taken = (*series, *(time.names if time else ()))
-        if self.options.features is not None:
+        if self.options.number_columns is not None:
             for name in self._left(*taken):
                 self.ignored.setdefault(name, "it is not among data.features")
-            return self.options.features
+            return self.options.number_columns
         found, left = [], self._left(*taken)
         for name in left:
             column = self.columns[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seqattn.data.tables.casting import NA_VALUES
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text_format import looks_like_a_value
@@ -80,7 +81,7 @@ def _leave_out_units(table: Table) -> None:
     ]
     if not of_values or any(looks_like_a_value(cell) for cell in first):
         return
-    if not any(first[i] for i in of_values) or any(
+    if all(first[i].lower() in NA_VALUES for i in of_values) or any(
         row[i] == first[i] for row in others for i in of_values
     ):
         return
