@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,19 @@ from seqattn.data.sequences import Floats
 
 MOST_SERIES = 1000
 """Series that a season is looked for in, evenly chosen of more."""
-MOST_VALUES = 2**19
+MOST_VALUES = 2**18
 """Values that a season is looked for in; where there are more, the first of the chosen series."""
 SHORTEST_SCALE = 3  # lags at least, below which no maximum can be told
 FLAT = 8  # a maximum is as flat as this share of its lag
 LEAST_POINTS = 4  # observed values of a series, fewer of which show no season
+
+
+class SeriesByPlace(Protocol):
+    """Series (L, F) by their places, 0 to `len`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, k: int, /) -> NDArray[np.floating]: ...
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,7 @@ class Season:
     autocorrelation: float
 
 
-def find_season(
-    series: Sequence[NDArray[np.floating]], longest: int | None = None
-) -> Season | None:
+def find_season(series: SeriesByPlace, longest: int | None = None) -> Season | None:
     """The season of some series, or None where they show none.
 
     A season m is taken if the mean autocorrelation of the detrended series
@@ -69,23 +76,23 @@ def find_season(
         series: (L, F) each, rows evenly spaced; NaN where a cell was not observed.
         longest: season that is looked for; None, or more than half of the longest series: that.
     """
-    series = _some(series)
-    half = max((len(one) for one in series), default=0) // 2
+    chosen = _some(series)
+    half = max((len(one) for one in chosen), default=0) // 2
     longest = half if longest is None else min(longest, half)
     scales = [longest >> k for k in range(longest.bit_length()) if longest >> k >= SHORTEST_SCALE]
     bound = NormalDist().inv_cdf(0.95 ** (1 / max(1, sum(scales))))
     for scale in scales:
-        found, pairs = _autocorrelation(series, scale, half)
+        found, pairs = _autocorrelation(chosen, scale, half)
         candidates = _candidates(found, pairs, scale, bound)
         if candidates:
-            errors = [_naive_error(series, m) for m in candidates]
+            errors = [_naive_error(chosen, m) for m in candidates]
             most = min(errors) * (1 + bound * math.sqrt(2 / pairs[candidates[-1]]))
             m = next(m for m, error in zip(candidates, errors, strict=True) if error <= most)
             return Season(m, float(found[m]))
     return None
 
 
-def _some(series: Sequence[NDArray[np.floating]]) -> list[NDArray[np.floating]]:
+def _some(series: SeriesByPlace) -> list[NDArray[np.floating]]:
     """Some of many series, so that the search takes seconds at most."""
     places = np.linspace(0, len(series) - 1, min(len(series), MOST_SERIES)).astype(np.int64)
     found, left = [], MOST_VALUES

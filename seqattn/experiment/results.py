@@ -69,10 +69,7 @@ def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
 
 def _references(data: Splits) -> tuple[References, References]:
     """Of the test and of the validation part."""
-    tested, validated = (
-        References.of(part, data.train, data.rule, data.scaling)
-        for part in (data.test, data.validation)
-    )
+    tested, validated = (References.of_data(part, data) for part in (data.test, data.validation))
     return tested, validated
 
 
