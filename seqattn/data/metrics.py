@@ -217,3 +217,28 @@ def metrics_as_plain(
         "notes": list(notes),
         "errors": {name: each.as_plain() for name, each in errors.items()},
     }
+
+
+def metrics_lines(scored: Mapping[str, Any]) -> list[str]:
+    """How MASE is scaled and pooled, where it is not defined, and which baseline is not there.
+
+    Args:
+        scored: a summary, or `Evaluation.as_plain()`; without the key `metrics` there are no lines.
+    """
+    metrics, features = scored.get("metrics"), scored["features"]
+    if metrics is None:
+        return []
+    season = metrics["season"]
+    naive = "naive forecast (season 1)" if season is None else (
+        f"seasonal naive forecast (season {season}, {metrics['season_origin']})"
+    )  # fmt: skip
+    lines = [f"MASE is the MAE over that of the {naive} within the training series."]
+    if len(features) > 1:
+        lines[0] += " Its mean is over the features for which it is defined."
+    lines += [f"MASE of {feature} is undefined: {why}."
+              for feature, why in zip(features, metrics["mase_undefined"], strict=True)
+              if why is not None]  # fmt: skip
+    if season is None:
+        lines.append("No season was found in the training series, so there is no seasonal naive"
+                     " forecast; data.season sets one.")  # fmt: skip
+    return lines + [f"{note[:1].upper()}{note[1:]}." for note in metrics["notes"]]
