@@ -64,7 +64,7 @@ class SeriesTable:
         """((n, F) values less those `lag` steps before, NaN where one was not observed; largest
         absolute value), a stretch of rows after the other."""
         rows, F = len(self.values), len(self.columns)
-        at_once = max(1, AT_ONCE // max(1, F))
+        at_once = max(1, AT_ONCE // 16 // max(1, F))  # several arrays of as many rows
         for first in range(0, rows - lag, at_once):
             last = min(first + at_once, rows - lag)
             early = np.arange(first, last)

@@ -44,8 +44,7 @@ def with_proposed_window(section: str, piece: Piece) -> str:
     if proposed is None:
         return section
     lines = (
-        f"  # {proposed.why}; training finds it again,\n"
-        "  # for the seasonal naive baseline\n"
+        f"  # {proposed.why}\n"
         f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points given and"
         " said, from the season: your choice"
     )
