@@ -7,7 +7,7 @@ Letters: N sequences, T steps, F features, A heads, S source length.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,16 @@ class References:
             part: of the data set, or the user's own sequences read as it was.
         """
         return cls.of(part, data.train, data.rule, data.scaling, data.in_sample)
+
+    def with_those_of(self, other: References) -> References:
+        """Without the parameter-free baselines that another part does not have, and with what is
+        said of them there."""
+        lacking = self.baselines.keys() - other.baselines.keys()
+        baselines = {name: self.baselines[name] for name in self.baselines if name not in lacking}
+        rmse = {name: self.rmse[name] for name in self.rmse if name not in lacking}
+        errors = {name: self.errors[name] for name in self.errors if name not in lacking}
+        notes = tuple(dict.fromkeys([*self.notes, *other.notes]))
+        return replace(self, baselines=baselines, rmse=rmse, errors=errors, notes=notes)
 
 
 @dataclass(frozen=True)

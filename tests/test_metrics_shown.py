@@ -184,3 +184,29 @@ def test_what_contradicts_itself_is_refused(
 
 def test_made_sequences_have_no_units(attention_run: Path) -> None:
     assert "metrics" not in RunFolder(attention_run).read_summary()
+
+
+@pytest.mark.parametrize("short", ["validation", "test"])
+def test_a_part_too_short_for_the_season_found_leaves_the_row_out_of_both(
+    seqattn: Command, tmp_path: Path, short: str
+) -> None:
+    numbers = np.random.default_rng(1)
+    for part in ("train", "validation", "test"):
+        rows = ["sequence,step,x"]
+        for k in range(12):
+            length = 8 if part == short and k == 3 else 40
+            wave = np.sin(2 * np.pi * np.arange(length) / 7) + 0.1 * numbers.normal(size=length)
+            rows += [f"{part}{k},{t},{wave[t]:.4f}" for t in range(length)]
+        (tmp_path / f"{part}.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "c.yaml").write_text(
+        "name: c\ndata: {kind: file, path: train.csv, validation_path: validation.csv, test_path:"
+        " test.csv, target_length: 3}\nmodel: {hidden_dim: 4}\ntraining: {epochs: 1}\n"
+    )
+    done = seqattn("train", "c.yaml", "--plots", "none")
+    assert done.code == 0, done.err
+    summary = summary_of(tmp_path, "c")
+    assert summary["metrics"]["season"] == 7
+    assert summary["baselines"].keys() == summary["validation_baselines"].keys()
+    assert not any("seasonal" in name for name in summary["baselines"])
+    words = "No seasonal naive forecast: a source has only 5 points, the season 7."
+    assert words in " ".join(done.out.split())
