@@ -98,6 +98,7 @@ def check(
 
     from seqattn.data.files import check_file, format_of, read_all
     from seqattn.data.files.guess import copied, guessed, layout, section, step_summary
+    from seqattn.data.own.proposed import with_proposed_window
     from seqattn.user_files import check_outputs
 
     if decimal not in (".", ","):
@@ -159,7 +160,7 @@ def check(
         said = f"{copies:,} are copies of another" if copies else "no two are the same"
         show(f"  of the sequences {said}")
     show("\nTo train on it, put this into a config:\n")
-    said = section(file, form, piece)
+    said = with_proposed_window(section(file, form, piece), piece)
     if folder is not None:
         said = said.replace("kind: file", "kind: stream").replace(str(file), str(folder))
         said = said.replace("\n  split: {by: time}", "")  # series by series, all their windows

@@ -285,7 +285,8 @@ class OwnFile(Section):
     what is given is filled linearly from the points of that source alone, and at an end the nearest
     value stays; what is to be said stays missing, and counts in no loss and in no error."""
     season: Count | None = None
-    """Steps after which a series repeats, for the seasonal-naive baseline; null: none."""
+    """Steps after which a series repeats, for the seasonal naive baseline and for MASE; null: found
+    in the training series, if they have one."""
 
     @model_validator(mode="after")
     def _one_way_to_cut(self) -> Self:

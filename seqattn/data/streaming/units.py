@@ -18,7 +18,9 @@ from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
 from seqattn.data.files.typed import Fragment
+from seqattn.data.metrics import SeriesTable
 from seqattn.data.own import cut, series_of, spacing_of, treat_missing
+from seqattn.data.own.in_sample import target_series
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.spacing import joined as joined_spacings
@@ -34,12 +36,14 @@ class Counts:
         dropped: sequences with empty cells that were dropped.
         filled: empty cells of other sequences.
         spacings: of the steps of each unit; None where a unit has several, or uneven steps.
+        series: names and values of the series of the latest unit.
     """
 
     notes: list[str] = field(default_factory=list)
     dropped: int = 0
     filled: int = 0
     spacings: set[Frequency | None] = field(default_factory=set)
+    series: tuple[list[str], SeriesTable] | None = None
 
 
 def sequences_of(
@@ -69,6 +73,7 @@ def sequences_of(
         counts.filled += series.filled
         if spacing is not None:
             counts.spacings.add(spacing.common())
+        counts.series = series.ids, target_series(series, config)
     return part
 
 
