@@ -140,7 +140,7 @@ class Run:
         from seqattn.evaluation import References, evaluate
 
         data = self.data
-        against = References.of(data.test, data.train, data.rule, data.scaling)
+        against = References.of_data(data.test, data)
         return evaluate(self.trained.model, data.test, against, data.scaling)
 
     def doctor(self) -> list[Finding]:

@@ -120,7 +120,7 @@ def evidence(
     """
     part = data.test.only(slice(0, MOST_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
-    against = References.of(part, data.train, data.rule, data.scaling)
+    against = References.of_data(part, data)
     scored, free = evaluate_and_forecast(trained.model, part, against, data.scaling)
     weights = None
     if free.maps:

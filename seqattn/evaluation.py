@@ -7,7 +7,7 @@ Letters: N sequences, T steps, F features, A heads, S source length.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seqattn.alignment import Looking, Looks
 from seqattn.attention import Override
-from seqattn.data import Rule, Scaling, Sequences
+from seqattn.data import InSample, Rule, Scaling, Sequences, Splits
 from seqattn.data.baselines import (
     LEAST_SQUARES,
     errors_by_feature,
@@ -26,6 +26,7 @@ from seqattn.data.baselines import (
     least_squares,
     mean_squared_error,
 )
+from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training import to_tensors
@@ -33,7 +34,6 @@ from seqattn.training.batches import slices
 from seqattn.training.objective import Autograd
 from seqattn.training.validation import validate
 
-THIS_MODEL = "this model"
 CHUNK = 2048
 CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
 
@@ -80,7 +80,7 @@ class References:
     """What a part's losses are held against; the same for every model.
 
     Losses are mean squared errors in the units that training works in; where data are scaled,
-    those are the scaled ones. Root mean squared errors are in the user's units.
+    those are the scaled ones. Root mean squared errors and `errors` are in the user's units.
 
     Attributes:
         noise_floor: the error of knowing everything but the noise; None where unknown.
@@ -88,12 +88,19 @@ class References:
         fitted: forecasts with fitted parameters -> loss.
         rmse: forecast -> root mean squared error of each target feature; None where no cell of it
             was observed.
+        in_sample: season and scale of MASE, of the user's own training series; None: the sequences
+            are made.
+        errors: with `in_sample` forecast -> MAE, RMSE and MASE.
+        notes: what should be said of baselines that are not there.
     """
 
     noise_floor: float | None
     baselines: dict[str, float]
     fitted: dict[str, float]
     rmse: dict[str, list[float | None]]
+    in_sample: InSample | None = None
+    errors: dict[str, Errors] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -102,23 +109,52 @@ class References:
         train: Sequences,
         rule: tuple[str, Rule] | None,
         scaling: Scaling | None = None,
+        in_sample: InSample | None = None,
     ) -> References:
         """
         Args:
             train: what the mean baseline and the fitted ones are taken from.
             rule: the task's own parameter-free rule, if it has one.
             scaling: of the units that losses are in; None: the part's own.
+            in_sample: of the user's own training series; None: the sequences are made.
+
+        Raises:
+            DataError: a season that the user gave, and a source that is shorter.
         """
         scale = None if scaling is None else scaling.target.scale
-        free = forecasts(train, part, rule)
+        free, notes = forecasts(train, part, rule, in_sample)
         linear = least_squares(train, part, scaling)
         fitted = {} if linear is None else {LEAST_SQUARES: linear}
+        every = {**free, **fitted}
         return cls(
             None if part.ideal is None else mean_squared_error(part.ideal, part, scale),
             {name: mean_squared_error(said, part, scale) for name, said in free.items()},
             {name: mean_squared_error(said, part, scale) for name, said in fitted.items()},
-            {name: errors_by_feature(said, part) for name, said in {**free, **fitted}.items()},
-        )
+            {name: errors_by_feature(said, part) for name, said in every.items()},
+            in_sample,
+            {} if in_sample is None
+            else {name: Errors.of(said, part, in_sample) for name, said in every.items()},
+            tuple(notes),
+        )  # fmt: skip
+
+    @classmethod
+    def of_data(cls, part: Sequences, data: Splits) -> References:
+        """The same with all that is known of a data set.
+
+        Args:
+            part: of the data set, or the user's own sequences read as it was.
+        """
+        return cls.of(part, data.train, data.rule, data.scaling, data.in_sample)
+
+    def with_those_of(self, other: References) -> References:
+        """Without the parameter-free baselines that another part does not have, and with what is
+        said of them there."""
+        lacking = self.baselines.keys() - other.baselines.keys()
+        baselines = {name: self.baselines[name] for name in self.baselines if name not in lacking}
+        rmse = {name: self.rmse[name] for name in self.rmse if name not in lacking}
+        errors = {name: self.errors[name] for name in self.errors if name not in lacking}
+        notes = tuple(dict.fromkeys([*self.notes, *other.notes]))
+        return replace(self, baselines=baselines, rmse=rmse, errors=errors, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -136,6 +172,7 @@ class Evaluation:
             whole, since none of it can be said of them.
         features: names of the target's.
         scaled: whether losses are of scaled numbers, and so in no units of the user's.
+        errors: free running, in the user's units; None where the sequences are made.
     """
 
     loss: float
@@ -146,6 +183,7 @@ class Evaluation:
     looks: Looks | None
     features: tuple[str, ...]
     scaled: bool
+    errors: Errors | None = None
 
     @property
     def best_baseline(self) -> str:
@@ -161,7 +199,7 @@ class Evaluation:
 
     def as_plain(self) -> dict[str, Any]:
         against = self.against
-        return {
+        plain = {
             "loss": self.loss,
             "loss_teacher_forced": self.loss_teacher_forced,
             "loss_by_step": self.loss_by_step,
@@ -176,6 +214,10 @@ class Evaluation:
             "rmse": {THIS_MODEL: self.rmse, **against.rmse},
             "attention": None if self.looks is None else self.looks.as_plain(),
         }
+        if against.in_sample is not None and self.errors is not None:
+            errors = {THIS_MODEL: self.errors, **against.errors}
+            plain["metrics"] = metrics_as_plain(against.in_sample, against.notes, errors)
+        return plain
 
 
 Maps = Mapping[MapKind, NDArray[np.float32]]
@@ -307,7 +349,9 @@ def evaluate_and_forecast(
         looks=None if looking is None else looking.result(),
         features=part.said,
         scaled=scaling is not None and not scaling.is_identity,
-    )
+        errors=None if against.in_sample is None
+        else Errors.of(run.values, part, against.in_sample),
+    )  # fmt: skip
     return scored, run
 
 

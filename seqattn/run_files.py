@@ -76,6 +76,43 @@ class AttentionMetrics(_Stored):
         return self
 
 
+class FeatureErrors(_Stored):
+    """`seqattn.data.metrics.Errors.as_plain()`: a number a feature; None where it has none."""
+
+    mae: list[Loss | None]
+    rmse: list[Loss | None]
+    mase: list[Loss | None]
+    mase_mean: Loss | None
+
+
+class Metrics(_Stored):
+    """Errors in the user's units, of runs on the user's own data; `seqattn.data.metrics`."""
+
+    season: Positive | None
+    season_origin: Literal["given", "found"] | None
+    mase_scale: list[Annotated[float, Field(gt=0)] | None]
+    mase_undefined: list[str | None]
+    notes: list[str]
+    errors: dict[str, FeatureErrors]
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> Self:
+        if (self.season is None) != (self.season_origin is None):
+            raise _contradiction("season_origin", "and season are null together or not")
+        F = len(self.mase_scale)
+        if [each is None for each in self.mase_scale] != [
+            w is not None for w in self.mase_undefined
+        ]:
+            raise _contradiction(
+                "mase_undefined", "says why where mase_scale is null, and only there"
+            )
+        for name, errors in self.errors.items():
+            for key in ("mae", "rmse", "mase"):
+                if len(getattr(errors, key)) != F:
+                    raise _contradiction(f"errors.{name}.{key}", f"must have {F} numbers")
+        return self
+
+
 class Summary(_Stored):
     """summary.json of a run that ended with a finite loss."""
 
@@ -94,6 +131,7 @@ class Summary(_Stored):
     scaled: bool
     features: Annotated[list[str], Field(min_length=1)]
     rmse: dict[str, list[Loss | None]]
+    metrics: Metrics | None = None  # of made sequences, and of older versions: none
     attention: AttentionMetrics | None
     validation_loss: Loss
     validation_noise_floor: Loss | None
@@ -115,6 +153,12 @@ class Summary(_Stored):
             raise _contradiction("above_floor", "and noise_floor are null together or not")
         if self.best_epoch > self.epochs:
             raise _contradiction("best_epoch", f"must be at most epochs ({self.epochs})")
+        if self.metrics is not None:
+            known = {"this model", *self.baselines, *self.fitted}
+            if self.metrics.errors.keys() != known:
+                raise _contradiction("metrics.errors", "must have the model and every baseline")
+            if len(self.metrics.mase_scale) != len(self.features):
+                raise _contradiction("metrics.mase_scale", "must have a number for each feature")
         return self
 
 

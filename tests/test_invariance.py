@@ -9,7 +9,9 @@ import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import Scaling, Sequences, sequences
-from seqattn.data.baselines import least_squares, seasonal_naive
+from seqattn.data.baselines import forecasts, least_squares
+from seqattn.data.metrics import InSample
+from seqattn.data.naive import check_season
 from seqattn.data.own import fit
 from seqattn.data.scaling import fit_feature
 from seqattn.data.streaming import Moments
@@ -111,11 +113,12 @@ def test_rounding_is_no_spread_and_is_said(method: str) -> None:
 def test_the_season_before_a_short_source_is_refused_in_every_part() -> None:
     """A training part may be long enough where another is not."""
     train, test = part_of(1), part_of(2)
-    _, rule = seasonal_naive([train, test], S)
+    given = InSample(S, "given", (1.0, 1.0), (None, None))
+    forecasts(train, test, None, given)
     lengths = test.source_lengths.copy()
     lengths[3] = S - 1
     said = "data.season is 5, but a source may have only 4 points"
     with pytest.raises(DataError, match=said):
-        rule(test.source, lengths, T)
+        forecasts(train, replace(test, source_lengths=lengths), None, given)
     with pytest.raises(DataError, match=said):
-        seasonal_naive([train, replace(test, source_lengths=lengths)], S)
+        check_season(replace(test, source_lengths=lengths), S)

@@ -86,7 +86,7 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
     part: Sequences, relative: bool
 ) -> None:
     observed = part.target_cells
-    told = forecasts(part, part, None)[TRAINING_MEAN][0]
+    told = forecasts(part, part, None)[0][TRAINING_MEAN][0]
     for t in range(T):
         for f in range(F):
             seen = part.target[:, t, f][observed[:, t, f]]

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from seqattn.cli.error_tables import add_error_columns, error_cells, feature_tables
 from seqattn.cli.output import note, plain_console, printable, show
 from seqattn.wording import counted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from seqattn.comparison import Arm, Outcome
     from seqattn.experiment import Watchers
 
@@ -132,12 +131,13 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
 
     from seqattn.data.baselines import verdict
+    from seqattn.data.metrics import metrics_lines
     from seqattn.runs import RunFolder
 
     console = plain_console()
     table = Table(title=f"{summary['name']}, seed {summary['seed']}", title_justify="left")
     table.add_column("on the test sequences")
-    _add_error_columns(table, summary)
+    add_error_columns(table, summary)
     floor = summary["noise_floor"]
     rows = [("this model, free running", summary["test_loss"], "this model", "bold")]
     for losses in (summary["baselines"], summary["fitted"]):
@@ -145,13 +145,16 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     if floor is not None:
         rows.append(("noise floor: knowing all but the noise", floor, "", ""))
     for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
-        table.add_row(label, *_errors(summary, loss, name), style=style)
+        table.add_row(label, *error_cells(summary, loss, name), style=style)
     console.print(table)
+    for each in feature_tables(summary):
+        console.print(each)
     compared = verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
+        *metrics_lines(summary),
         *attention_lines(summary["attention"]),
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it"
         f" {compared}.",
@@ -275,10 +278,12 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     """
     from rich.table import Table
 
+    from seqattn.data.metrics import metrics_lines
+
     table = Table(title=title, title_justify="left")
     table.add_column("")
-    _add_error_columns(table, scored)
-    table.add_row("free running", *_errors(scored, scored["loss"], "this model"), style="bold")
+    add_error_columns(table, scored)
+    table.add_row("free running", *error_cells(scored, scored["loss"], "this model"), style="bold")
     table.add_row("teacher-forced", f"{scored['loss_teacher_forced']:.4f}")
     table.add_section()
     by_step = list(enumerate(scored["loss_by_step"], start=1))
@@ -288,9 +293,9 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         table.add_row(f"free running, target step {step}", shown)
     table.add_section()
     for name, loss in sorted(scored["baselines"].items(), key=lambda pair: pair[1]):
-        table.add_row(name, *_errors(scored, loss, name))
+        table.add_row(name, *error_cells(scored, loss, name))
     for name, loss in scored["fitted"].items():
-        table.add_row(name, *_errors(scored, loss, name))
+        table.add_row(name, *error_cells(scored, loss, name))
     if scored["noise_floor"] is not None:
         table.add_section()
         table.add_row("noise floor", f"{scored['noise_floor']:.4f}")
@@ -299,6 +304,10 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     console.print(table)
     if every > 1:
         show(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
+    for each in feature_tables(scored):
+        console.print(each)
+    for line in metrics_lines(scored):
+        console.print(line, soft_wrap=True)
     for line in attention_lines(scored["attention"]) or ["Attention: not applicable."]:
         console.print(line, soft_wrap=True)
 
@@ -324,29 +333,6 @@ def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
     if attention["padding_mass"] > 0:
         lines.append(f"Up to {attention['padding_mass']:.2g} of a step's weight lies on padding!")
     return lines
-
-
-MOST_UNITS = 3  # features whose errors have a column of their own
-
-
-def _add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
-    scaled = scored["scaled"]
-    table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
-    for name in scored["features"][:MOST_UNITS] if scaled else ():
-        table.add_column(f"RMSE, {name[:20]}", justify="right")
-    more = len(scored["features"]) - MOST_UNITS
-    if scaled and more > 0:
-        table.caption = f"RMSE of {counted(more, 'more feature')}: see evaluate --json"
-        table.caption_justify = "left"
-
-
-def _errors(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
-    """The cells of `_add_error_columns` for a forecast."""
-    cells = [f"{loss:.4f}"]
-    if scored["scaled"] and name in scored["rmse"]:
-        cells += ["not observed" if error is None else f"{error:.4g}"
-                  for error in scored["rmse"][name][:MOST_UNITS]]  # fmt: skip
-    return cells
 
 
 def leave_at_once(number: int, words: str) -> NoReturn:

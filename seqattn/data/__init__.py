@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from seqattn.config import Data, OwnFile, Squares
 from seqattn.config import Stream as StreamConfig
 from seqattn.data import own, squares, streaming, tasks
-from seqattn.data.baselines import Rule, seasonal_naive
+from seqattn.data.baselines import Rule
+from seqattn.data.metrics import InSample
+from seqattn.data.naive import check_season
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
@@ -26,6 +28,7 @@ class Splits:
         digests: SHA-256 of each such file.
         frequency: how far apart the steps of all training series of such files are; None: they have
             none, or several.
+        in_sample: season and scale of the errors, of the training series of such files.
         stream: the training part where it does not stay in memory; `train` is a sample of it.
     """
 
@@ -39,6 +42,7 @@ class Splits:
     digests: tuple[str, ...] = ()
     stream: Stream | None = None
     frequency: Frequency | None = None
+    in_sample: InSample | None = None
 
     @property
     def training_sequences(self) -> int:
@@ -58,20 +62,21 @@ def load(config: Data) -> Splits:
     """
     if isinstance(config, StreamConfig):
         read = streaming.load_stream(config)
-        return Splits(
-            read.sample, read.validation, read.test, read.stream.scaling,
-            None if config.season is None
-            else seasonal_naive((read.sample, read.validation, read.test), config.season),
-            read.notes, (), read.digests, read.stream, read.frequency,
+        splits = Splits(
+            read.sample, read.validation, read.test, read.stream.scaling, None, read.notes, (),
+            read.digests, read.stream, read.frequency, read.in_sample,
+        )  # fmt: skip
+    elif isinstance(config, OwnFile):
+        found = own.load_own(config)
+        splits = Splits(
+            *found.parts, found.scaling, None, found.notes, found.split, found.digests,
+            frequency=found.frequency, in_sample=found.in_sample,
         )  # fmt: skip
     if isinstance(config, OwnFile):
-        found = own.load_own(config)
-        season = config.season
-        rule = None if season is None else seasonal_naive(found.parts, season)
-        return Splits(
-            *found.parts, found.scaling, rule, found.notes, found.split, found.digests,
-            frequency=found.frequency,
-        )  # fmt: skip
+        if config.season is not None:
+            for each in (splits.train, splits.validation, splits.test):
+                check_season(each, config.season)
+        return splits
 
     def part(n: int, seed: int) -> Sequences:
         if isinstance(config, Squares):
@@ -109,4 +114,4 @@ def shape_of(config: Data) -> tuple[int, int] | None:
     return one.source.shape[1], one.target.shape[1]
 
 
-__all__ = ["Rule", "Scaling", "Sequences", "Splits", "Stream", "load", "shape_of"]
+__all__ = ["InSample", "Rule", "Scaling", "Sequences", "Splits", "Stream", "load", "shape_of"]

@@ -3,78 +3,70 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.metrics import InSample
+from seqattn.data.naive import check_season, drift, last_value, places_of_targets, seasonal_naive
 from seqattn.data.scaling import Scaling, no_offsets
 from seqattn.data.sequences import Floats, Integers, Sequences, stretches
-from seqattn.errors import DataError
 
 Rule = Callable[[Floats, Integers, int], Floats]
 """(source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
 
 TRAINING_MEAN = "mean of the training targets"
 LAST_POINT = "last source point"
+DRIFT = "drift"
 LEAST_SQUARES = "linear least squares (fitted)"
 
 
 def forecasts(
-    train: Sequences, test: Sequences, rule: tuple[str, Rule] | None
-) -> dict[str, Floats]:
-    """The parameter-free baselines' forecasts of the test targets, (N, T, F) each.
+    train: Sequences,
+    test: Sequences,
+    rule: tuple[str, Rule] | None,
+    in_sample: InSample | None = None,
+) -> tuple[dict[str, Floats], list[str]]:
+    """The parameter-free baselines' forecasts of the test targets, (N, T, F) each, and what should
+    be said of one that is not there.
 
     Args:
         train: what the mean is taken of, target step by target step.
         test: what is forecast.
         rule: name and forecast of the task's own rule, if it has one.
+        in_sample: of the user's own series: the drift and, with a season, the seasonal naive
+            forecast are added.
+
+    Raises:
+        DataError: a season that the user gave, and a source that is shorter.
     """
     N, T, F = test.target.shape
     found = {TRAINING_MEAN: np.broadcast_to(_mean_by_step(train, T), (N, T, F))}
-    carried = [test.features.index(name) for name in test.said if name in test.features]
-    if len(carried) == F:  # else what is to be said was never given
-        last = test.source[np.arange(N), test.source_lengths - 1][:, carried]
-        found[LAST_POINT] = np.broadcast_to(last[:, None], (N, T, F))
+    notes = list[str]()
+    carried = places_of_targets(test)
+    if carried is not None:  # else what is to be said was never given
+        found[LAST_POINT] = last_value(test, carried)
+        if in_sample is not None:
+            found[DRIFT] = drift(test, carried)
+    if in_sample is not None and in_sample.season is not None:
+        shortest = int(test.source_lengths.min())
+        if in_sample.origin == "given":
+            check_season(test, in_sample.season)
+        if carried is None:
+            notes.append("no seasonal naive forecast: what is to be said is not given")
+        elif shortest < in_sample.season:
+            notes.append(
+                f"no seasonal naive forecast: a source has only {shortest} points, the season"
+                f" {in_sample.season}"
+            )
+        else:
+            found[in_sample.seasonal_naive] = seasonal_naive(test, carried, in_sample.season)
     if rule is not None:
         name, forecast = rule
         found[name] = forecast(test.source, test.source_lengths, T)
-    return found
-
-
-def seasonal_naive(parts: Iterable[Sequences], season: int) -> tuple[str, Rule]:
-    """Each point as it was `season` steps before; where that was not given, a season more. The rule
-    refuses a shorter source.
-
-    Args:
-        parts: all that is to be forecast, of the same features.
-
-    Raises:
-        DataError: what is to be said was not given, or a source is shorter than a season.
-    """
-    part, *_ = parts = tuple(parts)
-    places = [part.features.index(name) if name in part.features else -1 for name in part.said]
-    if -1 in places:
-        raise DataError(
-            f"data.season: {part.said[places.index(-1)]!r} is to be said but not given, so there is"
-            " no season before to repeat."
-        )
-    _check_season(season, np.concatenate([each.source_lengths for each in parts]))
-
-    def rule(source: Floats, lengths: Integers, steps: int) -> Floats:
-        _check_season(season, lengths)
-        back = np.arange(steps) % season - season
-        found: Floats = source[np.arange(len(source))[:, None], lengths[:, None] + back]
-        return found[:, :, places]
-
-    return f"seasonal naive, {season} steps", rule
-
-
-def _check_season(season: int, lengths: Integers) -> None:
-    shortest = int(lengths.min())
-    if shortest < season:
-        raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
+    return found, notes
 
 
 def least_squares(

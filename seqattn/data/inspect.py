@@ -21,6 +21,7 @@ from seqattn.data.files import (
     read_all,
 )
 from seqattn.data.files.piece import joined
+from seqattn.data.own.proposed import with_proposed_window
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import Understood, opened, pieces, understand
 from seqattn.data.tables.casting import Column
@@ -247,7 +248,8 @@ def _section(
     lacks_rows = steps is not None and steps.is_even and steps.missing > 0
     if lacks_rows or any(np.isnan(numbers).any() for numbers in values):
         lines.append("  missing: interpolate  # or drop_sequence")
-    return "\n".join(lines)
+    section = "\n".join(lines)
+    return section if piece.target is not None else with_proposed_window(section, piece)
 
 
 def _table_lines(

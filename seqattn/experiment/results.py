@@ -68,12 +68,10 @@ def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
 
 
 def _references(data: Splits) -> tuple[References, References]:
-    """Of the test and of the validation part."""
-    tested, validated = (
-        References.of(part, data.train, data.rule, data.scaling)
-        for part in (data.test, data.validation)
-    )
-    return tested, validated
+    """Of the test and of the validation part, with the same baselines: the best of one is drawn
+    beside the losses of the other."""
+    tested, validated = (References.of_data(part, data) for part in (data.test, data.validation))
+    return tested.with_those_of(validated), validated.with_those_of(tested)
 
 
 def _write_results(

@@ -22,6 +22,7 @@ from seqattn.comparison import Outcome, sentences
 from seqattn.comparison.tables import BRACKETS, reference_sentence, references, scope, table
 from seqattn.config import Config, as_plain, leaves, resolve
 from seqattn.data.baselines import verdict
+from seqattn.data.metrics import metrics_lines
 from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
@@ -189,6 +190,8 @@ def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
         "rmse": summary["rmse"].get("this model", []),
         "features": summary["features"],
         "scaled": summary["scaled"],
+        "metrics": summary.get("metrics"),
+        "metrics_lines": metrics_lines(summary),
     }
 
 

@@ -313,7 +313,8 @@ class OwnFile(Section):
     encoding: ColumnName | None = None
     """Of a text file; null: found."""
     season: Count | None = None
-    """Steps after which a series repeats, for the seasonal-naive baseline; null: none."""
+    """Steps after which a series repeats, for the seasonal naive baseline and for MASE; null: found
+    in the training series, if they have one."""
 
     @model_validator(mode="after")
     def _one_way_to_cut(self) -> Self:

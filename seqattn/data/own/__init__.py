@@ -17,7 +17,9 @@ import numpy as np
 from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data.files import Piece, Ragged, ReadOptions, check_file, read_all
+from seqattn.data.metrics import InSample
 from seqattn.data.own.cutting import alike, as_sources, columns_apart, cut, cut_at, ended_sides
+from seqattn.data.own.in_sample import in_sample_of, target_series
 from seqattn.data.own.missing import treat_missing
 from seqattn.data.own.series import (
     Series,
@@ -81,6 +83,7 @@ class Own:
         split: (name of the sequence, part, first step, last step) of each.
         digests: SHA-256 of each file.
         frequency: how far apart the steps of all training series are, or None.
+        in_sample: season and scale of the errors, of the training series.
     """
 
     parts: tuple[Sequences, Sequences, Sequences]
@@ -89,6 +92,7 @@ class Own:
     split: tuple[tuple[str, str, str, str], ...]
     digests: tuple[str, ...]
     frequency: Frequency | None
+    in_sample: InSample
 
 
 def form_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
@@ -150,17 +154,14 @@ def load_own(config: OwnFile) -> Own:
             f"{paths[twice[0]]}: has the bytes of {paths[content.index(content[twice[0]])]}, which"
             " belongs to another part. Give each part sequences of its own."
         )
-    form = form_of(config)
-    pieces = [read_all(path, form) for path in paths]
+    pieces = [read_all(path, form_of(config)) for path in paths]
     notes = [f"{path}: {note}" for path, piece in zip(paths, pieces, strict=True)
              for note in piece.notes]  # fmt: skip
     if len(pieces) == 1:
         series = three_parts(config, pieces.pop(), paths[0])
     else:
-        series = [
-            series_of(piece, range(len(piece)), str(path), spacing_of(piece))
-            for piece, path in zip(pieces, paths, strict=True)
-        ]
+        series = [series_of(piece, range(len(piece)), str(path), spacing_of(piece))
+                  for piece, path in zip(pieces, paths, strict=True)]  # fmt: skip
         pieces.clear()
     split = tuple(
         (name, part, *first_and_last(one, k))
@@ -172,14 +173,15 @@ def load_own(config: OwnFile) -> Own:
     notes += spacing_notes(series)
     for one in series:
         treat_missing(one, config)
-    parts = []
-    filled, dropped, too_short = 0, list[str](), list[str]()
+    parts, filled, dropped, too_short = list[Sequences](), 0, list[str](), list[str]()
     for part in PARTS:
         one = series.pop(0)  # what is cut is not kept a second time
         made = cut(one, config)
         if not len(made):
             raise DataError(f"{one.name}: the {part} part has no sequences left.")
         check_observed(made, f"{one.name}: the {part} part", every_feature=part == "train")
+        if part == "train":
+            in_sample, of_season = in_sample_of(target_series(one, config), made, config)
         parts.append(made)
         filled, dropped = filled + one.filled, dropped + one.dropped
         too_short += one.too_short
@@ -192,12 +194,13 @@ def load_own(config: OwnFile) -> Own:
             f"{len(dropped)} sequences with empty cells were dropped (data.missing):"
             f" {', '.join(dropped[:5])}{', ...' if len(dropped) > 5 else ''}"
         )
-    notes += said
+    notes += [*said, *of_season]
     notes.append(
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
     )
-    return Own((train, validation, test), scaling, tuple(notes), split, content, frequency)
+    return Own((train, validation, test), scaling, tuple(notes), split, content, frequency,
+               in_sample)  # fmt: skip
 
 
 def digests(config: OwnFile) -> tuple[str, ...]:

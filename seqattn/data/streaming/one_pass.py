@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen
+from seqattn.data.metrics import InSample
 from seqattn.data.own import UNKNOWN, check_observed, filled_notes, form_of, short_notes
+from seqattn.data.own.in_sample import in_sample_of
 from seqattn.data.scaling import (
     Fitted,
     Scaler,
@@ -28,6 +30,7 @@ from seqattn.data.scaling import (
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.streaming.order import Stream, Unit
+from seqattn.data.streaming.series import SeriesSample
 from seqattn.data.streaming.units import (
     Counts,
     digest_of,
@@ -57,6 +60,7 @@ class Streamed:
         notes: what a user should be told.
         digests: SHA-256 of the files of each path of the config.
         frequency: how far apart steps are, where it is as far in all files; else None.
+        in_sample: season and scale of the errors, of training series that were drawn.
     """
 
     stream: Stream
@@ -66,6 +70,7 @@ class Streamed:
     notes: tuple[str, ...]
     digests: tuple[str, ...]
     frequency: Frequency | None
+    in_sample: InSample
 
 
 def load_stream(config: StreamConfig) -> Streamed:
@@ -139,8 +144,10 @@ def load_stream(config: StreamConfig) -> Streamed:
     check_observed(sample, f"{config.path}: the training part")
     check_observed(validation, f"{config.path}: the validation part")
     check_observed(test, f"{config.path}: the test part")
+    in_sample, of_season = in_sample_of(found.series.table(), sample, config)
     counts = found.counts
-    notes = [*counts.notes, *constant, *filled_notes(counts.filled), *short_notes(counts.too_short)]
+    notes = [*counts.notes, *constant, *of_season]
+    notes += [*filled_notes(counts.filled), *short_notes(counts.too_short)]
     if counts.dropped:
         notes.append(f"{counts.dropped} sequences with empty cells were dropped (data.missing)")
     if len(counts.spacings) > 1:
@@ -159,6 +166,7 @@ def load_stream(config: StreamConfig) -> Streamed:
         tuple(notes),
         tuple(said),
         counts.spacings.pop() if len(counts.spacings) == 1 else None,
+        in_sample,
     )
 
 
@@ -179,6 +187,7 @@ class _Pass:
         self.digests, self.stamps = dict[Path, str](), dict[Path, tuple[int, int]]()
         self.moments = dict[str, Moments]()
         self.counts, self.masked = Counts(), False
+        self.series = SeriesSample(config.split.seed)
         self.seen = Seen()
         self.least, self.numbers = 1.0, np.zeros(0)
 
@@ -220,6 +229,10 @@ class _Pass:
         if self.only is None and len(train):
             self._fit(part, train)
             self._sample(number, part, train)
+            assert self.counts.series is not None
+            parts = dict(zip(series, chosen.tolist(), strict=True))
+            self.series.add(number, *self.counts.series, parts)
+        self.counts.series = None
 
     def _check_whole(self, path: Path, series: tuple[str, ...]) -> None:
         """

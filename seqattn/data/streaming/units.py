@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
+from seqattn.data.metrics import SeriesTable
 from seqattn.data.own import cut, series_of, spacing_of, treat_missing
+from seqattn.data.own.in_sample import target_series
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.spacing import joined as joined_spacings
@@ -35,6 +37,7 @@ class Counts:
         too_short: sequences that were left out because they have too few points.
         filled: empty cells of other sequences.
         spacings: of the steps of each unit; None where a unit has several, or uneven steps.
+        series: names and values of the series of the latest unit.
     """
 
     notes: list[str] = field(default_factory=list)
@@ -42,6 +45,7 @@ class Counts:
     too_short: list[str] = field(default_factory=list)
     filled: int = 0
     spacings: set[Frequency | None] = field(default_factory=set)
+    series: tuple[list[str], SeriesTable] | None = None
 
 
 def sequences_of(
@@ -72,6 +76,7 @@ def sequences_of(
         counts.filled += series.filled
         if spacing is not None:
             counts.spacings.add(spacing.common())
+        counts.series = series.ids, target_series(series, config)
     return part
 
 

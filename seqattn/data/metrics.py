@@ -1,0 +1,244 @@
+"""Errors in the user's units: MAE, RMSE and MASE.
+
+    MAE   mean absolute error
+    RMSE  root mean squared error
+    MASE  MAE divided by the in-sample mean absolute error of the seasonal naive forecast (season 1
+          where none is known); Hyndman and Koehler 2006, "Another look at measures of forecast
+          accuracy", eq. 3.5 with the season as lag
+
+All three are of each target feature alone, over its observed target cells, since features may
+have different units. Only MASE, which has no unit, is also given for all features together: the
+mean over those for which it is defined, each with the same weight.
+
+Letters: N sequences, T target steps, F target features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.seasonality import find_season
+from seqattn.data.sequences import AT_ONCE, Floats, Integers, Sequences
+
+THIS_MODEL = "this model"
+"""What the errors of the model are called beside those of the baselines."""
+Origin = Literal["given", "found"]
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesTable:
+    """The target features of the training series, row after row.
+
+    Attributes:
+        values: (rows, columns).
+        columns: F places of the target features.
+        offsets: (series + 1,) where each series begins, and where the last ends.
+        empty: (rows, columns) cells that were not observed; None: those of `values` that are NaN.
+    """
+
+    values: NDArray[np.floating]
+    columns: list[int]
+    offsets: Integers
+    empty: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, k: int) -> Floats:
+        """(L, F) of a series, NaN where a cell was not observed."""
+        return self.rows(int(self.offsets[k]), int(self.offsets[k + 1]))
+
+    def rows(self, first: int, last: int) -> Floats:
+        """(last - first, F), NaN where a cell was not observed."""
+        values = self.values[first:last, self.columns].astype(np.float64)
+        if self.empty is not None:
+            values[self.empty[first:last, self.columns]] = np.nan
+        return values
+
+    def differences(self, lag: int) -> Iterator[tuple[Floats, float]]:
+        """((n, F) values less those `lag` steps before, NaN where one was not observed; largest
+        absolute value), a stretch of rows after the other."""
+        rows, F = len(self.values), len(self.columns)
+        at_once = max(1, AT_ONCE // 16 // max(1, F))  # several arrays of as many rows
+        for first in range(0, rows - lag, at_once):
+            last = min(first + at_once, rows - lag)
+            early = np.arange(first, last)
+            ends = self.offsets[np.searchsorted(self.offsets, early, side="right")]
+            same = early + lag < ends
+            before, after = self.rows(first, last)[same], self.rows(first + lag, last + lag)[same]
+            finite = np.nan_to_num(np.concatenate([before, after]))
+            yield after - before, float(np.abs(finite).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class InSample:
+    """What baselines and MASE take from the training series.
+
+    Attributes:
+        season: of the seasonal naive forecast, in steps; None: none is known.
+        origin: whether the user gave the season or it was found; None: there is none.
+        scale: what the MAE of each target feature is divided by, in the user's units, above 0;
+            None where MASE is not defined.
+        undefined: for each target feature why it is not; None where it is.
+    """
+
+    season: int | None
+    origin: Origin | None
+    scale: tuple[float | None, ...]
+    undefined: tuple[str | None, ...]
+
+    @classmethod
+    def of(
+        cls, series: SeriesTable, given: int | None, longest: int | None
+    ) -> tuple[InSample, str]:
+        """
+        Args:
+            series: of the training part.
+            given: the season that the user set; None: it is looked for.
+            longest: season that is looked for; None: see `find_season`.
+
+        Returns:
+            what was found, and what a user should be told of the season.
+        """
+        season, origin, note = given, None if given is None else "given", ""
+        if given is None:
+            found = find_season(series, longest)
+            if found is None:
+                note = (
+                    "no season was found in the training series, so there is no seasonal naive"
+                    " baseline; data.season sets one"
+                )
+            else:
+                season, origin = found.steps, "found"
+                note = (
+                    f"a season of {season} steps was found in the training series (autocorrelation"
+                    f" {found.autocorrelation:.2f}); data.season sets another"
+                )
+        return cls(season, origin, *_scales(series, season or 1)), note  # type: ignore[arg-type]
+
+    @property
+    def lag(self) -> int:
+        """Steps of the seasonal naive forecast that MASE is scaled by."""
+        return self.season or 1
+
+    @property
+    def seasonal_naive(self) -> str:
+        """What the seasonal naive baseline is called."""
+        return f"seasonal naive (season {self.season}, {self.origin})"
+
+
+def _scales(
+    series: SeriesTable, lag: int
+) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
+    """For each feature the mean absolute difference over a lag, and why there is none."""
+    F = len(series.columns)
+    total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
+    for differences, largest in series.differences(lag):
+        total += np.nansum(np.abs(differences), axis=0)
+        count += np.isfinite(differences).sum(axis=0)
+        size = max(size, largest)
+    scale, undefined = list[float | None](), list[str | None]()
+    for f in range(F):
+        mean = float(total[f] / max(count[f], 1))
+        why = None
+        if not count[f]:
+            why = f"no two observed training points are {lag} steps apart"
+        elif mean <= 4 * float(np.finfo(np.float64).eps) * size:
+            why = (
+                "the training series are constant" if lag == 1
+                else f"the training series repeat exactly after {lag} steps"
+            )  # fmt: skip
+        undefined.append(why)
+        scale.append(None if why is not None else mean)
+    return tuple(scale), tuple(undefined)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of a forecast, F numbers each; None where no cell of a feature was observed.
+
+    Attributes:
+        mae, rmse: in the user's units.
+        mase: without unit; None also where it is not defined.
+    """
+
+    mae: list[float | None]
+    rmse: list[float | None]
+    mase: list[float | None]
+
+    @classmethod
+    def of(cls, forecast: Floats, part: Sequences, in_sample: InSample) -> Errors:
+        """
+        Args:
+            forecast: (N, T, F) in the user's units.
+        """
+        mae, rmse = list[float | None](), list[float | None]()
+        cells = part.target_cells
+        for f in range(cells.shape[2]):
+            seen = cells[..., f]
+            errors = forecast[..., f][seen] - part.target[..., f][seen]
+            mae.append(float(np.abs(errors).mean()) if errors.size else None)
+            rmse.append(float(np.sqrt(np.square(errors).mean())) if errors.size else None)
+        mase = [
+            None if error is None or scale is None else error / scale
+            for error, scale in zip(mae, in_sample.scale, strict=True)
+        ]
+        return cls(mae, rmse, mase)
+
+    @property
+    def mase_mean(self) -> float | None:
+        """Over the features for which MASE is defined."""
+        known = [error for error in self.mase if error is not None]
+        return sum(known) / len(known) if known else None
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"mae": self.mae, "rmse": self.rmse, "mase": self.mase, "mase_mean": self.mase_mean}
+
+
+def metrics_as_plain(
+    in_sample: InSample, notes: Sequence[str], errors: Mapping[str, Errors]
+) -> dict[str, Any]:
+    """The key `metrics` of summary.json; see `seqattn.run_files.Metrics`.
+
+    Args:
+        notes: what a reader of the errors should be told.
+        errors: by the name of the forecast.
+    """
+    return {
+        "season": in_sample.season,
+        "season_origin": in_sample.origin,
+        "mase_scale": list(in_sample.scale),
+        "mase_undefined": list(in_sample.undefined),
+        "notes": list(notes),
+        "errors": {name: each.as_plain() for name, each in errors.items()},
+    }
+
+
+def metrics_lines(scored: Mapping[str, Any]) -> list[str]:
+    """How MASE is scaled and pooled, where it is not defined, and which baseline is not there.
+
+    Args:
+        scored: a summary, or `Evaluation.as_plain()`; without the key `metrics` there are no lines.
+    """
+    metrics, features = scored.get("metrics"), scored["features"]
+    if metrics is None:
+        return []
+    season = metrics["season"]
+    naive = "naive forecast (season 1)" if season is None else (
+        f"seasonal naive forecast (season {season}, {metrics['season_origin']})"
+    )  # fmt: skip
+    lines = [f"MASE is the MAE over that of the {naive} within the training series."]
+    if len(features) > 1:
+        lines[0] += " Its mean is over the features for which it is defined."
+    lines += [f"MASE of {feature} is undefined: {why}."
+              for feature, why in zip(features, metrics["mase_undefined"], strict=True)
+              if why is not None]  # fmt: skip
+    if season is None:
+        lines.append("No season was found in the training series, so there is no seasonal naive"
+                     " forecast; data.season sets one.")  # fmt: skip
+    return lines + [f"{note[:1].upper()}{note[1:]}." for note in metrics["notes"]]

@@ -1,0 +1,108 @@
+"""Forecasts that repeat or prolong what was observed of a source.
+
+Sources: Hyndman and Athanasopoulos, "Forecasting: Principles and Practice", 3rd edition, section
+5.2, for the naive, seasonal naive and drift methods.
+
+Letters: N sequences, S source steps, T target steps, F target features.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.sequences import Floats, Integers, Sequences
+from seqattn.errors import DataError
+
+
+def places_of_targets(part: Sequences) -> list[int] | None:
+    """For each target feature its place among the source's; None where one is not given."""
+    if not set(part.said) <= set(part.features):
+        return None
+    return [part.features.index(name) for name in part.said]
+
+
+def last_value(part: Sequences, places: list[int]) -> Floats:
+    """(N, T, F): the last observed value of each source, at every step.
+
+    Args:
+        places: of the target features among the source's.
+    """
+    _, last = _ends(part, places)
+    values = _at(part, last, places)[:, None]
+    return np.broadcast_to(values, part.target.shape)
+
+
+def drift(part: Sequences, places: list[int]) -> Floats:
+    """(N, T, F): the line through the first and the last observed value of each source, prolonged;
+    with one observed value that value.
+
+    Args:
+        places: of the target features among the source's.
+    """
+    first, last = _ends(part, places)
+    low, high = _at(part, first, places), _at(part, last, places)
+    slope = (high - low) / np.maximum(last - first, 1)
+    steps = part.source_lengths[:, None, None] + np.arange(part.target.shape[1])[:, None]
+    return np.asarray(high[:, None] + slope[:, None] * (steps - last[:, None]))
+
+
+def seasonal_naive(part: Sequences, places: list[int], season: int) -> Floats:
+    """(N, T, F): each point as it was a season before; where that was not given or not observed,
+    another season before; where none of these was, the last observed value.
+
+    Args:
+        places: of the target features among the source's.
+        season: steps, no more than the shortest source has.
+    """
+    T = part.target.shape[1]
+    phases = min(season, T)
+    steps = part.source_lengths[:, None] - season + np.arange(phases)  # (N, phases)
+    rows = np.arange(len(part))[:, None]
+    found = np.array(part.source[rows, steps][..., places], dtype=np.float64)
+    if part.source_observed is not None:
+        cells = part.source_observed[:, :, places]
+        open_ = ~cells[rows, steps]
+        while open_.any() and (steps := steps - season).max(initial=-1) >= 0:
+            seen = open_ & cells[rows, np.maximum(steps, 0)] & (steps >= 0)[..., None]
+            found = np.where(seen, part.source[rows, np.maximum(steps, 0)][..., places], found)
+            open_ &= ~seen
+        found = np.where(open_, last_value(part, places)[:, :1], found)
+    return np.asarray(found[:, np.arange(T) % season])
+
+
+def check_season(part: Sequences, season: int) -> None:
+    """
+    Raises:
+        DataError: a season that was given, and a target feature that is not, or a source that is
+            shorter than the season.
+    """
+    if places_of_targets(part) is None:
+        name = next(name for name in part.said if name not in part.features)
+        raise DataError(
+            f"data.season: {name!r} is to be said but not given, so there is no season before to"
+            " repeat."
+        )
+    shortest = int(part.source_lengths.min())
+    if shortest < season:
+        raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
+
+
+def _ends(part: Sequences, places: list[int]) -> tuple[Integers, Integers]:
+    """(N, F) first and last source step with an observed value; the last of all where there is
+    none."""
+    N, S = part.source.shape[:2]
+    end = np.broadcast_to(part.source_lengths[:, None] - 1, (N, len(places)))
+    if part.source_observed is None:
+        return np.zeros_like(end), end
+    cells: NDArray[np.bool_] = part.source_observed[:, :, places]
+    seen = cells.any(axis=1)
+    first = np.where(seen, cells.argmax(axis=1), end)
+    last = np.where(seen, S - 1 - cells[:, ::-1].argmax(axis=1), end)
+    return first, last
+
+
+def _at(part: Sequences, steps: Integers, places: list[int]) -> Floats:
+    """(N, F) source values at steps (N, F)."""
+    rows = np.arange(len(part))[:, None]
+    return np.asarray(part.source[rows, steps, places], dtype=np.float64)
