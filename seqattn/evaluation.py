@@ -244,8 +244,13 @@ def free_run(
         watch: shown the weights of some sequences after the other, kept or not.
 
     Raises:
-        UsageError: an override that the model, or a sequence, has no place for.
+        DataError: a source of a length that the model's skip has no weights for.
+        UsageError: an override that the model, or a sequence, has no place for; more steps than the
+            skip has weights for.
     """
+    if model.skip is not None:  # here sequences have names
+        model.skip.check_steps(steps)
+        model.skip.check_sources(part.source_lengths, part.ids)
     if override is not None:
         override.check(int(part.source_lengths.min()))
     batch = to_tensors(part, *_device_and_type(model), scaling=scaling)

@@ -15,6 +15,7 @@ from seqattn.data import Splits, load
 from seqattn.errors import BusyError, NotFiniteError, UsageError
 from seqattn.evaluation import References
 from seqattn.experiment import board, following
+from seqattn.experiment.fixed_lengths import check_fixed_lengths
 from seqattn.experiment.following import follow
 from seqattn.experiment.grouping import grouped, grouped_anew
 from seqattn.experiment.jobs import Job, Watchers, leave_if_told
@@ -345,10 +346,12 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     """Find out where a run stands.
 
     Raises:
+        DataError: its model needs sequences of one length.
         UsageError: its model cannot take sequences as long as these.
         CheckpointError: it cannot be gone on with.
     """
     started = folder.read_environment().get("started") if resume and folder.is_run else None
+    check_fixed_lengths(config, data)
     job = Job(config, folder, data, started=started)
     job.model = job.new_model()
     points = max(data.train.source.shape[1], data.train.target.shape[1])

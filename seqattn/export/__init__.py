@@ -109,6 +109,8 @@ def export(
             f"--steps {T}: this Transformer has learned {longest} positions (model.longest), so no"
             " forecast can be longer."
         )
+    if trained.model.skip is not None:
+        trained.model.skip.check_steps(T)
     card = _card(trained, checkpoint)
     with _all_at_once(output) as folder:
         if form == "safetensors":

@@ -72,17 +72,8 @@ def check(
     Returns:
         a row for each graph and set of sources.
     """
-    sets = dict[str, Sequences]()
-    S = trained.layout.source_length
-    together = sequences_together(trained, S, steps)
-    many = min(REAL, 4 * together)
-    if test is not None and len(test):
-        part = test.only(slice(0, many))
-        sets[f"{len(part)} test sequences"] = part
-    limit = S + LONGER if longest is None else min(S + LONGER, longest)
-    sets["1 random point"] = _random(trained, 1, 1)
-    sets[f"{SHORT} random, up to {limit} points"] = _random(trained, SHORT, limit)
-    sets[f"{many} random, up to {S} points"] = _random(trained, many, S)
+    together = sequences_together(trained, trained.layout.source_length, steps)
+    sets = _sets(trained, min(REAL, 4 * together), test, longest)
     free = session_of(graphs.free_running)
     parts = session_of(graphs.encoder), session_of(graphs.step)
     scaling, rows = trained.layout.scaling, list[Row]()
@@ -110,6 +101,29 @@ def check(
                 del found
         rows += [Row(name, words, differences, noise) for name, differences in apart.items()]
     return rows
+
+
+def _sets(
+    trained: Trained, many: int, test: Sequences | None, longest: int | None
+) -> dict[str, Sequences]:
+    """Sources of every length that the model takes, by what they are.
+
+    Args:
+        many: sequences of the largest sets.
+        test, longest: see `check`.
+    """
+    sets, S = dict[str, Sequences](), trained.layout.source_length
+    if test is not None and len(test):
+        part = test.only(slice(0, many))
+        sets[f"{len(part)} test sequences"] = part
+    if trained.model.skip is not None:
+        sets[f"{many} random of {S} points"] = _random(trained, many, S)
+        return sets
+    limit = S + LONGER if longest is None else min(S + LONGER, longest)
+    sets["1 random point"] = _random(trained, 1, 1)
+    sets[f"{SHORT} random, up to {limit} points"] = _random(trained, SHORT, limit)
+    sets[f"{many} random, up to {S} points"] = _random(trained, many, S)
+    return sets
 
 
 def sequences_together(trained: Trained, S: int, T: int) -> int:
@@ -193,11 +207,13 @@ def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _random(trained: Trained, n: int, longest: int) -> Sequences:
-    """Sources of normal numbers in the model's units, of every length; where those are taken from
-    the last point on, that is anywhere."""
+    """Sources of normal numbers in the model's units, of every length that it takes; where those
+    are taken from the last point on, that is anywhere."""
     layout, numbers = trained.layout, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % longest + 1
     lengths[0] = longest
+    if trained.model.skip is not None:
+        lengths[:] = longest
     scaler, F = layout.scaling.source, len(layout.features)
     points = scaler.unscaled(numbers.standard_normal((n, longest, F)))
     if layout.scaling.relative:
