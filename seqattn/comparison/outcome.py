@@ -89,6 +89,8 @@ class Outcome:
         pairs: every two variants.
         same_data: whether all variants had the same sequences at each seed.
         same_data_in_pairs: whether the two of every pair had: along a key, those at one number.
+        same_units: whether the test losses of all variants are in the same units; those of
+            different ones make no pair.
         data_of_seeds: what the seeds of a variant learn from.
         along: the key whose numbers they are compared along, or "".
     """
@@ -99,5 +101,6 @@ class Outcome:
     pairs: tuple[Difference, ...]
     same_data: bool
     same_data_in_pairs: bool
+    same_units: bool
     data_of_seeds: DataOfSeeds
     along: str = ""

@@ -68,12 +68,9 @@ def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
 
 
 def _references(data: Splits) -> tuple[References, References]:
-    """Of the test and of the validation part."""
-    tested, validated = (
-        References.of(part, data.train, data.rule, data.scaling)
-        for part in (data.test, data.validation)
-    )
-    return tested, validated
+    """Of the test part, and of the validation part in the units of the losses while training."""
+    of = (data.train, data.rule, data.scaling)
+    return References.of(data.test, *of), References.of(data.validation, *of, as_trained=True)
 
 
 def _write_results(
