@@ -160,13 +160,20 @@ def _outcome(
         path, path.name, tuple(arms), tuple(differences(groups.values())),
         same_data=len(set().union(*data_of_group.values())) == 1,
         same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
-        same_units=len({unit for _, unit in groups}) == 1, data_of_seeds=of_seeds, along=along,
+        same_units=len({unit for _, unit in groups}) == 1,
+        same_training_units=len({_unit_of_training(section) for section in data.values()}) == 1,
+        data_of_seeds=of_seeds, along=along,
     )  # fmt: skip
 
 
 def _unit_of_losses(data: Mapping[str, Any]) -> str:
     """Equal for data sections whose test losses are in the same units."""
     return repr((data.get("scaling", "none"), data.get("relative", False)))
+
+
+def _unit_of_training(data: Mapping[str, Any]) -> str:
+    """The same for losses while training."""
+    return _unit_of_losses(data) + ("instance" if data.get("normalize") == "instance" else "")
 
 
 def _sequences_of(data: Mapping[str, Any]) -> str:

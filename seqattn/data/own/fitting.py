@@ -29,10 +29,12 @@ def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
                     here = slice(first, first + len(rows))
                     yield np.asarray(scaler.at(here).scaled(rows)[:, :, i][cells[here, :, i]])
 
-    fitted = {
-        name: fit_feature(config.scaling, lambda name=name: columns(name))  # type: ignore[misc]
-        for name in dict.fromkeys([*train.features, *train.said])
-    }
+    fitted = {}
+    if config.scaling != "none":
+        fitted = {
+            name: fit_feature(config.scaling, lambda name=name: columns(name))  # type: ignore[misc]
+            for name in dict.fromkeys([*train.features, *train.said])
+        }
     scaling, notes = scaling_of(config, fitted, train.features, train.said)
     if config.normalize == "instance":
         notes += instance_notes(train.features, train.said, constant_windows(train), len(train))
@@ -52,6 +54,7 @@ def scaling_of(
     """The scaling of both sides from that of each feature, and what should be said of it.
 
     Args:
+        fitted: empty with data.scaling: none.
         features, said: names of the source's and of the target's.
     """
     notes = [
@@ -64,9 +67,9 @@ def scaling_of(
     instance = config.normalize == "instance"
     source, target = (
         Scaler(
-            np.array([0.0 if instance and name in features else fitted[name].shift
+            np.array([0.0 if (instance and name in features) or not fitted else fitted[name].shift
                       for name in names]),
-            np.array([fitted[name].scale for name in names]),
+            np.array([fitted[name].scale if fitted else 1.0 for name in names]),
         )
         for names in (features, said)
     )  # fmt: skip

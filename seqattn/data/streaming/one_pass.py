@@ -26,7 +26,7 @@ from seqattn.data.own import (
     own_levels,
     scaling_of,
 )
-from seqattn.data.scaling import Fitted, Scaling, fit_feature, is_constant
+from seqattn.data.scaling import Fitted, Scaling, is_constant
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.streaming.order import Stream, Unit
@@ -321,11 +321,7 @@ class _Pass:
             raise DataError(
                 f"{config.path}: no value of {never[0]!r} was observed in the training part."
             )
-        fitted = {
-            name: self.moments[name].fitted(config.scaling) if name in self.moments
-            else fit_feature("none", list)
-            for name in dict.fromkeys([*features, *said])
-        }  # fmt: skip
+        fitted = {name: one.fitted(config.scaling) for name, one in self.moments.items()}
         scaling, notes = scaling_of(config, fitted, features, said)
         if config.normalize == "instance":
             notes += instance_notes(features, said, self.constant, self.n)
