@@ -156,14 +156,13 @@ def test_targets_padding_and_filled_cells_change_no_source(tmp_path: Path) -> No
 
 def test_the_length_of_the_longest_source_changes_no_bit() -> None:
     """A sequence is what it is alone, in whatever batch or file it comes."""
-    points = np.random.default_rng(5).normal(size=(1, 137, 1)) + 100
-    alone = Sequences(points, np.array([137]), points[:, :0], np.array([0]), ("x",), ("a",))
-    scaling = Scaling.identity(alone)
-    scaling = replace(scaling, instance=True)
-    for longer in (138, 200, 1000):
-        wide = np.pad(points, ((0, 0), (0, longer - 137), (0, 0)))
-        beside = replace(alone, source=wide)
-        assert (scaling.scaled(beside)[0][:, :137] == scaling.scaled(alone)[0]).all()
+    points = np.random.default_rng(5).normal(size=(50, 13, 1)) + 100
+    full, names = np.full(50, 13), tuple(map(str, range(50)))
+    short = Sequences(points, full, points[:, :0], 0 * full, ("x",), names)
+    scaling = replace(Scaling.identity(short), instance=True)
+    for longer in (14, 20, 137):
+        wide = replace(short, source=np.pad(points, ((0, 0), (0, longer - 13), (0, 0))))
+        assert (scaling.scaled(wide)[0][:, :13] == scaling.scaled(short)[0]).all()
 
 
 def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
