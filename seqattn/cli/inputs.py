@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.attention import Override
 from seqattn.cli.output import discard_stdout, note, write_data
@@ -18,6 +19,7 @@ from seqattn.data import Sequences
 from seqattn.data.files import ENDINGS, Form, Piece, read_all, read_pieces
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json_line, rounded
 from seqattn.data.own import (
+    Series,
     as_sources,
     check_observed,
     columns_apart,
@@ -32,6 +34,7 @@ from seqattn.data.own import (
     spacing_of,
     treat_missing,
 )
+from seqattn.data.sequences import Floats
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
@@ -67,10 +70,12 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
             note(f"{name}: {line}.")
             told.add(line)
         names = piece.points.features
-        clean, spacing = _without_gaps(renamed(piece, trained.layout.features), name, trained)
-        found += len(clean)
-        if len(clean):
-            yield clean, as_sources(clean, config, trained.layout.said, spacing), names
+        series = _without_gaps(renamed(piece, trained.layout.features), name, trained)
+        found += len(series)
+        if len(series):
+            clean = Piece(tuple(series.ids), series.points, series.where, order=series.order)
+            said, filled = trained.layout.said, series.was_empty
+            yield clean, as_sources(clean, config, said, series.spacing, filled), names
     if not found:
         raise DataError(
             f"{name}: all of its sequences ({read:,}) have empty cells and were dropped"
@@ -131,7 +136,7 @@ def _spaced(trained: Trained) -> Frequency | None:
     return Frequency("number", 1)
 
 
-def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spacing | None]:
+def _without_gaps(piece: Piece, name: str, trained: Trained) -> Series:
     """What a forecast goes on from, empty cells refused, dropped or filled as in training; and how
     its steps are spaced."""
     config = own_config(trained)
@@ -156,8 +161,7 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spa
         note(f"{name}: {counted(series.filled, 'empty cell')} interpolated.")
     if series.dropped:
         note(f"{name}: {counted(len(series.dropped), 'sequence')} with empty cells dropped.")
-    clean = Piece(tuple(series.ids), series.points, series.where, order=series.order)
-    return clean, series.spacing
+    return series
 
 
 class Forecasts:
@@ -173,8 +177,7 @@ class Forecasts:
         self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...]
     ) -> None:
         self.output, self.form, self.names = output, form, names
-        scaling = trained.layout.scaling
-        self.scale = None if scaling.is_identity else scaling.target.scale
+        self.scaling = trained.layout.scaling
         config = own_config(trained)
         self.columns = (config.sequence or "sequence", config.order or "step")
         self.kept: list[tuple[Sequences, Any]] = []
@@ -210,7 +213,7 @@ class Forecasts:
 
     def write(self, part: Sequences, result: FreeRun, steps: Steps) -> None:
         """Take in the forecasts of a part."""
-        values = rounded(result.values, self.scale)
+        values = self._rounded(result.values, part)
         if self.table is not None:
             if steps.unknown.size and not self.numbered:
                 self.numbered = True
@@ -220,7 +223,7 @@ class Forecasts:
                 )
             self.table.write(part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
-            given = rounded(part.source) if self.scale is None else part.source
+            given = rounded(part.source) if self.scaling.is_identity else part.source
             for name, source, length, said in zip(
                 part.ids, given, part.source_lengths, values, strict=True
             ):
@@ -230,6 +233,19 @@ class Forecasts:
             self.kept.append((part, values))
         if self.output is None:  # somebody may be waiting at the end of a slow pipe
             self.file.flush()
+
+    def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
+        """See `rounded`; sequences whose units have as many digits are rounded together."""
+        if self.scaling.is_identity:
+            return rounded(values)
+        units = self.scaling.units(part)[:, 0]
+        _, first, which = np.unique(
+            np.floor(np.log10(units)), axis=0, return_index=True, return_inverse=True
+        )
+        found = np.empty_like(values)
+        for k, place in enumerate(first):
+            found[which.ravel() == k] = rounded(values[which.ravel() == k], units[place])
+        return found
 
     def _arrays(self) -> dict[str, Any]:
         if len(self.kept) == 1:

@@ -148,19 +148,37 @@ def _outcome(
     Args:
         data: of each variant, the section of its config.
     """
-    groups: dict[float | None, dict[str, dict[int, float]]] = {}
+    groups: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
     data_of_group: dict[float | None, set[str]] = {}
     for arm in arms:
-        groups.setdefault(arm.at, {})[arm.name] = arm.losses
-        data_of_group.setdefault(arm.at, set()).add(repr(data[arm.name]))
+        unit = _unit_of_losses(data[arm.name])
+        groups.setdefault((arm.at, unit), {})[arm.name] = arm.losses
+        data_of_group.setdefault(arm.at, set()).add(_sequences_of(data[arm.name]))
     files = all(section.get("kind") in ("file", "stream") for section in data.values())
     of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
     return Outcome(
         path, path.name, tuple(arms), tuple(differences(groups.values())),
         same_data=len(set().union(*data_of_group.values())) == 1,
         same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
+        same_units=len({unit for _, unit in groups}) == 1,
+        same_training_units=len({_unit_of_training(section) for section in data.values()}) == 1,
         data_of_seeds=of_seeds, along=along,
     )  # fmt: skip
+
+
+def _unit_of_losses(data: Mapping[str, Any]) -> str:
+    """Equal for data sections whose test losses are in the same units."""
+    return repr((data.get("scaling", "none"), data.get("relative", False)))
+
+
+def _unit_of_training(data: Mapping[str, Any]) -> str:
+    """The same for losses while training."""
+    return _unit_of_losses(data) + ("instance" if data.get("normalize") == "instance" else "")
+
+
+def _sequences_of(data: Mapping[str, Any]) -> str:
+    """Equal for data sections of the same sequences and the same unit of losses."""
+    return repr({key: value for key, value in data.items() if key != "normalize"})
 
 
 def is_comparison(path: Path) -> bool:

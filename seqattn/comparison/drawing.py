@@ -48,7 +48,8 @@ def draw_all(outcome: Outcome) -> None:
     write_whole(outcome.path / "curves.png", as_bytes(band_figure(
         [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
         title=f"{outcome.name}: validation loss, free running"
-        + " (the last one after a run stopped early)" * early,
+        + " (the last one after a run stopped early)" * early
+        + ", each variant in units of its own" * (not outcome.same_training_units),
     )))  # fmt: skip
     looked = [found for arm in arms if (found := median_look(arm)) is not None]
     if looked:

@@ -89,6 +89,9 @@ class Outcome:
         pairs: every two variants.
         same_data: whether all variants had the same sequences at each seed.
         same_data_in_pairs: whether the two of every pair had: along a key, those at one number.
+        same_units: whether the test losses of all variants are in the same units; those of
+            different ones make no pair.
+        same_training_units: whether their training and validation losses are.
         data_of_seeds: what the seeds of a variant learn from.
         along: the key whose numbers they are compared along, or "".
     """
@@ -99,5 +102,7 @@ class Outcome:
     pairs: tuple[Difference, ...]
     same_data: bool
     same_data_in_pairs: bool
+    same_units: bool
+    same_training_units: bool
     data_of_seeds: DataOfSeeds
     along: str = ""

@@ -227,6 +227,17 @@ def sentences(outcome: Outcome) -> list[str]:
                 f"{arm.unfinished} of {len(arm.folders)} seeds of {arm.name} have not ended; they"
                 " are in no number here."
             )
+    if not outcome.same_training_units:
+        said.append(
+            "The variants differ in data.normalize, data.scaling or data.relative, so that their"
+            " training and validation losses (curves.png) are in different units."
+        )
+    if not outcome.same_units:
+        said.append(
+            "The variants differ in data.scaling or data.relative, so that their losses are in"
+            " different units: two such variants are not tested against each other. `rmse` in each"
+            " run's summary.json is in the units of the data."
+        )
     if not outcome.same_data_in_pairs:
         said.append(
             "The variants differ in their data: their losses need not be of the same test"

@@ -68,9 +68,10 @@ def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
 
 
 def _references(data: Splits) -> tuple[References, References]:
-    """Of the test and of the validation part, with the same baselines: the best of one is drawn
-    beside the losses of the other."""
-    tested, validated = (References.of_data(part, data) for part in (data.test, data.validation))
+    """Of the test part, and of the validation part in the units of the losses while training, with
+    the same baselines: the best of one is drawn beside the losses of the other."""
+    tested = References.of_data(data.test, data)
+    validated = References.of_data(data.validation, data, as_trained=True)
     return tested.with_those_of(validated), validated.with_those_of(tested)
 
 

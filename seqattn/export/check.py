@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ REAL, LONGER, SHORT = 64, 3, 7
 SEED = 0
 MOST_WEIGHTS = 2**22
 """Weights of sequences that are looked at together: 16 MiB, of which some ten copies are held."""
-LEVELS = 100  # how far levels are apart, of what is taken from the last point on
+LEVELS = 100  # how far levels are apart, where each sequence has its own
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ def check(
     for words, whole in sets.items():
         noise, apart = 0.0, dict[str, dict[str, float]]()
         for places in slices(len(whole), together):
-            part = whole.only(places)
-            right = free_run(trained.model, part, steps, scaling=scaling)
-            expected = _in_units(right, trained)
-            closer = _in_units(free_run(precise, part, steps, scaling=scaling), trained)
+            part = all_observed(whole.only(places))
+            unit = scaling.units(part)
+            expected = _in_units(free_run(trained.model, part, steps, scaling=scaling), unit)
+            closer = _in_units(free_run(precise, part, steps, scaling=scaling), unit)
             noise = _larger(noise, *(_apart(closer[what], expected[what]) for what in expected))
             del closer
             given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
@@ -94,7 +94,7 @@ def check(
                     if name == "free_running"
                     else step_by_step(*parts, given, steps, graphs.state)
                 )
-                found[FORECAST] = found[FORECAST] / scaling.target.scale
+                found[FORECAST] = found[FORECAST] / unit
                 of_graph = apart.setdefault(name, {})
                 for what, array in expected.items():
                     of_graph[what] = _larger(of_graph.get(what, 0.0), _apart(found[what], array))
@@ -195,9 +195,18 @@ def _maps(run: FreeRun) -> Arrays:
     return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
 
 
-def _in_units(run: FreeRun, trained: Trained) -> Arrays:
-    """Forecast, as wide as in the model's units, and weights."""
-    return {FORECAST: run.values / trained.layout.scaling.target.scale, **_maps(run)}
+def all_observed(part: Sequences) -> Sequences:
+    """A part as the graphs see it, which are not told what cells of a source were filled."""
+    return replace(part, source_observed=None)
+
+
+def _in_units(run: FreeRun, unit: NDArray[np.float64]) -> Arrays:
+    """Forecast, as wide as in the model's units, and weights.
+
+    Args:
+        unit: (N, 1, F) what 1 in the model's units is.
+    """
+    return {FORECAST: run.values / unit, **_maps(run)}
 
 
 def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -207,8 +216,8 @@ def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _random(trained: Trained, n: int, longest: int) -> Sequences:
-    """Sources of normal numbers in the model's units, of every length that it takes; where those
-    are taken from the last point on, that is anywhere."""
+    """Sources of normal numbers in the model's units, of every length that it takes; where each
+    has a level or a size of its own, those are anywhere."""
     layout, numbers = trained.layout, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % longest + 1
     lengths[0] = longest
@@ -218,6 +227,9 @@ def _random(trained: Trained, n: int, longest: int) -> Sequences:
     points = scaler.unscaled(numbers.standard_normal((n, longest, F)))
     if layout.scaling.relative:
         points[np.arange(n), lengths - 1] = 0
+    if layout.scaling.instance:
+        points *= np.exp(numbers.standard_normal((n, 1, F)))
+    if layout.scaling.relative or layout.scaling.instance:
         points += numbers.standard_normal((n, 1, F)) * LEVELS * scaler.scale
     points[np.arange(longest) >= lengths[:, None]] = 0
     return Sequences(
@@ -230,6 +242,7 @@ def example(trained: Trained, steps: int, test: Sequences | None) -> Arrays:
     """Some sources, NaN behind their end, with the model's forecast and weights."""
     few = slice(0, 4)
     part = _random(trained, 4, trained.layout.source_length) if test is None else test.only(few)
+    part = all_observed(part)
     right = free_run(trained.model, part, steps, scaling=trained.layout.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)
     return {SOURCE: source, FORECAST: right.values, **_maps(right)}

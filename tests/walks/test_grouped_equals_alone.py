@@ -136,6 +136,7 @@ def by_hand(base: Config, path: str) -> list[Changes]:
         "data.features": [{path: ["c", "a", "b"]}, {path: ["a", "c"]}],
         "data.source_features": [{path: ["b", "a"]}, {path: ["b", "c"]}, {path: ["a"]}],
         "data.target_features": [{path: ["c", "a"]}, {path: ["b", "c"]}, {path: ["c"]}],
+        "data.normalize": [{path: "none", "data.scaling": "none"}],
         "data.target_length": [{path: 2, "data.source_length": None}],
         "data.window": [{path: {"source": 3, "target": 2}, "data.source_length": None}],
         "model.attention.normalizer": [{path: "hard", "model.attention.estimator": "reinforce"}],
