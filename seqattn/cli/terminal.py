@@ -190,8 +190,11 @@ def print_seeds(outcome: Outcome) -> None:
     ]  # fmt: skip
     others = sorted(seed_folders(outcome.path).keys() - arm.folders.keys())
     if others:
-        lines.insert(2, f"{outcome.path} holds other seeds, too ({', '.join(map(str, others))}),"
-                        " which are not in this table; seqattn report has all of them.")  # fmt: skip
+        lines.insert(
+            2,
+            f"{outcome.path} holds other seeds, too ({', '.join(map(str, others))}), which are not"
+            " in this table; seqattn report has all of them.",
+        )
     for line in lines:
         console.print(line, soft_wrap=True)
 

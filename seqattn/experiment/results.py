@@ -32,7 +32,8 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
             known[id(data)] = _references(data)
         tested, validated = known[id(data)]
         run.model.load_state_dict(state.best_weights)
-        with AttentionSpool(job.folder.path, data.test) as spool:
+        with AttentionSpool(job.folder.path) as spool:
+            spool.begin(data.test)
             evaluation, free = evaluate_and_forecast(
                 run.model, data.test, tested, data.scaling, with_attention=False, watch=spool.add
             )
