@@ -109,14 +109,13 @@ def refuse_other_rates(job: Job) -> None:
 
 def spanning_all_epochs(training: Training) -> list[str]:
     """Keys of the schedules that are others where training.epochs is."""
-    found = {
-        "training.teacher_forcing": (training.teacher_forcing, LinearForcing),
-        "training.learning_rate_schedule": (training.learning_rate_schedule, CosineRate),
-    }
-    return [
-        key for key, (section, spans) in found.items()
-        if isinstance(section, spans) and section.over_epochs is None
-    ]  # fmt: skip
+    forcing, rate = training.teacher_forcing, training.learning_rate_schedule
+    found = []
+    if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
+        found.append("training.teacher_forcing")
+    if isinstance(rate, CosineRate) and rate.over_epochs is None:
+        found.append("training.learning_rate_schedule")
+    return found
 
 
 def refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
