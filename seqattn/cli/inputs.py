@@ -302,57 +302,36 @@ def predict_file(
     override: Override | None,
     attention: Path | None,
 ) -> None:
-    """Continue all sequences of a file, in bounded memory unless weights are asked for."""
+    """Continue all sequences of a file, in bounded memory; weights wait on the disk."""
     from tqdm import tqdm
+
+    from seqattn.experiment.attention_file import spool_for
 
     stretches = sources(file, trained)
     first = next(stretches)
     said = trained.layout.said
     same = said == trained.layout.features
     writer = Forecasts(output, form, trained, first[2] if same else said)
-    parts, runs = list[Sequences](), list[FreeRun]()
     shows = sys.stderr.isatty() and output is not None
     with (
+        spool_for(attention) as spool,
         writer.opened(),
         tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
     ):
         for piece, part, _ in _and_first(first, stretches):
+            if spool is not None:
+                spool.begin(part, steps)
             result = free_run(
-                trained.model, part, steps, override, with_attention=attention is not None,
-                scaling=trained.layout.scaling,
+                trained.model, part, steps, override, with_attention=False,
+                scaling=trained.layout.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
             writer.write(part, result, Steps.of_sources(part, piece.points.lengths))
             bar.update(len(part))
-            if attention is not None:
-                parts.append(part)
-                runs.append(result)
-    if attention is not None:
-        write_output(attention, packed(_joined_attention(parts, runs)))
 
 
 def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield first
     yield from rest
-
-
-def _joined_attention(parts: list[Sequences], runs: list[FreeRun]) -> dict[str, Any]:
-    if len(runs) == 1:
-        return runs[0].attention_arrays(parts[0], steps_real=False)
-    part = joined_sources(parts)
-    S = part.source.shape[1]
-
-    def together(kind: Any) -> Any:
-        wide = []
-        for run in runs:
-            weights = run.maps[kind]
-            more = S - weights.shape[-1] if kind != "decoder_self" else 0
-            rows = more if kind == "encoder_self" else 0
-            wide.append(np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, rows), (0, more))))
-        return np.concatenate(wide)
-
-    values = np.concatenate([run.values for run in runs])
-    whole = FreeRun(values, {kind: together(kind) for kind in runs[0].maps}, runs[0].meaning)
-    return whole.attention_arrays(part, steps_real=False)
 
 
 __all__ = [

@@ -28,7 +28,7 @@ from seqattn.experiment.sizes import (
     refuse_too_large,
     refuse_too_much_data,
 )
-from seqattn.experiment.surroundings import choose_device, environment
+from seqattn.experiment.surroundings import change_of_numerics, choose_device, environment
 from seqattn.experiment.training import train_group
 from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_summary, refuse_taken
 from seqattn.storage import (
@@ -166,6 +166,7 @@ def _run_all(
             for job in todo:
                 if job.folder.path not in holding:
                     _take_hold(job.folder, held)
+            _say_what_changed(todo, about, watchers)
             _begin(todo, about, threads, overwrite=overwrite)
             for job in todo:
                 if job.goes_back:  # else the next save would keep the one that it is behind
@@ -196,6 +197,19 @@ def _say_what_has_ended(jobs: Sequence[Job], watchers: Watchers) -> None:
         watchers.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
     if diverged:
         watchers.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
+
+
+def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], watchers: Watchers) -> None:
+    """In the logs, and once for people: that runs go on where numbers are rounded differently."""
+    said = dict[str, None]()
+    for job in todo:
+        if job.state is not None and (
+            words := change_of_numerics(job.folder.read_environment(), about)
+        ):
+            job.folder.say(words)
+            said[words] = None
+    for words in said:
+        watchers.say(words)
 
 
 def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:

@@ -351,7 +351,7 @@ class _Pass:
 @dataclass
 class Moments:
     """Count, mean and spread of numbers that come a stretch at a time (Chan, Golub and LeVeque
-    1983, "Algorithms for Computing the Sample Variance", eq. 2.1)."""
+    1983, "Algorithms for Computing the Sample Variance: Analysis and Recommendations")."""
 
     n: int = 0
     mean: float = 0.0
@@ -387,8 +387,8 @@ class Moments:
 
 def chances(seed: int, names: Sequence[str]) -> NDArray[np.float64]:
     """A number in [0, 1) for each name, a function of seed and name alone: the last mix of
-    SplitMix64 (Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom Number Generators", figure
-    17) over the name's CRC."""
+    SplitMix64 (Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom Number Generators") over
+    the name's CRC, with the multipliers of Stafford's variant 13."""
     x = np.fromiter((zlib.crc32(name.encode()) for name in names), np.uint64, len(names))
     x += np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
