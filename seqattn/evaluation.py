@@ -30,9 +30,7 @@ from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training import to_tensors
-from seqattn.training.batches import slices
-from seqattn.training.objective import Autograd
-from seqattn.training.validation import validate
+from seqattn.training.batches import Batch, slices
 
 CHUNK = 2048
 CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
@@ -79,8 +77,9 @@ class FreeRun:
 class References:
     """What a part's losses are held against; the same for every model.
 
-    Losses are mean squared errors in the units that training works in; where data are scaled,
-    those are the scaled ones. Root mean squared errors and `errors` are in the user's units.
+    Losses are mean squared errors; where data are scaled, an error counts 1 that is as large as the
+    scale of its feature in the training part. Root mean squared errors and `errors` are in the
+    user's units.
 
     Attributes:
         noise_floor: the error of knowing everything but the noise; None where unknown.
@@ -110,6 +109,8 @@ class References:
         rule: tuple[str, Rule] | None,
         scaling: Scaling | None = None,
         in_sample: InSample | None = None,
+        *,
+        as_trained: bool = False,
     ) -> References:
         """
         Args:
@@ -117,11 +118,15 @@ class References:
             rule: the task's own parameter-free rule, if it has one.
             scaling: of the units that losses are in; None: the part's own.
             in_sample: of the user's own training series; None: the sequences are made.
+            as_trained: losses in the units of the losses of a training instead: those of each
+                sequence's own, where it has any.
 
         Raises:
             DataError: a season that the user gave, and a source that is shorter.
         """
         scale = None if scaling is None else scaling.target.scale
+        if scaling is not None and as_trained:
+            scale = scaling.units(part)
         free, notes = forecasts(train, part, rule, in_sample)
         linear = least_squares(train, part, scaling)
         fitted = {} if linear is None else {LEAST_SQUARES: linear}
@@ -138,13 +143,15 @@ class References:
         )  # fmt: skip
 
     @classmethod
-    def of_data(cls, part: Sequences, data: Splits) -> References:
+    def of_data(cls, part: Sequences, data: Splits, *, as_trained: bool = False) -> References:
         """The same with all that is known of a data set.
 
         Args:
             part: of the data set, or the user's own sequences read as it was.
         """
-        return cls.of(part, data.train, data.rule, data.scaling, data.in_sample)
+        return cls.of(
+            part, data.train, data.rule, data.scaling, data.in_sample, as_trained=as_trained
+        )
 
     def with_those_of(self, other: References) -> References:
         """Without the parameter-free baselines that another part does not have, and with what is
@@ -244,8 +251,13 @@ def free_run(
         watch: shown the weights of some sequences after the other, kept or not.
 
     Raises:
-        UsageError: an override that the model, or a sequence, has no place for.
+        DataError: a source of a length that the model's skip has no weights for.
+        UsageError: an override that the model, or a sequence, has no place for; more steps than the
+            skip has weights for.
     """
+    if model.skip is not None:  # here sequences have names
+        model.skip.check_steps(steps)
+        model.skip.check_sources(part.source_lengths, part.ids)
     if override is not None:
         override.check(int(part.source_lengths.min()))
     batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
@@ -253,9 +265,7 @@ def free_run(
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
     with torch.inference_mode():
-        points = batch.source.shape[-2] + steps
-        at_once = min(CHUNK, CHUNK_PAIRS // points**2)
-        for places in slices(len(batch), max(at_once, 1)):
+        for places in slices(len(batch), _at_once(batch, steps)):
             chunk = batch.take(places)
             forecast = model.forecast(
                 chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
@@ -295,8 +305,26 @@ def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) ->
 def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | None = None) -> float:
     """The loss of a model with every step fed the truth."""
     batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
-    _, (forced,) = validate(Autograd(model), batch)
-    return forced
+    values, steps = list[Tensor](), batch.target.shape[-2]
+    truth = torch.ones(steps, dtype=torch.bool)
+    with torch.inference_mode():
+        for places in slices(len(batch), _at_once(batch, steps)):
+            chunk = batch.take(places)
+            forecast = model(
+                chunk.source, chunk.target, source_lengths=chunk.source_lengths,
+                teacher_forcing=truth, with_attention=False,
+            )  # fmt: skip
+            values.append(forecast.values.double().cpu())
+    said = torch.cat(values).numpy()
+    if scaling is None:
+        return mean_squared_error(said, part)
+    return mean_squared_error(scaling.unscaled(said, part), part, scaling.target.scale)
+
+
+def _at_once(batch: Batch, steps: int) -> int:
+    """Sequences of a chunk."""
+    points = batch.source.shape[-2] + steps
+    return max(1, min(CHUNK, CHUNK_PAIRS // points**2))
 
 
 def evaluate(

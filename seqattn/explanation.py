@@ -38,7 +38,13 @@ from seqattn.attention import (
 from seqattn.attention.scores import split_heads
 from seqattn.errors import UsageError
 from seqattn.layers import Affine
-from seqattn.models import FastWeightsModel, RecurrentModel, SequenceModel, TransformerModel
+from seqattn.models import (
+    FastWeightsModel,
+    LinearSkip,
+    RecurrentModel,
+    SequenceModel,
+    TransformerModel,
+)
 from seqattn.models.fast_weights import Past
 
 DECIMALS = 4
@@ -156,26 +162,63 @@ def explain(
     with torch.inference_mode():
         like, features = next(model.parameters()), said or features
         tensor = torch.as_tensor(source, dtype=like.dtype, device=like.device).unsqueeze(0)
-        own = model.forecast(tensor, step).values[0, -1]
+        forecast = model.forecast(tensor, step).values
         if isinstance(model, RecurrentModel):
-            _recurrent(made, model, tensor, step, layer, head, features)
+            _recurrent(made, model, tensor, forecast, layer, head, features)
         elif isinstance(model, FastWeightsModel):
             _one_of("--layer", layer, 1)
             _one_of("--head", head, 1)
-            _fast_weights(made, model, tensor, step, features)
+            _fast_weights(made, model, tensor, forecast, features)
         elif isinstance(model, TransformerModel):
             _transformer(made, model, tensor, step, layer, head)
-    made.model_says = _rounded(own).tolist()
+        if model.skip is not None:
+            _skip(made, model.skip, tensor, forecast, features)
+    made.model_says = _rounded(forecast[0, -1]).tolist()
     return made
+
+
+def _skip(
+    made: Explanation, skip: LinearSkip, source: Tensor, forecast: Tensor, features: Sequence[str]
+) -> None:
+    """What network and skip add to the point, and their sum.
+
+    Args:
+        source: (1, S, F).
+        forecast: (1, T, F), up to the step that is shown.
+    """
+    *_, step, _ = forecast.shape
+    share = skip(source, None, step)[0, -1]
+    network = np.array(made.said)
+    if not made.said:  # more layers follow than are shown
+        network = made.from_model("Network's share", "from the layers that follow", ["network"],
+                                  forecast[0, -1] - share, features)[0]  # fmt: skip
+    weight, bias = _rounded(skip.weight[step - 1].flatten(-2)), _rounded(skip.bias[step - 1])
+    formula = f"W x + b of this step; x = all {source.shape[1]} source points, one after the other"
+    if max(weight.shape) > WIDEST_MAP:
+        linear = made.from_model("Skip's share", f"{formula}; the map is in the checkpoint",
+                                 ["skip"], share, features)[0]  # fmt: skip
+    else:
+        x = made.given("Source points in one row", "", ["x"], _rounded(source[0]).reshape(-1))[0]
+        columns = [*_numbered(weight.shape[1]), "bias"]
+        made.given("Skip: the map", "", features, np.column_stack([weight, bias]), columns)
+        linear = made.given("Skip's share", formula, ["skip"], weight @ x + bias, features)[0]
+    table = np.stack([network, linear, network + linear])
+    parts = made.given("Parts of the forecast", "forecast = network + skip",
+                       ["network", "skip", "forecast"], table, features)  # fmt: skip
+    made.said = parts[2].tolist()
 
 
 # --- recurrent models -----------------------------------------------------------------------------
 
 
 def _recurrent(
-    made: Explanation, model: RecurrentModel, source: Tensor, step: int, layer: int, head: int,
-    features: Sequence[str],
+    made: Explanation, model: RecurrentModel, source: Tensor, forecast: Tensor, layer: int,
+    head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
+    """
+    Args:
+        forecast: (1, T, F), up to the step that is shown.
+    """
     attention = model.attention
     if attention is None:
         raise UsageError("This model has no attention (model.attention: null).")
@@ -183,9 +226,9 @@ def _recurrent(
     _one_of("--head", head, attention.heads)
     memory, state, point = model.encode(source, None)
     states, _ = model.read(source, None)
-    for _ in range(step - 1):
-        said, _, state = model.step(point, state, memory)
-        point = said.select(-2, 0)
+    for said in forecast[:, :-1].unbind(-2):
+        _, _, state = model.step(point, state, memory)
+        point = said
     assert memory is not None
     projected = model.decoder.project(point)
     if model.context_is_input:
@@ -212,7 +255,6 @@ def _recurrent(
         made.from_model("Contexts of all heads", f"this is head {head}, the others likewise",
                         [f"head {i}" for i in range(attention.heads)], others)  # fmt: skip
         context = others.reshape(-1)
-    weight, bias = _rounded(model.output.weight), _rounded(model.output.bias)
     if model.context_is_input:
         made.from_model("New state h'", "from the point fed, the context and h, by the recurrent"
                         " cell", ["h'"], now, _numbered(H))  # fmt: skip
@@ -230,15 +272,18 @@ def _recurrent(
     else:
         read, name = np.concatenate([context, _rounded(asks)[0]]), "[context; h]"
         made.given("Joined", "[context; h]", ["[c; h]"], read)
-    _output(made, weight, bias, read, name, features)
+    _output(made, model, read, name, features)
 
 
 def _output(
-    made: Explanation, weight: Array, bias: Array, read: Array, name: str, features: Sequence[str]
-) -> None:
+    made: Explanation, model: RecurrentModel | FastWeightsModel, read: Array, name: str,
+    features: Sequence[str],
+) -> None:  # fmt: skip
+    weight, bias = _rounded(model.output.weight), _rounded(model.output.bias)
     columns = [*_numbered(weight.shape[1]), "bias"]
     made.given("Output layer W, b", "", list(features), np.column_stack([weight, bias]), columns)
-    said = made.given("Point that is said", f"y = W {name} + b", ["y"], weight @ read + bias,
+    what = "Point that is said" if model.skip is None else "Network's share"
+    said = made.given(what, f"y = W {name} + b", ["y"], weight @ read + bias,
                       features)  # fmt: skip
     made.said = said[0].tolist()
 
@@ -458,12 +503,19 @@ def _weights(
 
 
 def _fast_weights(
-    made: Explanation, model: FastWeightsModel, source: Tensor, step: int, features: Sequence[str]
-) -> None:
+    made: Explanation, model: FastWeightsModel, source: Tensor, forecast: Tensor,
+    features: Sequence[str],
+) -> None:  # fmt: skip
+    """
+    Args:
+        forecast: (1, T, F), up to the step that is shown.
+    """
+    *_, step, _ = forecast.shape
     S = source.shape[1]
     memory, state, point = model.encode(source, None, as_matrix=False)
-    for _ in range(step - 1):
-        point, state, _, memory = model.step(model.decoder_input(point), state, memory)
+    for said in forecast[:, :-1].unbind(-2):
+        _, state, _, memory = model.step(model.decoder_input(point), state, memory)
+        point = said
     assert isinstance(memory, Past)
     made.given("What the decoder is fed", "", ["point"], point, features)
     held = model.decoder_input(point) + model.decoder_state(state)
@@ -492,7 +544,7 @@ def _fast_weights(
         z = _rounded((z - mean) / deviation * gain + bias)
         name = "(z - mean) / deviation * gain + bias"
     new = made.given("New state", f"tanh({name})", ["h'"], np.tanh(z))[0]
-    _output(made, _rounded(model.output.weight), _rounded(model.output.bias), new, "h'", features)
+    _output(made, model, new, "h'", features)
     made.vectors = {"query": h, "keys": states, "values": states, "context": read,
                     "weights": strengths}  # fmt: skip
 

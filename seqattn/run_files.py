@@ -346,13 +346,9 @@ def read_predictions(path: Path, most: int | None = None) -> Arrays:
         CheckpointError: missing, or not what a training writes.
     """
     arrays = _Checked(path, most)
-    arrays.of_numbers("source", 3)
-    N, S, F = arrays["source"].shape
-    arrays.of_numbers("target", 3)
-    _, T, said = arrays["target"].shape
-    arrays.shaped("target", (N, T, said))
-    arrays.of_numbers("forecast", 3)
-    arrays.shaped("forecast", (N, T, said))
+    N, S, F = arrays.of_numbers("source", None, None, None)
+    _, T, said = arrays.of_numbers("target", N, None, None)
+    arrays.of_numbers("forecast", N, T, said)
     arrays.texts("features", F)
     if "said" in arrays.arrays:  # older versions had one list for both
         arrays.texts("said", said)
@@ -373,12 +369,10 @@ def read_attention(path: Path, most: int | None = None) -> Arrays:
         CheckpointError: missing, or not what a training writes.
     """
     arrays = _Checked(path, most)
-    arrays.of_numbers("weights", 5)
-    N, _, _, T, S = arrays["weights"].shape
+    N, _, _, T, S = arrays.of_numbers("weights", None, None, None, None, None)
     for key, size in (("encoder_self", S), ("decoder_self", T)):
         if key in arrays.arrays:
-            arrays.of_numbers(key, 5)
-            arrays.shaped(key, (N, *arrays[key].shape[1:3], size, size))
+            arrays.of_numbers(key, N, None, None, size, size)
     arrays.sequences(N, S, T)
     arrays.attending(N, T, S)
     return arrays.arrays
@@ -403,8 +397,7 @@ def read_film(path: Path) -> Arrays:
         CheckpointError: missing, or not what a training writes.
     """
     arrays = _Checked(path)
-    arrays.of_numbers("weights", 6)
-    frames, P, _, _, T, S = arrays["weights"].shape
+    frames, P, _, _, T, S = arrays.of_numbers("weights", None, None, None, None, None, None)
     epochs = arrays.whole("epochs", (frames,))
     if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
         raise arrays.wrong("epochs", "expected epochs that count up")
@@ -439,12 +432,21 @@ class _Checked:
             " again (--overwrite) writes it anew."
         )
 
-    def of_numbers(self, key: str, axes: int) -> None:
-        """Floating-point numbers with so many axes, none of them empty."""
+    def of_numbers(self, key: str, *sizes: int | None) -> tuple[int, ...]:
+        """Floating-point numbers, no axis empty.
+
+        Args:
+            sizes: of each axis; None: any.
+
+        Returns:
+            the array's shape.
+        """
         array = self[key]
-        if array.dtype.kind != "f" or array.ndim != axes or 0 in array.shape:
-            raise self.wrong(key, f"expected floating-point numbers with {axes} axes, got"
+        if array.dtype.kind != "f" or array.ndim != len(sizes) or 0 in array.shape:
+            raise self.wrong(key, f"expected floating-point numbers with {len(sizes)} axes, got"
                              f" {array.dtype} of shape {array.shape}")  # fmt: skip
+        known = zip(sizes, array.shape, strict=True)
+        return self.shaped(key, tuple(n if size is None else size for size, n in known)).shape
 
     def shaped(self, key: str, shape: tuple[int, ...]) -> NDArray[Any]:
         array = self[key]

@@ -45,6 +45,8 @@ COMPARISON = "comparison.json"
 """The file that makes a folder a comparison's."""
 SEARCH = "tune.json"
 """The file that makes a folder a search's."""
+PAGE = "report.html"
+"""The page of a run or a comparison, in its folder."""
 
 
 @dataclass(frozen=True)

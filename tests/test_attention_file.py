@@ -53,7 +53,8 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
     monkeypatch.setattr(attention_file, "IN_MEMORY", in_memory)
     found, sequences = weights(kinds), part()
     for run in range(R):
-        with AttentionSpool(tmp_path, sequences) as spool:
+        with AttentionSpool(tmp_path) as spool:
+            spool.begin(sequences)
             for first in range(0, N, 5):
                 places = slice(first, min(first + 5, N))
                 maps = {kind: cells[run, places] for kind, cells in found.items()}

@@ -21,6 +21,7 @@ from torch import Tensor
 from seqattn.config import Model, Recurrent, every_key
 from seqattn.models import (
     Forecast,
+    Lengths,
     Points,
     RecurrentModel,
     SequenceModel,
@@ -36,6 +37,7 @@ N, S, T, F, H, A, RUNS = 3, 7, 5, 2, 11, 2, 2
 SAID = 3
 POINTS = Points(F, SAID, (1, -1, 0))  # the second feature to be said is never given
 LENGTHS = torch.tensor([7, 1, 4])
+SKIPPED = 4  # points of every source where a skip reads them; the rest of S is padding
 EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
 
 SCORES = sorted({tag for path, _, tag in every_key() if path == ("model", "attention", "score")})
@@ -135,6 +137,8 @@ EVERY = list(combinations())
 ALLOWED = [config for config in EVERY if allowed(config)]
 MIXED = mixtures()
 OTHERS = list(other_families())
+RECURRENT_WITH_SKIP = [config | {"skip": "linear"} for config in (ALLOWED + MIXED)[::11]]
+WITH_SKIP = RECURRENT_WITH_SKIP + [config | {"skip": "linear"} for config in OTHERS[::3]]
 KINDS = ("cross", "encoder_self", "decoder_self")
 
 
@@ -170,12 +174,24 @@ def test_every_other_combination_is_refused_with_a_reason(
     # a readout of tanh with each score, with input_feeding and without
     assert len(ALLOWED) == (5 * 8 + 6) * 3 * 2 + 24 * (3 + 1) + 6 * 2
     with capsys.disabled():
-        print(f" [{len(ALLOWED) + len(MIXED) + len(OTHERS)} combinations held to the contract,"
+        every = ALLOWED + MIXED + OTHERS + WITH_SKIP
+        print(f" [{len(every)} combinations held to the contract,"
               f" {len(EVERY) - len(ALLOWED)} refused]", end="")  # fmt: skip
 
 
 def model_of(config: dict[str, Any], seed: int = 1) -> SequenceModel:
-    return build_model(validated(config), POINTS, seed).double()
+    model = build_model(validated(config), POINTS, seed, Lengths(SKIPPED, T)).double()
+    if model.skip is not None:  # what starts at zero would hide everything else
+        numbers = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if not parameter.any():
+                    parameter.uniform_(-0.3, 0.3, generator=numbers)
+    return model
+
+
+def lengths_of(config: dict[str, Any]) -> Tensor:
+    return torch.full((N,), SKIPPED) if config.get("skip") == "linear" else LENGTHS
 
 
 def validated(config: dict[str, Any]) -> Model:
@@ -183,25 +199,27 @@ def validated(config: dict[str, Any]) -> Model:
     return found
 
 
-def sequences(seed: int = 0) -> tuple[Tensor, Tensor]:
+def sequences(lengths: Tensor = LENGTHS, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Sources whose padding is NaN, and targets."""
     numbers = torch.Generator().manual_seed(seed)
     source = torch.randn(N, S, F, generator=numbers, dtype=torch.float64)
     target = torch.randn(N, T, SAID, generator=numbers, dtype=torch.float64)
-    source[torch.arange(S) >= LENGTHS[:, None]] = math.nan
+    source[torch.arange(S) >= lengths[:, None]] = math.nan
     return source, target
 
 
-@pytest.mark.parametrize("config", ALLOWED + MIXED + OTHERS, ids=name_of)
+@pytest.mark.parametrize("config", ALLOWED + MIXED + OTHERS + WITH_SKIP, ids=name_of)
 def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str, Any]) -> None:
-    model = model_of(config)
-    source, target = sequences()
+    model, lengths = model_of(config), lengths_of(config)
+    source, target = sequences(lengths)
     with torch.no_grad():
-        free = model.forecast(source, T, source_lengths=LENGTHS)
-        blind = model.forecast(source, T, source_lengths=LENGTHS, with_attention=False)
+        free = model.forecast(source, T, source_lengths=lengths)
+        blind = model.forecast(source, T, source_lengths=lengths, with_attention=False)
+        shorter = model.forecast(source, T - 1, source_lengths=lengths)
+        torch.testing.assert_close(shorter.values, free.values[:, :-1], **EXACT)
         torch.testing.assert_close(blind.values, free.values, **EXACT)
         assert blind.attention == ()
-        for n, length in enumerate(LENGTHS.tolist()):
+        for n, length in enumerate(lengths.tolist()):
             alone = model.forecast(source[n : n + 1, :length], T)
             torch.testing.assert_close(alone.values[0], free.values[n], **EXACT)
             for one, both in zip(alone.attention, free.attention, strict=True):
@@ -212,7 +230,7 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
                 torch.testing.assert_close(one.weights[0], weights[:, :rows, :columns], **EXACT)
                 assert (weights[..., columns:] == 0).all()
                 assert (weights[:, rows:] == 0).all()
-        hands_over_the_truth(model, source, target, free)
+        hands_over_the_truth(model, source, target, lengths, free)
     heads = config.get("heads", (config.get("attention") or {}).get("heads", 1))
     layers = config["layers"] if config.get("kind") == "transformer" else 1
     if config.get("attention", 1) is None:
@@ -231,7 +249,7 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
         assert (shown.weights >= 0).all()
         sums = shown.weights.sum(-1)
         if shown.kind == "encoder_self":  # rows of padding look nowhere
-            sums = sums[(torch.arange(S) < LENGTHS[:, None])[:, None].expand_as(sums)]
+            sums = sums[(torch.arange(S) < lengths[:, None])[:, None].expand_as(sums)]
         if shown.meaning == "partial":
             assert (sums <= 1 + 1e-12).all()
             assert (sums > 0).all()
@@ -243,43 +261,46 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
 
 
 def hands_over_the_truth(
-    model: SequenceModel, source: Tensor, target: Tensor, free: Forecast
+    model: SequenceModel, source: Tensor, target: Tensor, lengths: Tensor, free: Forecast
 ) -> None:
     """Fed its own word a model does what it does on its own; fed the truth, the same as when its
     own word happened to be the truth."""
     always = torch.ones(T, dtype=torch.bool)
-    its_own = model(source, free.values, source_lengths=LENGTHS, teacher_forcing=always)
+    its_own = model(source, free.values, source_lengths=lengths, teacher_forcing=always)
     torch.testing.assert_close(its_own.values, free.values, **EXACT)
     for one, both in zip(its_own.attention, free.attention, strict=True):
         torch.testing.assert_close(one.weights, both.weights, **EXACT)
     if isinstance(model, TransformerModel):
         with pytest.raises(ValueError, match="always told the truth"):
-            model(source, target, source_lengths=LENGTHS, teacher_forcing=~always)
+            model(source, target, source_lengths=lengths, teacher_forcing=~always)
         return
-    told = model(source, target, source_lengths=LENGTHS, teacher_forcing=~always)
+    told = model(source, target, source_lengths=lengths, teacher_forcing=~always)
     torch.testing.assert_close(told.values, free.values, **EXACT)
     mixed = torch.arange(N * T).view(N, T) % 3 == 0
-    truth = model(source, target, source_lengths=LENGTHS, teacher_forcing=always)
-    said = model(source, target, source_lengths=LENGTHS, teacher_forcing=mixed)
+    truth = model(source, target, source_lengths=lengths, teacher_forcing=always)
+    said = model(source, target, source_lengths=lengths, teacher_forcing=mixed)
     torch.testing.assert_close(said.values[:, 0], truth.values[:, 0], **EXACT)
     assert not torch.allclose(said.values[:, 1:], truth.values[:, 1:])
 
 
-@pytest.mark.parametrize("config", ALLOWED + MIXED, ids=name_of)
+@pytest.mark.parametrize("config", ALLOWED + MIXED + RECURRENT_WITH_SKIP, ids=name_of)
 def test_one_step_at_a_time(config: dict[str, Any]) -> None:
     """A stretch of known inputs against its steps."""
-    model = model_of(config)
+    model, lengths = model_of(config), lengths_of(config)
     assert isinstance(model, RecurrentModel)
-    source, target = sequences()
+    source, target = sequences(lengths)
     with torch.no_grad():
         always = model(
-            source, target, source_lengths=LENGTHS,
+            source, target, source_lengths=lengths,
             teacher_forcing=torch.ones(T, dtype=torch.bool),
         )  # fmt: skip
-        _, state, fed = model.encode(source, LENGTHS)
-        memory = model.encode(source, LENGTHS).memory
+        _, state, fed = model.encode(source, lengths)
+        memory = model.encode(source, lengths).memory
+        skipped = model.skipped(source, lengths, [1] * T)
         for t in range(T):  # one step at a time, against the stretch of all
             said, look, state = model.step(fed, state, memory)
+            added = skipped[t]
+            said = said if added is None else said + added
             torch.testing.assert_close(always.values[:, [t]], said, **EXACT)
             fed = target[:, t]
             if look is not None:
@@ -287,13 +308,14 @@ def test_one_step_at_a_time(config: dict[str, Any]) -> None:
                 torch.testing.assert_close(shown, look.weights.view_as(shown), **EXACT)
 
 
-@pytest.mark.parametrize("config", ALLOWED + MIXED + OTHERS, ids=name_of)
+@pytest.mark.parametrize("config", ALLOWED + MIXED + OTHERS + WITH_SKIP, ids=name_of)
 def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
     """Loss and gradient of a training step with its own coins, dropout and choices."""
     numbers = torch.Generator().manual_seed(3)
     source = torch.randn(RUNS, N, S, F, generator=numbers, dtype=torch.float64)
     target = torch.randn(RUNS, N, T, SAID, generator=numbers, dtype=torch.float64)
-    lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
+    lengths = torch.stack([lengths_of(config), lengths_of(config).flip(0)])
+    source[torch.arange(S) >= lengths[..., None]] = math.nan
     keep = torch.arange(T) < torch.tensor([[5, 2, 3], [1, 5, 4]]).unsqueeze(-1)
     coins = torch.rand(RUNS, N, T, generator=numbers) < 0.5
     if config.get("kind") == "transformer":

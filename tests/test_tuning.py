@@ -77,8 +77,8 @@ def test_a_search_leaves_runs_a_table_and_the_best(tmp_path: Path) -> None:
     assert config.training.learning_rate == found.best["training.learning_rate"]
     assert config.model.attention.score == found.best["model.attention.score"]  # type: ignore[union-attr]
     assert config.name == "found-best"
-    assert sum(found.importance.values()) == pytest.approx(1)
-    assert (found.path / "importance.png").read_bytes().startswith(b"\x89PNG")
+    assert found.importance == {}  # 8 trials are too few
+    assert not (found.path / "importance.png").exists()
     rows = list(csv.DictReader((found.path / "trials.csv").read_text().splitlines()))
     assert len(rows) == 8
     assert float(rows[0]["validation_loss"]) == whole[0]["loss"]

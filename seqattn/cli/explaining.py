@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,10 +23,12 @@ from seqattn.cli.output import (
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
+    from seqattn.data import Scaling, Sequences
     from seqattn.explanation import Explanation, Stage
 
 WIDE = 8
 WIDEST = 10_000
+MOST_SHOWN = 8
 
 
 class Shape(StrEnum):
@@ -35,6 +37,53 @@ class Shape(StrEnum):
     table = "table"
     markdown = "markdown"
     json = "json"
+
+
+@dataclass(frozen=True)
+class OwnUnits:
+    """How the numbers of an explanation follow from the data's own.
+
+    Attributes:
+        says: what the model says, in the data's units.
+        how: in words, what numbers the model got.
+        source: feature -> (shift, scale): the model got (value - shift) / scale.
+    """
+
+    says: dict[str, float]
+    how: str
+    source: dict[str, tuple[float, float]]
+
+    @classmethod
+    def of(cls, scaling: Scaling, chosen: Sequences, model_says: list[float]) -> OwnUnits:
+        """
+        Args:
+            chosen: the one sequence that is explained.
+            model_says: in the model's units.
+        """
+        import numpy as np
+
+        said = scaling.unscaled(np.array([[model_says]]), chosen).ravel().tolist()
+        own, _ = scaling.of_each(chosen)
+        shift = own.unscaled(scaling.source.shift).ravel().tolist()
+        scale = (own.scale * scaling.source.scale).ravel().tolist()
+        how = "scaled"
+        if scaling.relative:
+            how = "differences from the last source point, scaled"
+        if scaling.instance:
+            how = "this source normalized by its own mean and standard deviation"
+        pairs = zip(shift, scale, strict=True)
+        return cls(
+            dict(zip(chosen.said, said, strict=True)), how,
+            dict(zip(chosen.features, pairs, strict=True)),
+        )  # fmt: skip
+
+    @property
+    def words(self) -> str:
+        shown = [
+            f"({name} - {shift:g}) / {scale:g}" for name, (shift, scale) in self.source.items()
+        ]
+        more = ["..."] if len(shown) > MOST_SHOWN else []
+        return f"the numbers above are {self.how}: {', '.join(shown[:MOST_SHOWN] + more)}"
 
 
 def explain(
@@ -59,8 +108,6 @@ def explain(
 ) -> None:
     """Take one attention step of a trained model apart: keys, query, scores, weights, the weighted
     sum and what is said. Each number follows from printed ones above it, or is named at the end."""
-    import numpy as np
-
     from seqattn import pictures
     from seqattn.user_files import check_outputs
 
@@ -91,14 +138,13 @@ def explain(
         trained.model, source, step=step, layer=layer, head=head,
         features=trained.layout.features, said=trained.layout.said, title=title.replace("\n", ", "),
     )  # fmt: skip
-    in_units = None
+    own = None
     if not trained.layout.scaling.is_identity:
-        unscaled = trained.layout.scaling.unscaled(np.array([[explanation.model_says]]), chosen)
-        in_units = dict(zip(trained.layout.said, unscaled.ravel().tolist(), strict=True))
+        own = OwnUnits.of(trained.layout.scaling, chosen, explanation.model_says)
     if figure is not None:
         _draw(explanation, figure)
     leave_with_the_reader()
-    print_explanation(explanation, form.value, in_units)
+    print_explanation(explanation, form.value, own)
 
 
 def _draw(explanation: Explanation, figure: Path) -> None:
@@ -114,13 +160,11 @@ def _draw(explanation: Explanation, figure: Path) -> None:
     note(f"Drew {figure}")
 
 
-def print_explanation(
-    explanation: Explanation, form: str, in_units: dict[str, float] | None = None
-) -> None:
+def print_explanation(explanation: Explanation, form: str, own: OwnUnits | None = None) -> None:
     """Write it to standard output as table, markdown or json.
 
     Args:
-        in_units: what the model says in the data's own units, where it works in scaled numbers.
+        own: where the model works in scaled numbers, what they are in the data's own units.
     """
     if form == "json":
         described: dict[str, Any] = {
@@ -129,13 +173,17 @@ def print_explanation(
             "said": explanation.said,
             "model_says": explanation.model_says,
         }
-        if in_units is not None:
-            described["model_says_in_units"] = in_units
+        if own is not None:
+            described["model_says_in_units"] = own.says
+            described["source_units"] = {
+                name: {"shift": shift, "scale": scale}
+                for name, (shift, scale) in own.source.items()
+            }
         write_data(json.dumps(described, indent=2) + "\n")
     elif form == "markdown":
-        write_data("\n".join(_markdown(explanation, in_units)) + "\n")
+        write_data("\n".join(_markdown(explanation, own)) + "\n")
     else:
-        _tables(explanation, in_units)
+        _tables(explanation, own)
 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
@@ -150,13 +198,13 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-def _conclusion(explanation: Explanation, in_units: dict[str, float] | None) -> str:
+def _conclusion(explanation: Explanation, own: OwnUnits | None) -> str:
     from seqattn.explanation import DECIMALS
 
     says = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_says)
-    if in_units is not None:
-        own = ", ".join(f"{name} {x:g}" for name, x in in_units.items())
-        says += f", which is {own} in the units of the data; the numbers above are scaled"
+    if own is not None:
+        there = ", ".join(f"{name} {x:g}" for name, x in own.says.items())
+        says += f", which is {there} in the units of the data; {own.words}"
     if not explanation.said:
         return f"In the end the model says {says}."
     names = explanation.computed_by_model
@@ -167,7 +215,7 @@ def _conclusion(explanation: Explanation, in_units: dict[str, float] | None) -> 
     )
 
 
-def _tables(explanation: Explanation, in_units: dict[str, float] | None) -> None:
+def _tables(explanation: Explanation, own: OwnUnits | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -187,10 +235,10 @@ def _tables(explanation: Explanation, in_units: dict[str, float] | None) -> None
             table.add_row(*row)
         console.print(table)
     console.print()
-    show(textwrap.fill(_conclusion(explanation, in_units), 80))
+    show(textwrap.fill(_conclusion(explanation, own), 80))
 
 
-def _markdown(explanation: Explanation, in_units: dict[str, float] | None) -> list[str]:
+def _markdown(explanation: Explanation, own: OwnUnits | None) -> list[str]:
     def escaped(text: str) -> str:
         return text.replace("|", "\\|").replace("<", "&lt;")
 
@@ -203,4 +251,4 @@ def _markdown(explanation: Explanation, in_units: dict[str, float] | None) -> li
         lines.append("| " + " | ".join(map(escaped, heads)) + " |")
         lines.append("| --- |" + " ---: |" * (len(heads) - 1))
         lines += ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
-    return [*lines, "", _conclusion(explanation, in_units)]
+    return [*lines, "", _conclusion(explanation, own)]

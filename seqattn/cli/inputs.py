@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.attention import Override
 from seqattn.cli.output import discard_stdout, note, write_data
@@ -26,6 +27,7 @@ from seqattn.data.files.writing import (
     rounded,
 )
 from seqattn.data.own import (
+    Series,
     as_sources,
     check_observed,
     columns_apart,
@@ -41,6 +43,7 @@ from seqattn.data.own import (
     spacing_of,
     treat_missing,
 )
+from seqattn.data.sequences import Floats
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
@@ -76,10 +79,15 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
             note(f"{name}: {line}.")
             told.add(line)
         names = piece.points.features
-        clean, spacing = _without_gaps(renamed(piece, trained.layout.features), name, trained)
-        found += len(clean)
-        if len(clean):
-            yield clean, as_sources(clean, config, trained.layout.said, spacing), names
+        series = _without_gaps(renamed(piece, trained.layout.features), name, trained)
+        found += len(series)
+        if len(series):
+            clean = Piece(
+                tuple(series.ids), series.points, series.where, order=series.order,
+                columns=piece.columns,
+            )  # fmt: skip
+            said, filled = trained.layout.said, series.was_empty
+            yield clean, as_sources(clean, config, said, series.spacing, filled), names
     if not found:
         raise DataError(
             f"{name}: all of its sequences ({read:,}) have empty cells and were dropped"
@@ -142,7 +150,7 @@ def _spaced(trained: Trained) -> Frequency | None:
     return Frequency("number", 1)
 
 
-def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spacing | None]:
+def _without_gaps(piece: Piece, name: str, trained: Trained) -> Series:
     """What a forecast goes on from, empty cells refused, dropped or filled as in training; and how
     its steps are spaced."""
     config = own_config(trained)
@@ -167,10 +175,7 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spa
         note(f"{name}: {counted(series.filled, 'empty cell')} interpolated.")
     if series.dropped:
         note(f"{name}: {counted(len(series.dropped), 'sequence')} with empty cells dropped.")
-    clean = Piece(
-        tuple(series.ids), series.points, series.where, order=series.order, columns=piece.columns
-    )
-    return clean, series.spacing
+    return series
 
 
 class Forecasts:
@@ -188,8 +193,7 @@ class Forecasts:
         columns: tuple[str, str] = ("", ""),
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
-        scaling = trained.layout.scaling
-        self.scale = None if scaling.is_identity else scaling.target.scale
+        self.scaling = trained.layout.scaling
         self.columns = columns[0] or SEQUENCE, columns[1] or STEP
         self.kept: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
@@ -224,7 +228,7 @@ class Forecasts:
 
     def write(self, part: Sequences, result: FreeRun, steps: Steps) -> None:
         """Take in the forecasts of a part."""
-        values = rounded(result.values, self.scale)
+        values = self._rounded(result.values, part)
         if self.table is not None:
             if steps.unknown.size and not self.numbered:
                 self.numbered = True
@@ -234,7 +238,7 @@ class Forecasts:
                 )
             self.table.write(part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
-            given = rounded(part.source) if self.scale is None else part.source
+            given = rounded(part.source) if self.scaling.is_identity else part.source
             for name, source, length, said in zip(
                 part.ids, given, part.source_lengths, values, strict=True
             ):
@@ -244,6 +248,19 @@ class Forecasts:
             self.kept.append((part, values))
         if self.output is None:  # somebody may be waiting at the end of a slow pipe
             self.file.flush()
+
+    def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
+        """See `rounded`; sequences whose units have as many digits are rounded together."""
+        if self.scaling.is_identity:
+            return rounded(values)
+        units = self.scaling.units(part)[:, 0]
+        _, first, which = np.unique(
+            np.floor(np.log10(units)), axis=0, return_index=True, return_inverse=True
+        )
+        found = np.empty_like(values)
+        for k, place in enumerate(first):
+            found[which.ravel() == k] = rounded(values[which.ravel() == k], units[place])
+        return found
 
     def _arrays(self) -> dict[str, Any]:
         if len(self.kept) == 1:
@@ -300,57 +317,36 @@ def predict_file(
     override: Override | None,
     attention: Path | None,
 ) -> None:
-    """Continue all sequences of a file, in bounded memory unless weights are asked for."""
+    """Continue all sequences of a file, in bounded memory; weights wait on the disk."""
     from tqdm import tqdm
+
+    from seqattn.experiment.attention_file import spool_for
 
     stretches = sources(file, trained)
     first = next(stretches)
     said = trained.layout.said
     same = said == trained.layout.features
     writer = Forecasts(output, form, trained, first[2] if same else said, first[0].columns)
-    parts, runs = list[Sequences](), list[FreeRun]()
     shows = sys.stderr.isatty() and output is not None
     with (
+        spool_for(attention) as spool,
         writer.opened(),
         tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
     ):
         for piece, part, _ in _and_first(first, stretches):
+            if spool is not None:
+                spool.begin(part, steps)
             result = free_run(
-                trained.model, part, steps, override, with_attention=attention is not None,
-                scaling=trained.layout.scaling,
+                trained.model, part, steps, override, with_attention=False,
+                scaling=trained.layout.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
             writer.write(part, result, Steps.of_sources(part, piece.points.lengths))
             bar.update(len(part))
-            if attention is not None:
-                parts.append(part)
-                runs.append(result)
-    if attention is not None:
-        write_output(attention, packed(_joined_attention(parts, runs)))
 
 
 def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield first
     yield from rest
-
-
-def _joined_attention(parts: list[Sequences], runs: list[FreeRun]) -> dict[str, Any]:
-    if len(runs) == 1:
-        return runs[0].attention_arrays(parts[0], steps_real=False)
-    part = joined_sources(parts)
-    S = part.source.shape[1]
-
-    def together(kind: Any) -> Any:
-        wide = []
-        for run in runs:
-            weights = run.maps[kind]
-            more = S - weights.shape[-1] if kind != "decoder_self" else 0
-            rows = more if kind == "encoder_self" else 0
-            wide.append(np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, rows), (0, more))))
-        return np.concatenate(wide)
-
-    values = np.concatenate([run.values for run in runs])
-    whole = FreeRun(values, {kind: together(kind) for kind in runs[0].maps}, runs[0].meaning)
-    return whole.attention_arrays(part, steps_real=False)
 
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,11 @@ from seqattn.cli.arguments import InputFile, Run, checked_example, files_read
 from seqattn.cli.output import leave_with_the_reader, note, show
 from seqattn.cli.terminal import print_evaluation
 from seqattn.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqattn.cli.inputs import Forecasts
+    from seqattn.data import Sequences
+    from seqattn.training import Trained
 
 
 class Format(StrEnum):
@@ -56,9 +61,6 @@ def predict(
 ) -> None:
     """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
     all of these."""
-    from seqattn.storage import packed
-    from seqattn.user_files import write_output
-
     if input_file is not None and example is not None:
         raise UsageError("--input and --example both name sequences; give one of them.")
     to_stdout = output is None or str(output) == "-"
@@ -77,8 +79,6 @@ def predict(
 
     from seqattn.attention import Override
     from seqattn.cli import inputs
-    from seqattn.data.files.writing import Steps
-    from seqattn.evaluation import free_run, loss_of
     from seqattn.experiment import data_of, open_run
 
     override = None if attention_override is None else Override.parse(attention_override)
@@ -89,25 +89,44 @@ def predict(
     if input_file is not None:
         inputs.predict_file(trained, input_file, where, chosen.value, length, override, attention)
         return
-    part, scaling = data_of(trained).test, trained.layout.scaling
+    part = data_of(trained).test
     if example is not None:
         part = part.only(checked_example(example, len(part)))
-    result = free_run(
-        trained.model, part, length, override, with_attention=attention is not None, scaling=scaling
-    )
-    if override is not None:
-        own = loss_of(
-            free_run(trained.model, part, length, with_attention=False, scaling=scaling),
-            part, scaling,
+    forecasts = inputs.Forecasts(where, chosen.value, trained, part.said)
+    _continue(trained, part, length, attention_override, attention, forecasts)
+
+
+def _continue(
+    trained: Trained, part: Sequences, steps: int, way: str | None, attention: Path | None,
+    forecasts: Forecasts,
+) -> None:  # fmt: skip
+    """Forecast sequences of a run, and write what comes of it.
+
+    Args:
+        way: of looking elsewhere, as it was typed; None: the model looks for itself.
+        attention: a file for the weights; None: they are not asked for.
+    """
+    from seqattn.attention import Override
+    from seqattn.data.files.writing import Steps
+    from seqattn.evaluation import free_run, loss_of
+    from seqattn.experiment.attention_file import spool_for
+
+    override, scaling = None if way is None else Override.parse(way), trained.layout.scaling
+    with spool_for(attention) as spool:
+        if spool is not None:
+            spool.begin(part, steps)
+        result = free_run(
+            trained.model, part, steps, override, with_attention=False, scaling=scaling,
+            watch=None if spool is None else spool.add,
         )  # fmt: skip
-        forced = loss_of(result, part, scaling)
-        if own is not None and forced is not None:
-            note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
-                 f" {attention_override}.")  # fmt: skip
-    with inputs.Forecasts(where, chosen.value, trained, part.said).opened() as writer:
-        writer.write(part, result, Steps.of_sources(part))
-    if attention is not None:
-        write_output(attention, packed(result.attention_arrays(part, steps_real=False)))
+        if override is not None:
+            by_itself = free_run(trained.model, part, steps, with_attention=False, scaling=scaling)
+            own, forced = (loss_of(found, part, scaling) for found in (by_itself, result))
+            if own is not None and forced is not None:
+                note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
+                     f" {way}.")  # fmt: skip
+        with forecasts.opened() as writer:
+            writer.write(part, result, Steps.of_sources(part))
 
 
 def evaluate(

@@ -177,6 +177,7 @@ def _looks(summary: Mapping[str, Any]) -> bool:
 
 def print_seeds(outcome: Outcome) -> None:
     """The table at the end of a training of many seeds."""
+    from seqattn.comparison import seed_folders
     from seqattn.comparison.tables import BRACKETS, reference_sentence, scope
 
     (arm,) = outcome.arms
@@ -190,6 +191,13 @@ def print_seeds(outcome: Outcome) -> None:
         if _looks(arm.any_summary) and arm.spread is not None
         else f"  seqattn evaluate {next(iter(arm.folders.values())).path}",
     ]  # fmt: skip
+    others = sorted(seed_folders(outcome.path).keys() - arm.folders.keys())
+    if others:
+        lines.insert(
+            2,
+            f"{outcome.path} holds other seeds, too ({', '.join(map(str, others))}), which are not"
+            " in this table; seqattn report has all of them.",
+        )
     for line in lines:
         console.print(line, soft_wrap=True)
 
@@ -197,13 +205,19 @@ def print_seeds(outcome: Outcome) -> None:
 def print_comparison(outcome: Outcome) -> None:
     """Variants, and what can be said of every pair."""
     from seqattn.comparison import sentences
+    from seqattn.comparison.outcome import seeds_in_words
     from seqattn.comparison.tables import BRACKETS, reference_sentence
 
     console = plain_console()
-    seeds = max(len(arm.folders) for arm in outcome.arms)
-    print_arms(f"{outcome.name}: {counted(seeds, 'seed')} each", outcome.arms)
+    counts = [len(arm.folders) for arm in outcome.arms]
+    print_arms(f"{outcome.name}: {seeds_in_words(counts)}", outcome.arms)
     lines = [f"{reference_sentence(outcome)} {BRACKETS}".strip(), "", *sentences(outcome), ""]
-    lines.append(f"Tables and pictures lie in {outcome.path}: comparison.md, comparison.png, ...")
+    pictures = any(arm.summaries for arm in outcome.arms)
+    lines.append(
+        f"Tables and pictures lie in {outcome.path}: comparison.md, comparison.png, ..." if pictures
+        else f"Tables lie in {outcome.path}: comparison.md, ... All runs diverged, so there are no"
+        " pictures."
+    )  # fmt: skip
     for line in lines:
         console.print(line, soft_wrap=True)
 

@@ -104,9 +104,12 @@ def _print(tuned: Tuned) -> None:
     if tuned.importance:
         said = ", ".join(f"{key} {share:.0%}" for key, share in tuned.importance.items())
         lines.append(f"What made the difference: {said}.")
+    else:
+        lines.append(tuned.no_importance)
     lines += [
         "One seed of each: say nothing from it before many seeds of the best have been trained.",
-        f"Everything lies in {tuned.path}: best.yaml, trials.csv, importance.png. Next:",
+        f"Everything lies in {tuned.path}: best.yaml, trials.csv"
+        f"{', importance.png' if tuned.importance else ''}. Next:",
         f"  seqattn train {tuned.path / 'best.yaml'} --seeds 8",
     ]
     for line in lines:

@@ -29,7 +29,7 @@ from seqattn.config.comparing import Comparison
 from seqattn.errors import BusyError, CheckpointError, Stopped, UsageError
 from seqattn.experiment import Watchers, run_all
 from seqattn.run_files import read_manifest
-from seqattn.runs import COMPARISON, RunFolder
+from seqattn.runs import COMPARISON, PAGE, RunFolder
 from seqattn.storage import only_writer, write_json
 
 MARK = COMPARISON
@@ -90,7 +90,14 @@ def compare(
                 stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
             ) from None
         outcome = _outcome_of(path, comparison)
-        write_tables(outcome)
+        if seeds := _more_than_asked(outcome, comparison):
+            (watchers or Watchers()).say(
+                f"{path} holds seeds that this command did not ask for, too"
+                f" ({', '.join(map(str, seeds))}): tables and pictures are of all that it holds."
+            )
+        if write_tables(outcome):
+            # A page that was asked for before is of other numbers.
+            (path / PAGE).unlink(missing_ok=True)
         draw_all(outcome)
     return outcome
 
@@ -124,16 +131,26 @@ def _held(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
 
 
 def _outcome_of(path: Path, comparison: Comparison) -> Outcome:
+    """Of all seeds in the folder, asked for or not: `read_outcome` shows the same.
+
+    Raises:
+        CheckpointError: a run that this command did not ask for is not of this comparison.
+    """
+    runs = {variant.name: seed_folders(path / variant.name) for variant in comparison.variants}
+    if any(seed not in comparison.seeds for folders in runs.values() for seed in folders):
+        check_variants(path / MARK, comparison.as_plain()["variants"], runs,
+                       resampled=comparison.resample_data)  # fmt: skip
     arms = [
-        Arm.read(
-            variant.name,
-            {seed: RunFolder(path / variant.name / f"seed-{seed}") for seed in comparison.seeds},
-            variant.series, variant.at,
-        )
+        Arm.read(variant.name, runs[variant.name], variant.series, variant.at)
         for variant in comparison.variants
-    ]  # fmt: skip
+    ]
     data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
     return _outcome(path, arms, data, comparison.along, resampled=comparison.resample_data)
+
+
+def _more_than_asked(outcome: Outcome, comparison: Comparison) -> list[int]:
+    """Seeds in the folder that the command did not ask for."""
+    return sorted({seed for arm in outcome.arms for seed in arm.folders} - set(comparison.seeds))
 
 
 def _outcome(
@@ -148,19 +165,39 @@ def _outcome(
     Args:
         data: of each variant, the section of its config.
     """
-    groups: dict[float | None, dict[str, dict[int, float]]] = {}
+    groups: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
     data_of_group: dict[float | None, set[str]] = {}
     for arm in arms:
-        groups.setdefault(arm.at, {})[arm.name] = arm.losses
-        data_of_group.setdefault(arm.at, set()).add(repr(data[arm.name]))
+        unit = _unit_of_losses(data[arm.name])
+        groups.setdefault((arm.at, unit), {})[arm.name] = arm.losses
+        data_of_group.setdefault(arm.at, set()).add(_sequences_of(data[arm.name]))
     files = all(section.get("kind") in ("file", "stream") for section in data.values())
     of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
+    if len({seed for arm in arms for seed in arm.folders}) < 2:
+        of_seeds = "one"
     return Outcome(
         path, path.name, tuple(arms), tuple(differences(groups.values())),
         same_data=len(set().union(*data_of_group.values())) == 1,
         same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
+        same_units=len({unit for _, unit in groups}) == 1,
+        same_training_units=len({_unit_of_training(section) for section in data.values()}) == 1,
         data_of_seeds=of_seeds, along=along,
     )  # fmt: skip
+
+
+def _unit_of_losses(data: Mapping[str, Any]) -> str:
+    """Equal for data sections whose test losses are in the same units."""
+    return repr((data.get("scaling", "none"), data.get("relative", False)))
+
+
+def _unit_of_training(data: Mapping[str, Any]) -> str:
+    """The same for losses while training."""
+    return _unit_of_losses(data) + ("instance" if data.get("normalize") == "instance" else "")
+
+
+def _sequences_of(data: Mapping[str, Any]) -> str:
+    """Equal for data sections of the same sequences and the same unit of losses."""
+    return repr({key: value for key, value in data.items() if key != "normalize"})
 
 
 def is_comparison(path: Path) -> bool:

@@ -41,13 +41,19 @@ def check_seeds(path: Path, runs: Runs) -> None:
 
 
 def have_data_of_their_own(configs: Sequence[Config]) -> bool:
-    """Whether no two runs have the same data seeds, as in a comparison that resamples."""
+    """Whether no two runs have the same data seeds, as in a comparison that resamples. False for
+    one run, of which it cannot be told.
+
+    Each part must have seeds of its own: where runs share their test sequences, their results are
+    about these.
+    """
     seeds = [
         tuple(getattr(config.data, f"{part}_seed") for part in PARTS)
         for config in configs
         if isinstance(config.data, Generated)
     ]
-    return len(set(seeds)) == len(seeds) > 1
+    differ = all(len(set(of_part)) > 1 for of_part in zip(*seeds, strict=True))
+    return len(set(seeds)) == len(seeds) > 1 and differ
 
 
 def check_variants(

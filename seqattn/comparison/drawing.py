@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.comparison.outcome import Arm, Outcome
+from seqattn.comparison.outcome import Arm, Outcome, seeds_in_words
 from seqattn.comparison.tables import NEEDS, accuracies, references
 from seqattn.data.baselines import TRAINING_MEAN
 from seqattn.figures import (
@@ -26,15 +26,27 @@ from seqattn.figures import (
 from seqattn.run_files import read_lengths
 from seqattn.storage import write_whole
 
+PICTURES = ("comparison.png", "curves.png", "attention.png", "along.png")
 LONGEST = 24  # letters of a variant's name above its weights
 
 
 def draw_all(outcome: Outcome) -> None:
-    """comparison.png, curves.png, and where some variant attends, attention.png."""
+    """comparison.png, curves.png, where some variant attends attention.png, and along a key
+    along.png. Where all runs diverged, none. A picture of an earlier state that is not drawn anew
+    is removed."""
+    drawn = _draw(outcome)
+    for name in PICTURES:
+        if name not in drawn:
+            (outcome.path / name).unlink(missing_ok=True)
+
+
+def _draw(outcome: Outcome) -> list[str]:
+    """Draw what can be drawn; the names of the pictures."""
     arms = [arm for arm in outcome.arms if arm.losses]
     if not any(arm.summaries for arm in arms):
-        return
-    lines = references(outcome)
+        return []
+    drawn = ["comparison.png", "curves.png"]
+    lines, seeds = references(outcome), seeds_in_words([len(arm.losses) for arm in arms])
     if outcome.data_of_seeds == "new":
         lines = [(f"{name} (median)", loss) for name, loss in lines]
     write_whole(outcome.path / "comparison.png", as_bytes(comparison_figure(
@@ -42,13 +54,14 @@ def draw_all(outcome: Outcome) -> None:
         [np.array(list(arm.losses.values())) for arm in arms],
         [(arm.spread.median, *(arm.spread.median_interval or (math.nan, math.nan)))
          for arm in arms if arm.spread],
-        lines=lines, title=f"{outcome.name}: test loss of {seeds_in_words(arms)}", without=NEEDS,
+        lines=lines, title=f"{outcome.name}: test loss of {seeds}", without=NEEDS,
     )))  # fmt: skip
     early = any(summary["stopped_early"] for arm in arms for summary in arm.summaries.values())
     write_whole(outcome.path / "curves.png", as_bytes(band_figure(
         [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
         title=f"{outcome.name}: validation loss, free running"
-        + " (the last one after a run stopped early)" * early,
+        + " (the last one after a run stopped early)" * early
+        + ", each variant in units of its own" * (not outcome.same_training_units),
     )))  # fmt: skip
     looked = [found for arm in arms if (found := median_look(arm)) is not None]
     if looked:
@@ -57,8 +70,11 @@ def draw_all(outcome: Outcome) -> None:
             [look.weights for look in looked], titles=[look.title for look in looked],
             alignment=told if any((places >= 0).any() for places in told) else None,
         )))  # fmt: skip
+        drawn.append("attention.png")
     if outcome.along:
         write_whole(outcome.path / "along.png", draw_along(outcome, arms))
+        drawn.append("along.png")
+    return drawn
 
 
 def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
@@ -89,12 +105,6 @@ def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
 def _number(arm: Arm) -> float:
     assert arm.at is not None
     return arm.at
-
-
-def seeds_in_words(arms: Sequence[Arm]) -> str:
-    """How many seeds each variant's numbers are of."""
-    counts = sorted({len(arm.losses) for arm in arms})
-    return f"{counts[0]} seeds each" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
 def validation_losses(arm: Arm) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,22 @@ from typing import Any, Literal
 
 from seqattn.comparison.statistics import Difference, Spread
 from seqattn.runs import RunFolder
+from seqattn.wording import counted
 
-DataOfSeeds = Literal["new", "same", "files"]
+DataOfSeeds = Literal["new", "same", "files", "one"]
 """new: each seed has generated data of its own. same: all seeds have the same generated data.
-files: all seeds have the data of the user's files."""
+files: all seeds have the data of the user's files. one: there is one seed, so none of these."""
+
+
+def seeds_in_words(counts: Iterable[int]) -> str:
+    """How many seeds the variants have: `3 seeds each`, `2 to 3 seeds`.
+
+    Args:
+        counts: of each variant, at least one.
+    """
+    found = list(counts)
+    least, most = min(found), max(found)
+    return f"{counted(least, 'seed')} each" if least == most else f"{least} to {most} seeds"
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,9 @@ class Outcome:
         pairs: every two variants.
         same_data: whether all variants had the same sequences at each seed.
         same_data_in_pairs: whether the two of every pair had: along a key, those at one number.
+        same_units: whether the test losses of all variants are in the same units; those of
+            different ones make no pair.
+        same_training_units: whether their training and validation losses are.
         data_of_seeds: what the seeds of a variant learn from.
         along: the key whose numbers they are compared along, or "".
     """
@@ -99,5 +114,7 @@ class Outcome:
     pairs: tuple[Difference, ...]
     same_data: bool
     same_data_in_pairs: bool
+    same_units: bool
+    same_training_units: bool
     data_of_seeds: DataOfSeeds
     along: str = ""

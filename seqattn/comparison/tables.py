@@ -12,7 +12,7 @@ import numpy as np
 
 from seqattn.comparison.outcome import Arm, DataOfSeeds, Outcome
 from seqattn.comparison.statistics import LEVEL, SEEDS_NEEDED, Difference, Spread
-from seqattn.storage import write_whole
+from seqattn.storage import read_whole, write_whole
 
 VARIANTS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "best",
@@ -29,8 +29,14 @@ SEEDS = (
 )  # fmt: skip
 
 
-def write_tables(outcome: Outcome) -> None:
-    """variants.csv, pairs.csv, seeds.csv and comparison.md."""
+def write_tables(outcome: Outcome) -> bool:
+    """variants.csv, pairs.csv, seeds.csv and comparison.md.
+
+    Returns:
+        whether they are of other runs or losses than those that were there.
+    """
+    of_seeds = outcome.path / "seeds.csv"
+    before = read_whole(of_seeds) if of_seeds.is_file() else None
     write_whole(outcome.path / "variants.csv", _csv(VARIANTS, map(_row_of, outcome.arms)))
     write_whole(outcome.path / "pairs.csv", _csv(PAIRS, [
         (pair.first, pair.second, pair.seeds, pair.typical, *(pair.interval or (None, None)),
@@ -38,13 +44,14 @@ def write_tables(outcome: Outcome) -> None:
          *pair.diverged)
         for pair in outcome.pairs
     ]))  # fmt: skip
-    write_whole(outcome.path / "seeds.csv", _csv(SEEDS, [
-        (arm.name, seed, *(_of_seed(summary, key) for key in SEEDS[2:]))
+    now = _csv(SEEDS, [
+        (arm.name, seed, *(_of_seed(_summary_of(arm, seed), key) for key in SEEDS[2:]))
         for arm in outcome.arms
         for seed in arm.folders
-        if (summary := _summary_of(arm, seed)) is not None
-    ]))  # fmt: skip
+    ])  # fmt: skip
+    write_whole(of_seeds, now)
     write_whole(outcome.path / "comparison.md", markdown(outcome).encode())
+    return before != now
 
 
 def _summary_of(arm: Arm, seed: int) -> Mapping[str, Any]:
@@ -199,6 +206,11 @@ def scope(data_of_seeds: DataOfSeeds) -> str:
                 "The seeds vary initial weights, batch order and coins; the data are your files:"
                 " the results are about this training set and this test set."
             )
+        case "one":
+            return (
+                "This is one seed: its results are about its own initial weights, batch order,"
+                " coins, training set and test set, and do not show how other seeds differ."
+            )
 
 
 def sentences(outcome: Outcome) -> list[str]:
@@ -227,6 +239,17 @@ def sentences(outcome: Outcome) -> list[str]:
                 f"{arm.unfinished} of {len(arm.folders)} seeds of {arm.name} have not ended; they"
                 " are in no number here."
             )
+    if not outcome.same_training_units:
+        said.append(
+            "The variants differ in data.normalize, data.scaling or data.relative, so that their"
+            " training and validation losses (curves.png) are in different units."
+        )
+    if not outcome.same_units:
+        said.append(
+            "The variants differ in data.scaling or data.relative, so that their losses are in"
+            " different units: two such variants are not tested against each other. `rmse` in each"
+            " run's summary.json is in the units of the data."
+        )
     if not outcome.same_data_in_pairs:
         said.append(
             "The variants differ in their data: their losses need not be of the same test"

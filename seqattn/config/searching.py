@@ -19,6 +19,7 @@ from seqattn.errors import ConfigError
 
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
 """Keys of the data that change neither the validation part nor the units of its loss."""
+EPOCHS = "training.epochs"
 FORMS = "log(A,B), uniform(A,B), or values with commas between"
 Label = None | bool | int | float | str
 """What a database can store of a value."""
@@ -102,7 +103,16 @@ class Search:
 
     @property
     def epochs(self) -> int:
+        """Of a trial at most."""
+        for each in self.ranges:
+            if each.path == EPOCHS:
+                return int(max(each.values or (each.high,)))
         return self.base.training.epochs
+
+    @property
+    def varies_epochs(self) -> bool:
+        """Whether trials differ in how many epochs they have."""
+        return EPOCHS in self.paths
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season, drift, last_value, places_of_targets, seasonal_naive
-from seqattn.data.scaling import Scaling, no_offsets
+from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Floats, Integers, Sequences, stretches
 
 Rule = Callable[[Floats, Integers, int], Floats]
@@ -79,8 +79,8 @@ def least_squares(
     centred and scaled, so that neither offset nor unit of a feature costs precision.
 
     Args:
-        scaling: where it is relative, each sequence's last source point is subtracted first and
-            added again at the end, as for a model.
+        scaling: where each sequence has a shift and a scale of its own, the map is one of what
+            they make of source and target, as a model is.
 
     Returns:
         (N, T, F), or None where lengths vary or differ from the training's, since an affine map
@@ -91,9 +91,10 @@ def least_squares(
     trained, tested = _Table(train, scaling), _Table(test, scaling)
     inputs, outputs = (_Columns.of(trained, side) for side in (trained.inputs, trained.outputs))
     weights = _weights(trained, inputs, outputs)
-    forecast = np.concatenate([
+    found = np.concatenate([
         outputs.unscaled(inputs.design(tested.inputs(at)) @ weights) for at in tested.stretches()
-    ]).reshape(test.target.shape) + tested.offsets[1]  # fmt: skip
+    ])  # fmt: skip
+    forecast = tested.own[1].unscaled(found.reshape(test.target.shape))
     never = (outputs.count == 0).reshape(test.target.shape[1:])
     forecast[:, never] = _mean_by_step(train, len(never))[never]
     return np.asarray(forecast)
@@ -134,12 +135,12 @@ class _Table:
     """A part as inputs and outputs, a sequence a row: what an affine map sees of it.
 
     Attributes:
-        offsets: (N, 1, F) what is subtracted from source and target.
+        own: the own shift and scale of each sequence, of source and target.
     """
 
     def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
         self.part = part
-        self.offsets = no_offsets(part) if scaling is None else scaling.offsets(part)
+        self.own = (scaling or Scaling.identity(part)).of_each(part)
 
     def stretches(self) -> Iterator[slice]:
         for first, rows in stretches(self.part.source):
@@ -147,18 +148,18 @@ class _Table:
 
     def inputs(self, at: slice) -> Floats:
         """(n, S F)"""
-        return self._flat(self.part.source[at] - self.offsets[0][at])
+        return self._flat(self.own[0].at(at).scaled(self.part.source[at]))
 
     def outputs(self, at: slice) -> Floats:
         """(n, T F), NaN where a cell was not observed."""
-        points = self.part.target[at] - self.offsets[1][at]
+        points = self.own[1].at(at).scaled(self.part.target[at])
         if self.part.target_observed is not None:
             points = np.where(self.part.target_observed[at], points, np.nan)
         return self._flat(points)
 
     @staticmethod
-    def _flat(points: Floats) -> Floats:
-        return points.reshape(len(points), -1)
+    def _flat(points: NDArray[np.floating]) -> Floats:
+        return np.asarray(points.reshape(len(points), -1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def mean_squared_error(forecast: Floats, part: Sequences, scale: Floats | None =
     """Mean over all observed target cells.
 
     Args:
-        scale: (F,) what an error counts 1 of; None: the part's units.
+        scale: (F,) or (N, 1, F) what an error counts 1 of; None: the part's units.
     """
     squared = _squared(forecast, part, scale)
     cells = part.target_keep if part.target_observed is None else part.target_observed

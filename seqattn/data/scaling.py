@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from seqattn.data.instance import InstanceStatistics, only_rounding
 from seqattn.data.sequences import Floats, Sequences, stretches
 
 Method = Literal["none", "standard", "minmax", "robust"]
@@ -27,8 +28,8 @@ class Scaler:
     """(points - shift) / scale, feature by feature.
 
     Attributes:
-        shift: (F,) in the user's units.
-        scale: (F,) in the user's units, above 0.
+        shift: (F,), or (N, 1, F) where each sequence has its own.
+        scale: likewise, above 0.
     """
 
     shift: Floats
@@ -49,6 +50,18 @@ class Scaler:
     def unscaled(self, points: Floats) -> Floats:
         """(..., F) in the model's units to the user's."""
         return points if self.is_identity else points * self.scale + self.shift
+
+    def at(self, places: slice) -> Scaler:
+        """Those of some sequences, where each has its own."""
+        return Scaler(self.shift[places], self.scale[places])
+
+    def carried(self, places: Sequence[int]) -> Scaler:
+        """The scaler of other features: each that of the feature at its place, none at -1."""
+        shift, scale = (
+            np.insert(values, values.shape[-1], none, axis=-1)[..., list(places)]
+            for values, none in ((self.shift, 0.0), (self.scale, 1.0))
+        )
+        return Scaler(shift, scale)
 
 
 @dataclass(frozen=True)
@@ -102,39 +115,44 @@ def fit_feature(method: Method, column: Callable[[], Iterable[NDArray[np.floatin
             every = np.concatenate([*column()])
             first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
             scale = last - first
-            equal = only_rounding(first, last)
+            equal = is_constant(first, last)
             if equal:
                 scale = float(every.std(dtype=np.float64))
-    constant = only_rounding(low, high)
+    constant = is_constant(low, high)
     return Fitted(
         low if low == high else shift, 1.0 if constant else scale, constant and method != "none",
         equal and not constant,
     )  # fmt: skip
 
 
-def only_rounding(low: float, high: float) -> bool:
+def is_constant(low: float, high: float) -> bool:
     """Whether a range is one that float64 may leave of values that are all the same."""
-    return high - low <= 4 * float(np.finfo(np.float64).eps) * max(abs(low), abs(high))
+    return bool(only_rounding(np.array(low), np.array(high)))
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Both sides of sequences, and whether each is taken relative to its last source point.
+    """From the user's units to the model's: first a shift and a scale of each sequence's own, then
+    those of each feature, fitted on the training part.
 
-    A feature that is given and to be said is scaled alike on both sides.
+    A feature that is given and to be said is scaled alike on both sides. Of a feature that is only
+    said a source knows nothing: no sequence has a shift or a scale of its own for it.
 
     Attributes:
-        source, target: of their features.
+        source, target: of each feature. The target's scale is what losses count 1 of.
         carried: for each target feature its place among the source's, or -1.
-        relative: each sequence's last source point is subtracted first, from source and target,
-            and added again at the end: then a level that was never seen in training is none for
-            the model. Features that are only said are left as they are.
+        relative: a sequence's own shift is its last source point: then a level that was never seen
+            in training is none for the model.
+        instance: a sequence's own shift and scale make the mean of its source 0 and its standard
+            deviation 1; see `seqattn.data.instance`. `source.shift` is 0 then. A feature that is
+            constant in a source is shifted, and has the scale of the training part alone.
     """
 
     source: Scaler
     target: Scaler
     carried: tuple[int, ...]
     relative: bool = False
+    instance: bool = False
 
     @classmethod
     def identity(cls, part: Sequences) -> Scaling:
@@ -146,11 +164,27 @@ class Scaling:
 
     @property
     def is_identity(self) -> bool:
-        return self.source.is_identity and self.target.is_identity and not self.relative
+        fitted = self.source.is_identity and self.target.is_identity
+        return fitted and not self.relative and not self.instance
 
-    def offsets(self, part: Sequences) -> tuple[Floats, Floats]:
-        """(N, 1, F) of source and target: what is subtracted from each sequence before all else."""
-        return relative_offsets(part, self.carried) if self.relative else no_offsets(part)
+    def of_each(self, part: Sequences) -> tuple[Scaler, Scaler]:
+        """The own shift and scale of each sequence, (N, 1, F), of its source and of its target;
+        0 and 1 where it has none. Only the source is read."""
+        N, _, F = part.source.shape
+        shift, scale = np.zeros((N, 1, F)), np.ones((N, 1, F))
+        if self.relative:
+            shift[:, 0] = part.source[np.arange(N), part.source_lengths - 1]
+        elif self.instance:
+            found = InstanceStatistics.of(part)
+            shift[:, 0] = found.mean
+            scale[:, 0] = np.where(found.constant, 1, found.std / self.source.scale)
+        source = Scaler(shift, scale)
+        return source, source.carried(self.carried)
+
+    def units(self, part: Sequences) -> Floats:
+        """(N, 1, F) what 1 in the model's units is in the user's, of each sequence and target
+        feature."""
+        return np.asarray(self.of_each(part)[1].scale * self.target.scale)
 
     def scaled(
         self, part: Sequences, like: DTypeLike = np.float64
@@ -164,9 +198,9 @@ class Scaling:
         source: NDArray[np.floating] = part.source
         target: NDArray[np.floating] = part.target
         if not self.is_identity:
-            of_source, of_target = self.offsets(part)
-            source = _each_stretch(self.source, part.source, of_source, part.source_keep, like)
-            target = _each_stretch(self.target, part.target, of_target, part.target_keep, like)
+            of_source, of_target = self.of_each(part)
+            source = _each_stretch(self.source, of_source, part.source, part.source_keep, like)
+            target = _each_stretch(self.target, of_target, part.target, part.target_keep, like)
         if part.target_observed is not None:
             target = _carried_forward(source, target, part, self.carried)
         return source, target
@@ -175,7 +209,7 @@ class Scaling:
         """Forecasts (..., N, T, F) of a part in the user's units."""
         if self.is_identity:
             return values
-        return self.target.unscaled(values) + self.offsets(part)[1]
+        return self.of_each(part)[1].unscaled(self.target.unscaled(values))
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON; every number reads back as the same."""
@@ -183,6 +217,7 @@ class Scaling:
             "source": {"shift": self.source.shift.tolist(), "scale": self.source.scale.tolist()},
             "target": {"shift": self.target.shift.tolist(), "scale": self.target.scale.tolist()},
             "relative": self.relative,
+            "instance": self.instance,
         }
 
     @classmethod
@@ -202,19 +237,20 @@ class Scaling:
                 raise ValueError(f"the scaling of the {side} is not finite and above 0")
             return Scaler(shift, scale)
 
-        if not isinstance(plain["relative"], bool):
-            raise ValueError("relative is true or false")
+        relative, instance = plain["relative"], plain.get("instance", False)  # older ones lack it
+        if not (isinstance(relative, bool) and isinstance(instance, bool)):
+            raise ValueError("relative and instance are true or false")
         carried = places_in(tuple(features), tuple(said))
-        return cls(of("source", features), of("target", said), carried, plain["relative"])
+        return cls(of("source", features), of("target", said), carried, relative, instance)
 
 
 def _each_stretch(
-    scaler: Scaler, points: Floats, offsets: Floats, keep: NDArray[np.bool_], like: DTypeLike
+    scaler: Scaler, own: Scaler, points: Floats, keep: NDArray[np.bool_], like: DTypeLike
 ) -> NDArray[np.floating]:
     found = np.empty(points.shape, dtype=like)
     for first, rows in stretches(points):
         here = slice(first, first + len(rows))
-        found[here] = scaler.scaled(rows - offsets[here])
+        found[here] = scaler.scaled(own.at(here).scaled(rows))
         found[here][~keep[here]] = 0
     return found
 
@@ -239,15 +275,3 @@ def _carried_forward(
 def places_in(features: tuple[str, ...], said: tuple[str, ...]) -> tuple[int, ...]:
     """For each target feature its place among the source's, or -1."""
     return tuple(features.index(name) if name in features else -1 for name in said)
-
-
-def no_offsets(part: Sequences) -> tuple[Floats, Floats]:
-    N, _, _ = part.source.shape
-    return np.zeros((N, 1, len(part.features))), np.zeros((N, 1, len(part.said)))
-
-
-def relative_offsets(part: Sequences, carried: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """The last source point of each sequence, for its source and for the target features in it."""
-    last = np.asarray(part.source[np.arange(len(part)), part.source_lengths - 1], dtype=np.float64)
-    with_none = np.concatenate([last, np.zeros((len(part), 1))], axis=1)
-    return last[:, None], with_none[:, list(carried)][:, None]

@@ -15,6 +15,7 @@ from seqattn.data import Splits, load
 from seqattn.errors import BusyError, NotFiniteError, UsageError
 from seqattn.evaluation import References
 from seqattn.experiment import board, following
+from seqattn.experiment.fixed_lengths import check_fixed_lengths
 from seqattn.experiment.following import follow
 from seqattn.experiment.grouping import grouped, grouped_anew
 from seqattn.experiment.jobs import Job, Watchers, leave_if_told
@@ -27,7 +28,7 @@ from seqattn.experiment.sizes import (
     refuse_too_large,
     refuse_too_much_data,
 )
-from seqattn.experiment.surroundings import choose_device, environment
+from seqattn.experiment.surroundings import change_of_numerics, choose_device, environment
 from seqattn.experiment.training import train_group
 from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_summary, refuse_taken
 from seqattn.storage import (
@@ -165,6 +166,7 @@ def _run_all(
             for job in todo:
                 if job.folder.path not in holding:
                     _take_hold(job.folder, held)
+            _say_what_changed(todo, about, watchers)
             _begin(todo, about, threads, overwrite=overwrite)
             for job in todo:
                 if job.goes_back:  # else the next save would keep the one that it is behind
@@ -195,6 +197,19 @@ def _say_what_has_ended(jobs: Sequence[Job], watchers: Watchers) -> None:
         watchers.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
     if diverged:
         watchers.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
+
+
+def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], watchers: Watchers) -> None:
+    """In the logs, and once for people: that runs go on where numbers are rounded differently."""
+    said = dict[str, None]()
+    for job in todo:
+        if job.state is not None and (
+            words := change_of_numerics(job.folder.read_environment(), about)
+        ):
+            job.folder.say(words)
+            said[words] = None
+    for words in said:
+        watchers.say(words)
 
 
 def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:
@@ -345,10 +360,12 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     """Find out where a run stands.
 
     Raises:
+        DataError: its model needs sequences of one length.
         UsageError: its model cannot take sequences as long as these.
         CheckpointError: it cannot be gone on with.
     """
     started = folder.read_environment().get("started") if resume and folder.is_run else None
+    check_fixed_lengths(config, data)
     job = Job(config, folder, data, started=started)
     job.model = job.new_model()
     points = max(data.train.source.shape[1], data.train.target.shape[1])

@@ -1,44 +1,49 @@
-"""Weights of test sequences on their way to attention.npz, without holding them all in memory."""
+"""Attention weights on their way to an NPZ file, without holding them all in memory."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, BinaryIO, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.evaluation import Maps
 from seqattn.models import MapMeaning
 from seqattn.runs import attention_contents, masked_weights
 from seqattn.storage import PACKED_FROM, whole_file
+from seqattn.user_files import output_file
 
 IN_MEMORY = 2**26
 """Bytes of weights from which on they wait on the disk."""
 
 
 class AttentionSpool:
-    """Weights of a run, in a file without a name until they go to attention.npz.
+    """Weights in a file without a name until all of them go to an attention file.
 
-    An NPZ file takes one array after the other, but weights come for all kinds, some sequences at a
-    time.
+    An NPZ file takes one array after the other, and their shapes first, but weights come for all
+    kinds, some sequences at a time, and of several parts that are not equally long.
 
     Args:
-        folder: where there is room for all of them, uncompressed.
-        part: the sequences.
+        folder: where there is room for all of them, uncompressed; None: that of temporary files.
     """
 
-    def __init__(self, folder: Path, part: Sequences) -> None:
-        self.part = part
+    def __init__(self, folder: Path | None) -> None:
         self.meaning: MapMeaning = "distribution"
-        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115
-        self.places: dict[str, list[tuple[int, int]]] = {}
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        where = None if folder is None else str(folder)
+        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=where)  # noqa: SIM115
+        self.chunks: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+        self.ids: list[str] = []
+        self.lengths: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self.alignment: NDArray[np.int64] | None = None
 
     def __enter__(self) -> AttentionSpool:
         return self
@@ -49,29 +54,52 @@ class AttentionSpool:
     ) -> None:  # fmt: skip
         self.file.close()
 
+    def begin(self, part: Sequences, steps: int | None = None) -> None:
+        """Say whose weights come next.
+
+        Args:
+            steps: that are forecast of each sequence; None: as many as its known target has. The
+                alignment is known only then, and only of one part.
+        """
+        self.ids += part.ids
+        if steps is None:
+            self.alignment = part.alignment
+        target = part.target_lengths if steps is None else np.full(len(part), steps)
+        self.lengths.append((part.source_lengths, target))
+
     def add(self, meaning: MapMeaning, maps: Maps, places: slice) -> None:
-        """Take in the weights of some sequences, in their order; see `seqattn.evaluation.Watch`."""
+        """Take in the weights of some sequences of the part that was begun last, in their order;
+        see `seqattn.evaluation.Watch`."""
         self.meaning = meaning
-        part = self.part
-        masked = masked_weights(maps, part.source_lengths[places], part.target_lengths[places])  # type: ignore[arg-type]
+        source, target = self.lengths[-1]
+        masked = masked_weights(maps, source[places], target[places])  # type: ignore[arg-type]
         for name, cells in masked.items():
-            self.shapes[name] = (len(part), *cells.shape[1:])
-            self.places.setdefault(name, []).append((self.file.tell(), cells.nbytes))
+            self.chunks.setdefault(name, []).append((self.file.tell(), cells.shape))
             self.file.write(np.ascontiguousarray(cells).data)
 
     def write(self, path: Path) -> None:
-        """The attention file: the bytes that `write_arrays` would write."""
-        part = self.part
+        """The attention file of a run: the bytes that `write_arrays` would write."""
+        with whole_file(path) as file:
+            self._write(file)
+
+    def write_output(self, path: Path) -> None:
+        """The same as a file that a user named; see `seqattn.user_files.output_file`."""
+        with output_file(path) as file:
+            self._write(cast("BinaryIO", _Forwards(file)))
+
+    def _write(self, file: BinaryIO) -> None:
+        source, target = (np.concatenate(lengths) for lengths in zip(*self.lengths, strict=True))
+        shapes = {name: (len(self.ids), *_widest(chunks)) for name, chunks in self.chunks.items()}
         contents = attention_contents(
-            self.shapes, ids=part.ids, source_lengths=part.source_lengths,
-            target_lengths=part.target_lengths, meaning=self.meaning, alignment=part.alignment,
+            shapes, ids=self.ids, source_lengths=source, target_lengths=target,
+            meaning=self.meaning, alignment=self.alignment,
         )  # fmt: skip
         size = sum(
             one.nbytes if isinstance(one, np.ndarray) else 4 * math.prod(one)
             for one in contents.values()
         )
         packed = zipfile.ZIP_DEFLATED if size > PACKED_FROM else zipfile.ZIP_STORED
-        with whole_file(path) as file, zipfile.ZipFile(file, "w", packed) as archive:
+        with zipfile.ZipFile(file, "w", packed) as archive:
             for name, one in contents.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     if isinstance(one, np.ndarray):
@@ -79,13 +107,60 @@ class AttentionSpool:
                         continue
                     head = {"descr": "<f4", "fortran_order": False, "shape": one}
                     np.lib.format.write_array_header_1_0(member, head)
-                    for cells in self._chunks(name):
+                    for cells in self._read(name, one[1:]):
                         member.write(cells)
 
-    def _chunks(self, name: str) -> Iterator[bytes]:
-        for place, size in self.places[name]:
+    def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[bytes]:
+        """Weights of one kind, some sequences at a time, NaN beyond their own rows and columns.
+
+        Args:
+            shape: of a sequence's weights in the file.
+        """
+        for place, (n, *own) in self.chunks[name]:
             self.file.seek(place)
-            yield self.file.read(size)
+            raw = self.file.read(4 * n * math.prod(own))
+            if tuple(own) == shape:
+                yield raw
+                continue
+            cells = np.frombuffer(raw, "<f4").reshape(n, *own)
+            more = [(0, 0), *((0, most - size) for most, size in zip(shape, own, strict=True))]
+            yield np.pad(cells, more, constant_values=np.nan).tobytes()
 
 
-__all__ = ["AttentionSpool"]
+def _widest(chunks: list[tuple[int, tuple[int, ...]]]) -> tuple[int, ...]:
+    """The shape that holds the weights of each sequence."""
+    return tuple(max(sizes) for sizes in zip(*(shape[1:] for _, shape in chunks), strict=True))
+
+
+class _Forwards:
+    """A file that is only ever written on: `zipfile` goes back to what it has written where it can,
+    which a pipe cannot, and a file that is appended to does wrong."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def write(self, content: bytes) -> int:
+        return self.file.write(content)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+@contextlib.contextmanager
+def spool_for(output: Path | None) -> Iterator[AttentionSpool | None]:
+    """A spool whose weights go to a file that a user named, at the end; None: there is none.
+
+    The weights wait in the folder of that file, where there is to be room for them.
+    """
+    if output is None:
+        yield None
+        return
+    folder = Path(os.path.realpath(output)).parent
+    is_ours = not output.exists() or output.is_file()
+    usable = is_ours and folder.is_dir() and os.access(folder, os.W_OK)
+    with AttentionSpool(folder if usable else None) as spool:
+        yield spool
+        spool.write_output(output)
+
+
+__all__ = ["AttentionSpool", "spool_for"]

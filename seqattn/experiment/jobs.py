@@ -102,8 +102,8 @@ class Job:
         return Layout.of(data.train, data.scaling, data.digests, data.frequency)
 
     def new_model(self) -> SequenceModel:
-        points = self.layout.points
-        return build_model(self.config.model, points, self.config.seed)
+        layout = self.layout
+        return build_model(self.config.model, layout.points, self.config.seed, layout.lengths)
 
     def begin_again(self) -> None:
         """Train it from its start, whatever came of it."""

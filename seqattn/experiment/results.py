@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from seqattn.training import Run, TrainingState
 
 
 def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
-    """Score the best epochs' weights on the test part and write the data files.
+    """Score the best epochs' weights on the test part and write the data files. Nothing is said in
+    the logs: within `written_together` no file shows yet.
 
     Each run is scored alone: what its weights are worth, to the last bit, does not depend on which
     others end beside it.
@@ -32,7 +33,8 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
             known[id(data)] = _references(data)
         tested, validated = known[id(data)]
         run.model.load_state_dict(state.best_weights)
-        with AttentionSpool(job.folder.path, data.test) as spool:
+        with AttentionSpool(job.folder.path) as spool:
+            spool.begin(data.test)
             evaluation, free = evaluate_and_forecast(
                 run.model, data.test, tested, data.scaling, with_attention=False, watch=spool.add
             )
@@ -68,9 +70,10 @@ def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
 
 
 def _references(data: Splits) -> tuple[References, References]:
-    """Of the test and of the validation part, with the same baselines: the best of one is drawn
-    beside the losses of the other."""
-    tested, validated = (References.of_data(part, data) for part in (data.test, data.validation))
+    """Of the test part, and of the validation part in the units of the losses while training, with
+    the same baselines: the best of one is drawn beside the losses of the other."""
+    tested = References.of_data(data.test, data)
+    validated = References.of_data(data.validation, data, as_trained=True)
     return tested.with_those_of(validated), validated.with_those_of(tested)
 
 
@@ -95,7 +98,6 @@ def _write_results(
             " training were finite, and its checkpoints are kept."
         )
         write_divergence(job, job.error, state)
-        folder.say(f"ended: {job.error}")
         return
     scored = evaluation.as_plain()
     loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
@@ -115,4 +117,13 @@ def _write_results(
         weights(folder.attention)
     write_json(folder.summary, summary)
     job.summary = summary
-    folder.say(f"finished: test loss {summary['test_loss']:.6g}, best epoch {state.best_epoch}")
+
+
+def say_how_they_ended(jobs: Iterable[Job]) -> None:
+    """The last line of each log, once the results are safe on the disk."""
+    for job in jobs:
+        if job.error is not None:
+            job.folder.say(f"ended: {job.error}")
+        elif job.summary is not None:
+            loss, best = job.summary["test_loss"], job.summary["best_epoch"]
+            job.folder.say(f"finished: test loss {loss:.6g}, best epoch {best}")

@@ -8,6 +8,7 @@ from seqattn.config import (
     Config,
     CosineRate,
     LinearForcing,
+    Training,
     differences,
 )
 from seqattn.errors import (
@@ -106,26 +107,28 @@ def refuse_other_rates(job: Job) -> None:
         loss = record.validation_loss
 
 
+def spanning_all_epochs(training: Training) -> list[str]:
+    """Keys of the schedules that are others where training.epochs is."""
+    forcing, rate = training.teacher_forcing, training.learning_rate_schedule
+    found = []
+    if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
+        found.append("training.teacher_forcing")
+    if isinstance(rate, CosineRate) and rate.over_epochs is None:
+        found.append("training.learning_rate_schedule")
+    return found
+
+
 def refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
     """A resumed run must be the same run: refuse any change that would make it another."""
     changed = differences(before, config)
     lines = [f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in HARMLESS]
-    training = config.training
-    spanned = {
-        "training.teacher_forcing": isinstance(training.teacher_forcing, LinearForcing),
-        "training.learning_rate_schedule": isinstance(training.learning_rate_schedule, CosineRate),
-    }
     if "training.epochs" in changed:
         old, new = changed["training.epochs"]
-        for key, spans in spanned.items():
-            section = (
-                training.teacher_forcing if "forcing" in key else training.learning_rate_schedule
-            )
-            if spans and getattr(section, "over_epochs", None) is None:
-                lines.append(
-                    f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
-                    " behind would have been others (over_epochs fixes its span from the start)"
-                )
+        lines += [
+            f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
+            " behind would have been others (over_epochs fixes its span from the start)"
+            for key in spanning_all_epochs(config.training)
+        ]
     if config.training.epochs < epoch:
         lines.append(
             f"training.epochs: {epoch} are done already, {config.training.epochs} are asked"

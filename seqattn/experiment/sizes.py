@@ -17,7 +17,7 @@ from seqattn.storage import (
     physical_memory,
 )
 from seqattn.training.memory import bytes_needed, bytes_of_sequences, numbers_of_a_sequence
-from seqattn.training.validation import VALIDATION_CHUNK
+from seqattn.training.validation import sequences_together
 
 
 def group_bytes() -> int:
@@ -29,12 +29,15 @@ def bytes_of_a_run(job: Job) -> int:
     """An estimate, on the safe side, of what one run among many takes in memory.
 
     Parameters eight times (gradient, moments, best epoch, a position to go back to), the sequences
-    in the epoch's order, and what the model keeps of each sequence of a batch.
+    in the epoch's order, and what the model keeps of each sequence of a batch, or of the validation
+    sequences that are scored together where these are more. The two follow each other, and without
+    a backward pass less is kept of a sequence (`tests/walks/test_memory.py` measures both).
     """
     N, S, F = job.data.train.source.shape
     T = job.data.train.target.shape[1]
     P = sum(parameter.numel() for parameter in job.new_model().parameters())
-    sequences = job.config.training.batch_size + min(len(job.data.validation), VALIDATION_CHUNK)
+    batch = job.config.training.batch_size
+    sequences = max(batch, min(len(job.data.validation), sequences_together(S + T, batch)))
     kept = numbers_of_a_sequence(job.config.model, S, T, alone=False)
     return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
 

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,33 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
         "gpu": gpu,
         "git_revision": _git_revision(config_path),
     }
+
+
+def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """A sentence where a run goes on with another device or another torch than before: they round
+    differently, so it is no longer, bit for bit, the run that was never stopped.
+
+    Args:
+        before, now: as `environment` has them; what an older version did not write down is taken
+            to be the same.
+    """
+    changes = []
+    if before.get("device") is not None:
+        old, new = _device_in_words(before), _device_in_words(now)
+        changes += [f"on {old}, from here on {new}"] if old != new else []
+    old, new = (found.get("packages", {}).get("torch") for found in (before, now))
+    changes += [f"with torch {old}, from here on {new}"] if old not in (None, new) else []
+    if not changes:
+        return None
+    return (
+        f"Trained until here {' and '.join(changes)}: these round differently, so what follows is"
+        " not what the run would have learned without the change."
+    )
+
+
+def _device_in_words(about: Mapping[str, Any]) -> str:
+    device, gpu = str(about["device"]), about.get("gpu")
+    return f"{device} ({gpu})" if gpu else device
 
 
 def _git_revision(config_path: Path | None) -> str | None:

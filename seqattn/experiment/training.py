@@ -144,6 +144,7 @@ def train_group(
     if finished:
         with written_together():
             results.conclude(finished)
+        results.say_how_they_ended(job for job, _ in finished)
         for job, _ in finished:
             if job.config.logging.tensorboard and job.summary is not None:
                 board.conclude(job.folder, job.config, job.summary)

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from seqattn.training import Trained
 
 Form = Literal["onnx", "safetensors"]
+UNITS = "those of the data; scaling is part of the graphs"
+OF_INSTANCES = (
+    ", and so are mean and standard deviation of each source (data.normalize: instance), taken over"
+    " all its points: graphs do not know which cells were filled"
+)
 CARD, RUNNER, EXAMPLE = "card.json", "run.py", "example.npz"
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 INSTALL = (
@@ -109,6 +114,8 @@ def export(
             f"--steps {T}: this Transformer has learned {longest} positions (model.longest), so no"
             " forecast can be longer."
         )
+    if trained.model.skip is not None:
+        trained.model.skip.check_steps(T)
     card = _card(trained, checkpoint)
     with _all_at_once(output) as folder:
         if form == "safetensors":
@@ -227,7 +234,7 @@ def _card(trained: Trained, checkpoint: Path) -> dict[str, Any]:
         "said": list(layout.said),
         "source_length": layout.source_length,
         "target_length": layout.target_length,
-        "units": "those of the data; scaling is part of the graphs",
+        "units": UNITS + (OF_INSTANCES if layout.scaling.instance else ""),
         "scaling": layout.scaling.as_plain(),
     }
 

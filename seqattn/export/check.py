@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ REAL, LONGER, SHORT = 64, 3, 7
 SEED = 0
 MOST_WEIGHTS = 2**22
 """Weights of sequences that are looked at together: 16 MiB, of which some ten copies are held."""
-LEVELS = 100  # how far levels are apart, of what is taken from the last point on
+LEVELS = 100  # how far levels are apart, where each sequence has its own
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,8 @@ def check(
     Returns:
         a row for each graph and set of sources.
     """
-    sets = dict[str, Sequences]()
-    S = trained.layout.source_length
-    together = sequences_together(trained, S, steps)
-    many = min(REAL, 4 * together)
-    if test is not None and len(test):
-        part = test.only(slice(0, many))
-        sets[f"{len(part)} test sequences"] = part
-    limit = S + LONGER if longest is None else min(S + LONGER, longest)
-    sets["1 random point"] = _random(trained, 1, 1)
-    sets[f"{SHORT} random, up to {limit} points"] = _random(trained, SHORT, limit)
-    sets[f"{many} random, up to {S} points"] = _random(trained, many, S)
+    together = sequences_together(trained, trained.layout.source_length, steps)
+    sets = _sets(trained, min(REAL, 4 * together), test, longest)
     free = session_of(graphs.free_running)
     parts = session_of(graphs.encoder), session_of(graphs.step)
     scaling, rows = trained.layout.scaling, list[Row]()
@@ -90,10 +81,10 @@ def check(
     for words, whole in sets.items():
         noise, apart = 0.0, dict[str, dict[str, float]]()
         for places in slices(len(whole), together):
-            part = whole.only(places)
-            right = free_run(trained.model, part, steps, scaling=scaling)
-            expected = _in_units(right, trained)
-            closer = _in_units(free_run(precise, part, steps, scaling=scaling), trained)
+            part = all_observed(whole.only(places))
+            unit = scaling.units(part)
+            expected = _in_units(free_run(trained.model, part, steps, scaling=scaling), unit)
+            closer = _in_units(free_run(precise, part, steps, scaling=scaling), unit)
             noise = _larger(noise, *(_apart(closer[what], expected[what]) for what in expected))
             del closer
             given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
@@ -103,13 +94,36 @@ def check(
                     if name == "free_running"
                     else step_by_step(*parts, given, steps, graphs.state)
                 )
-                found[FORECAST] = found[FORECAST] / scaling.target.scale
+                found[FORECAST] = found[FORECAST] / unit
                 of_graph = apart.setdefault(name, {})
                 for what, array in expected.items():
                     of_graph[what] = _larger(of_graph.get(what, 0.0), _apart(found[what], array))
                 del found
         rows += [Row(name, words, differences, noise) for name, differences in apart.items()]
     return rows
+
+
+def _sets(
+    trained: Trained, many: int, test: Sequences | None, longest: int | None
+) -> dict[str, Sequences]:
+    """Sources of every length that the model takes, by what they are.
+
+    Args:
+        many: sequences of the largest sets.
+        test, longest: see `check`.
+    """
+    sets, S = dict[str, Sequences](), trained.layout.source_length
+    if test is not None and len(test):
+        part = test.only(slice(0, many))
+        sets[f"{len(part)} test sequences"] = part
+    if trained.model.skip is not None:
+        sets[f"{many} random of {S} points"] = _random(trained, many, S)
+        return sets
+    limit = S + LONGER if longest is None else min(S + LONGER, longest)
+    sets["1 random point"] = _random(trained, 1, 1)
+    sets[f"{SHORT} random, up to {limit} points"] = _random(trained, SHORT, limit)
+    sets[f"{many} random, up to {S} points"] = _random(trained, many, S)
+    return sets
 
 
 def sequences_together(trained: Trained, S: int, T: int) -> int:
@@ -181,9 +195,18 @@ def _maps(run: FreeRun) -> Arrays:
     return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
 
 
-def _in_units(run: FreeRun, trained: Trained) -> Arrays:
-    """Forecast, as wide as in the model's units, and weights."""
-    return {FORECAST: run.values / trained.layout.scaling.target.scale, **_maps(run)}
+def all_observed(part: Sequences) -> Sequences:
+    """A part as the graphs see it, which are not told what cells of a source were filled."""
+    return replace(part, source_observed=None)
+
+
+def _in_units(run: FreeRun, unit: NDArray[np.float64]) -> Arrays:
+    """Forecast, as wide as in the model's units, and weights.
+
+    Args:
+        unit: (N, 1, F) what 1 in the model's units is.
+    """
+    return {FORECAST: run.values / unit, **_maps(run)}
 
 
 def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -193,15 +216,20 @@ def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _random(trained: Trained, n: int, longest: int) -> Sequences:
-    """Sources of normal numbers in the model's units, of every length; where those are taken from
-    the last point on, that is anywhere."""
+    """Sources of normal numbers in the model's units, of every length that it takes; where each
+    has a level or a size of its own, those are anywhere."""
     layout, numbers = trained.layout, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % longest + 1
     lengths[0] = longest
+    if trained.model.skip is not None:
+        lengths[:] = longest
     scaler, F = layout.scaling.source, len(layout.features)
     points = scaler.unscaled(numbers.standard_normal((n, longest, F)))
     if layout.scaling.relative:
         points[np.arange(n), lengths - 1] = 0
+    if layout.scaling.instance:
+        points *= np.exp(numbers.standard_normal((n, 1, F)))
+    if layout.scaling.relative or layout.scaling.instance:
         points += numbers.standard_normal((n, 1, F)) * LEVELS * scaler.scale
     points[np.arange(longest) >= lengths[:, None]] = 0
     return Sequences(
@@ -214,6 +242,7 @@ def example(trained: Trained, steps: int, test: Sequences | None) -> Arrays:
     """Some sources, NaN behind their end, with the model's forecast and weights."""
     few = slice(0, 4)
     part = _random(trained, 4, trained.layout.source_length) if test is None else test.only(few)
+    part = all_observed(part)
     right = free_run(trained.model, part, steps, scaling=trained.layout.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)
     return {SOURCE: source, FORECAST: right.values, **_maps(right)}

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from seqattn.attention import Memory, ShiftedFocus
 from seqattn.cells import Cell, last_real
 from seqattn.data import Scaling
+from seqattn.data.instance import ROUNDING
 from seqattn.models import (
     FastWeightsModel,
     MapKind,
@@ -33,6 +34,9 @@ from seqattn.models.recurrent import State
 from seqattn.models.transformer import Cached, LearnedPlaces
 
 Named = dict[str, Tensor]
+OFFSET, SCALE = "offset", "scale"
+"""Own shift and scale of each sequence's target."""
+POINT, NEXT = "point", "next_"
 WEIGHTS: dict[MapKind, str] = {
     "cross": "weights",
     "encoder_self": "encoder_self",
@@ -299,30 +303,51 @@ class Units(nn.Module):
         for side, scaler in (("source", scaling.source), ("target", scaling.target)):
             self.register_buffer(f"{side}_shift", torch.from_numpy(scaler.shift.copy()))
             self.register_buffer(f"{side}_scale", torch.from_numpy(scaler.scale.copy()))
-        self.carried, self.relative = list(scaling.carried), scaling.relative
+        self.carried = list(scaling.carried)
+        self.relative, self.instance = scaling.relative, scaling.instance
 
-    def given(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Source (N, S, F) in the model's units, padding 0; and what stays subtracted from
-        targets, (N, F)."""
-        N, S, _ = source.shape
+    def given(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Named]:
+        """Source (N, S, F) in the model's units, padding 0; and the own shift and scale of each
+        sequence's target, (N, F). See `Scaling.of_each`."""
+        _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
-        offset = source.new_zeros(N, len(self.carried))
+        shift, scale = torch.zeros_like(source[:, 0]), torch.ones_like(source[:, 0])
         if self.relative:
-            last = last_real(source, lengths)
-            source = source - last.unsqueeze(1)
-            with_none = torch.cat([last, torch.zeros_like(last[:, :1])], dim=-1)
-            offset = with_none[:, self.carried]
+            shift = last_real(source, lengths)
+        elif self.instance:
+            shift, scale = self._statistics(source, lengths, keep.unsqueeze(-1))
+        source = (source - shift.unsqueeze(1)) / scale.unsqueeze(1)
         scaled = (source - self.source_shift) / self.source_scale
-        return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), offset
+        own = {
+            name: torch.cat([values, torch.full_like(values[:, :1], none)], dim=-1)[:, self.carried]
+            for name, values, none in ((OFFSET, shift, 0.0), (SCALE, scale, 1.0))
+        }
+        return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), own
 
-    def fed(self, point: Tensor, offset: Tensor) -> Tensor:
+    def _statistics(self, source: Tensor, lengths: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """Own shift and scale (N, F) of sources (N, S, F), whose real points `keep` (N, S, 1)
+        tells; the arithmetic of `InstanceStatistics`."""
+        low = source.masked_fill(~keep, torch.inf).amin(dim=1)
+        high = source.masked_fill(~keep, -torch.inf).amax(dim=1)
+        constant = high - low <= ROUNDING * torch.maximum(low.abs(), high.abs())
+        spread = (high - low).masked_fill(constant, 1)
+        unit = ((source - low.unsqueeze(1)) / spread.unsqueeze(1)).masked_fill(~keep, 0)
+        n = lengths.unsqueeze(-1).to(source.dtype)
+        mean = unit.sum(dim=1) / n
+        squares = (unit - mean.unsqueeze(1)).square().masked_fill(~keep, 0)
+        std = spread * (squares.sum(dim=1) / n).sqrt()
+        return low + spread * mean, (std / self.source_scale).masked_fill(constant, 1)
+
+    def fed(self, point: Tensor, own: Named) -> Tensor:
         """A target's point (N, F) in the model's units."""
-        return ((point - offset - self.target_shift) / self.target_scale).float()
+        point = (point - own[OFFSET]) / own[SCALE]
+        return ((point - self.target_shift) / self.target_scale).float()
 
-    def said(self, point: Tensor, offset: Tensor) -> Tensor:
+    def said(self, point: Tensor, own: Named) -> Tensor:
         """A point that the model says, (N, F), in the user's units."""
-        return point.double() * self.target_scale + self.target_shift + offset
+        point = point.double() * self.target_scale + self.target_shift
+        return point * own[SCALE] + own[OFFSET]
 
 
 class Graph(nn.Module, ABC):
@@ -340,28 +365,23 @@ class Graph(nn.Module, ABC):
         return self.outputs(inputs)
 
 
-OFFSET = "offset"
-POINT, NEXT = "point", "next_"
-
-
 class EncoderGraph(Graph):
     """source (N, S, F) and source_lengths (N,) -> what the first step takes, and `encoder_self`
     where the source looks at itself."""
 
     def outputs(self, inputs: Named) -> Named:
         lengths = inputs["source_lengths"]
-        scaled, offset = self.units.given(inputs["source"], lengths)
+        scaled, own = self.units.given(inputs["source"], lengths)
         begun = self.parts.begin(scaled, lengths)
-        point = self.units.said(begun.point, offset)
-        return {POINT: point, OFFSET: offset, **begun.memory, **begun.state, **begun.maps}
+        point = self.units.said(begun.point, own)
+        return {POINT: point, **own, **begun.memory, **begun.state, **begun.maps}
 
 
 class StepGraph(Graph):
     """A point, memory and state -> next_point, the weights of this step, and the next state."""
 
     def outputs(self, inputs: Named) -> Named:
-        offset = inputs[OFFSET]
-        fed = self.units.fed(inputs[POINT], offset)
+        fed = self.units.fed(inputs[POINT], inputs)
         made = self.parts.step(fed, inputs, inputs)
         state = {NEXT + name: rows for name, rows in made.state.items()}
-        return {NEXT + POINT: self.units.said(made.point, offset), **made.maps, **state}
+        return {NEXT + POINT: self.units.said(made.point, inputs), **made.maps, **state}

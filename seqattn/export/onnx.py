@@ -29,6 +29,7 @@ from seqattn.export.graphs import (
     StepGraph,
     parts_of,
 )
+from seqattn.export.skip import SkippedParts
 from seqattn.training import Trained
 
 LENGTHS = "source_lengths"
@@ -69,17 +70,20 @@ def graphs_of(trained: Trained, steps: int) -> Graphs:
         UsageError: torch's exporter refuses the model.
     """
     model, scaling = copy.deepcopy(trained.model).eval(), trained.layout.scaling
-    parts = parts_of(model, max(S, T_SO_FAR) + 1)
+    points = S if model.skip is None else model.skip.lengths.source
+    parts = parts_of(model, max(points, T_SO_FAR) + 1)
+    if model.skip is not None:
+        parts = SkippedParts(parts, model.skip)
     reading = EncoderGraph(model, parts, scaling).eval()
     saying = StepGraph(model, parts, scaling).eval()
     features, kind = len(trained.layout.features), trained.config.model.kind
     with torch.no_grad():
-        given = _example(features, N, S)
+        given = _example(features, N, points)
         begun = reading(given)
-        axes = _axes(reading, features)
-        encoder = _traced(
-            kind, reading, given, begun, {SOURCE: {0: "N", 1: "S"}, LENGTHS: {0: "N"}}
-        )
+        may_vary = model.skip is None
+        axes = _axes(reading, features, points, may_vary)
+        of_source = {0: "N", 1: "S"} if may_vary else {0: "N"}
+        encoder = _traced(kind, reading, given, begun, {SOURCE: of_source, LENGTHS: {0: "N"}})
         begun = {name: rows for name, rows in begun.items() if name in axes}
         growing = reading.parts.growing
         for name in growing:
@@ -98,11 +102,16 @@ def _example(features: int, n: int, s: int) -> Named:
     return {SOURCE: torch.zeros(n, s, features, dtype=torch.float64), LENGTHS: lengths}
 
 
-def _axes(reading: Graph, features: int) -> dict[str, dict[int, str]]:
-    """Which axes of what a step takes are N and which are S: those that change with them."""
+def _axes(reading: Graph, features: int, s: int, may_vary: bool) -> dict[str, dict[int, str]]:
+    """Which axes of what a step takes are N and which are S: those that change with them.
+
+    Args:
+        s: points of a source in the example.
+        may_vary: whether sources may have another number of points.
+    """
     shapes = [
-        {name: rows.shape for name, rows in reading(_example(features, n, s)).items()}
-        for n, s in ((N, S), (N + 1, S), (N, S + 1))
+        {name: rows.shape for name, rows in reading(_example(features, n, points)).items()}
+        for n, points in ((N, s), (N + 1, s), (N, s + may_vary))
     ]
     return {
         name: {
@@ -253,8 +262,8 @@ def _looped(
     shape: list[str | int] = ["N", steps, F]
     graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, shape))
     for name in maps:
-        _, layers, heads, _ = (d.dim_value for d in known[name].type.tensor_type.shape.dim)
-        shape = ["N", layers, heads, steps, steps if name == "decoder_self" else "S"]
+        _, layers, heads, S_fixed = (d.dim_value for d in known[name].type.tensor_type.shape.dim)
+        shape = ["N", layers, heads, steps, steps if name == "decoder_self" else S_fixed or "S"]
         graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
     graph.output.extend(own)
     onnx.checker.check_model(whole)

@@ -4,6 +4,7 @@ python run.py sources.npy forecast.npz   sources (N, S, F), NaN behind the end o
 python run.py                            the example beside it, and how far the forecast is from it
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -19,6 +20,9 @@ def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, 
     lengths = real.sum(axis=1).astype("int64")
     if not lengths.all() or (real != (np.arange(real.shape[1]) < lengths[:, None])).any():
         sys.exit("A source has no point, or a gap; NaN may only stand behind its end.")
+    card = json.loads((HERE / "card.json").read_text(encoding="utf-8"))
+    if card["model"].get("skip") == "linear" and (lengths != card["source_length"]).any():
+        sys.exit(f"model.skip: linear takes sources of {card['source_length']} points only.")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(HERE / graph), options)

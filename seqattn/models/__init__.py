@@ -20,39 +20,43 @@ from seqattn.models.contract import (
 )
 from seqattn.models.fast_weights import FastWeightsModel
 from seqattn.models.recurrent import RecurrentModel
+from seqattn.models.skip import Lengths, LinearSkip
 from seqattn.models.transformer import TransformerModel
 
 
-def build_model(config: Model, points: Points | int, seed: int) -> SequenceModel:
+def build_model(
+    config: Model, points: Points | int, seed: int, lengths: Lengths | None = None
+) -> SequenceModel:
     """The model that a config describes, freshly initialised.
 
     Args:
         config: the `model` section.
         points: what source and target points have; a number where it is the same.
         seed: the run's seed; the weights are a function of it.
+        lengths: points of every source and target, for `skip: linear`; None: they vary.
     """
-    model = _made(config, points)
+    model = _made(config, points, lengths)
     initialise(model, seed)
     return model
 
 
-def parameters_of(config: Model, points: Points | int) -> int:
+def parameters_of(config: Model, points: Points | int, lengths: Lengths | None = None) -> int:
     """How many numbers a model learns, without making it."""
     with torch.device("meta"):
-        model = _made(config, points)
+        model = _made(config, points, lengths)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _made(config: Model, points: Points | int) -> SequenceModel:
+def _made(config: Model, points: Points | int, lengths: Lengths | None) -> SequenceModel:
     points = Points.alike(points) if isinstance(points, int) else points
     model: SequenceModel
     match config:
         case Recurrent():
-            model = RecurrentModel(config, points)
+            model = RecurrentModel(config, points, lengths)
         case FastWeights():
-            model = FastWeightsModel(config, points)
+            model = FastWeightsModel(config, points, lengths)
         case Transformer():
-            model = TransformerModel(config, points)
+            model = TransformerModel(config, points, lengths)
         case _:
             assert_never(config)
     return model
@@ -64,6 +68,8 @@ __all__ = [
     "Draws",
     "FastWeightsModel",
     "Forecast",
+    "Lengths",
+    "LinearSkip",
     "MapKind",
     "MapMeaning",
     "Points",

@@ -7,6 +7,7 @@ carry a leading axis of runs R.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.attention import Override
+from seqattn.models.skip import LinearSkip
 
 MapKind = Literal["cross", "encoder_self", "decoder_self"]
 MapMeaning = Literal["distribution", "partial", "strength"]
@@ -116,10 +118,32 @@ class SequenceModel(nn.Module, ABC):
         points: what it is given, and what it says.
         longest: points of the longest source, and of the longest target, that it can take; None:
             any number.
+        skip: what is added to the network's output; None: nothing.
     """
 
     points: Points
     longest: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skip: LinearSkip | None = None
+
+    def skipped(
+        self, source: Tensor, lengths: Tensor | None, stretches: Sequence[int]
+    ) -> Sequence[Tensor | None]:
+        """What the skip adds to each stretch of steps, (..., N, steps, F); None without a skip.
+
+        Args:
+            source, lengths: as for `forward`.
+            stretches: steps of each, one after the other from the first.
+
+        Raises:
+            DataError, UsageError: lengths or steps that the skip has no weights for.
+        """
+        if self.skip is None:
+            return [None] * len(stretches)
+        added = self.skip(source, lengths, sum(stretches))
+        return torch.split(added, list(stretches), dim=-2)
 
     @abstractmethod
     def forward(

@@ -44,6 +44,7 @@ from seqattn.models.feeding import (
     told_or_own,
     who_is_told,
 )
+from seqattn.models.skip import Lengths, build_skip
 
 
 class Past(NamedTuple):
@@ -97,7 +98,7 @@ Memory = Past | Matrix
 class FastWeightsModel(SequenceModel):
     """See the module's docstring for the equations."""
 
-    def __init__(self, config: FastWeights, points: Points) -> None:
+    def __init__(self, config: FastWeights, points: Points, lengths: Lengths | None = None) -> None:
         super().__init__()
         H = config.hidden_dim
         self.points, self.hidden = points, H
@@ -107,6 +108,7 @@ class FastWeightsModel(SequenceModel):
         self.decoder_input, self.decoder_state = Affine(points.said, H), Affine(H, H, bias=False)
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
         self.output = Affine(H, points.said)
+        self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
 
     def settle(
         self, held: Tensor, memory: Memory, norm: LayerNorm | None
@@ -171,8 +173,9 @@ class FastWeightsModel(SequenceModel):
             state: (..., N, H).
 
         Returns:
-            the point it says (..., N, F), its new state, the strengths of its last reading over
-            all states in memory (..., N, L) or None, and the memory with the new state.
+            the point it says (..., N, F) but for what a skip adds, its new state, the strengths of
+            its last reading over all states in memory (..., N, L) or None, and the memory with the
+            new state.
         """
         state, strengths = self.settle(
             projected + self.decoder_state(state), memory, self.decoder_norm
@@ -200,16 +203,18 @@ class FastWeightsModel(SequenceModel):
         *_, T, _ = target.shape
         as_matrix = self._as_matrix(S, T, with_attention)
         memory, state, point = self.encode(source, source_lengths, as_matrix=as_matrix)
+        skipped = self.skipped(source, source_lengths, [1] * T)
         known = self.decoder_input(shifted(point, target))
         everyone, anyone = who_is_told(teacher_forcing, T)
         said, values, looks = point, list[Tensor](), list[Tensor]()
-        for t in range(T):
+        for t, added in enumerate(skipped):
             if t == 0 or everyone[t]:
                 projected = known.select(-2, t)
             else:
                 fed = told_or_own(teacher_forcing, target, said, t) if anyone[t] else said
                 projected = self.decoder_input(fed)
             said, state, strengths, memory = self.step(projected, state, memory)
+            said = said if added is None else said + added.squeeze(-2)
             values.append(said)
             if strengths is not None:
                 looks.append(strengths[..., :S])
@@ -235,8 +240,9 @@ class FastWeightsModel(SequenceModel):
         as_matrix = self._as_matrix(S, steps, with_attention)
         memory, state, said = self.encode(source, source_lengths, as_matrix=as_matrix)
         values, looks = list[Tensor](), list[Tensor]()
-        for _ in range(steps):
+        for added in self.skipped(source, source_lengths, [1] * steps):
             said, state, strengths, memory = self.step(self.decoder_input(said), state, memory)
+            said = said if added is None else said + added.squeeze(-2)
             values.append(said)
             if strengths is not None:
                 looks.append(strengths[..., :S])

@@ -48,6 +48,7 @@ from seqattn.models.feeding import (
     told_or_own,
     who_is_told,
 )
+from seqattn.models.skip import Lengths, build_skip
 
 
 class State(NamedTuple):
@@ -107,7 +108,7 @@ NO_CHANCE = Chance()
 class RecurrentModel(SequenceModel):
     """See the module's docstring for the equations."""
 
-    def __init__(self, config: Recurrent, points: Points) -> None:
+    def __init__(self, config: Recurrent, points: Points, lengths: Lengths | None = None) -> None:
         super().__init__()
         H, cell = config.hidden_dim, cell_type(config.cell)
         attended = config.attention is not None
@@ -130,6 +131,7 @@ class RecurrentModel(SequenceModel):
         self.combine = Affine(2 * H, H) if has_vector else None
         two = self.context_is_output and not has_vector
         self.output = Affine(2 * H if two else H, points.said)
+        self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
 
     # --- the source -------------------------------------------------------------------------------
 
@@ -192,7 +194,9 @@ class RecurrentModel(SequenceModel):
         steps = dict(zip([0, *told], decoder.project_steps(known), strict=True))
 
         state, values, looks = start.state, list[Tensor](), list[Look]()
-        for first, last in zip([0, *own], [*own, T], strict=True):
+        bounds = list(zip([0, *own], [*own, T], strict=True))
+        skipped = self.skipped(source, source_lengths, [last - first for first, last in bounds])
+        for (first, last), added in zip(bounds, skipped, strict=True):
             # Between two own steps every input is known: one stretch, one attention, one output.
             if first > 0:
                 fed = values[-1].select(-2, -1)
@@ -201,7 +205,7 @@ class RecurrentModel(SequenceModel):
                 steps[first] = decoder.project(fed)
             stretch = [steps[t] for t in range(first, last)]
             said, look, state = self._decode(stretch, state, start.memory, chance.part(first, last))
-            values.append(said)
+            values.append(said if added is None else said + added)
             if look is not None:
                 looks.append(look)
         return self._forecast(values, looks, with_attention)
@@ -221,8 +225,9 @@ class RecurrentModel(SequenceModel):
         if memory is not None and override is not None:
             memory = replace(memory, hand=override.begin())
         values, looks = list[Tensor](), list[Look]()
-        for _ in range(steps):
+        for added in self.skipped(source, source_lengths, [1] * steps):
             said, look, state = self.step(point, state, memory)
+            said = said if added is None else said + added
             point = said.select(-2, 0)
             values.append(said)
             if with_attention and look is not None:
@@ -240,7 +245,8 @@ class RecurrentModel(SequenceModel):
             memory: from `encode`.
 
         Returns:
-            the point it says (..., N, 1, F), where it looked, and its new state.
+            the point it says (..., N, 1, F) but for what a skip adds, where it looked, and its new
+            state.
         """
         return self._decode([self.decoder.project(point)], state, memory, NO_CHANCE)
 

@@ -31,6 +31,7 @@ from seqattn.errors import UsageError
 from seqattn.layers import Affine, LayerNorm, at_least_float32
 from seqattn.models.contract import AttentionMap, Draws, Forecast, MapKind, Points, SequenceModel
 from seqattn.models.feeding import check_source, check_steps, check_target, shifted, who_is_told
+from seqattn.models.skip import Lengths, build_skip
 
 
 class Drop(NamedTuple):
@@ -295,7 +296,7 @@ def _places(config: Transformer, width: int) -> LearnedPlaces | SinusoidalPlaces
 class TransformerModel(SequenceModel):
     """See the module's docstring."""
 
-    def __init__(self, config: Transformer, points: Points) -> None:
+    def __init__(self, config: Transformer, points: Points, lengths: Lengths | None = None) -> None:
         super().__init__()
         D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
         self.points, self.width, self.chance = points, D, config.dropout
@@ -313,6 +314,7 @@ class TransformerModel(SequenceModel):
         self.encoder_norm = LayerNorm(D) if pre else None
         self.decoder_norm = LayerNorm(D) if pre else None
         self.output = Affine(D, points.said)
+        self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
 
     def encode(
         self,
@@ -375,7 +377,9 @@ class TransformerModel(SequenceModel):
             if looked_back is not None and looked_over is not None:
                 back.append(looked_back)
                 over.append(looked_over)
-        return Forecast(self._said(x), _maps(over, start.weights, back))
+        said, (added,) = self._said(x), self.skipped(source, source_lengths, [T])
+        said = said if added is None else said + added
+        return Forecast(said, _maps(over, start.weights, back))
 
     def forecast(
         self,
@@ -394,10 +398,11 @@ class TransformerModel(SequenceModel):
         caches: Sequence[Cached | None] = [None] * len(self.decoder)
         back, over = list[list[Tensor]](), list[list[Tensor]]()
         point, values = start.point, list[Tensor]()
-        for t in range(steps):
+        for t, added in enumerate(self.skipped(source, source_lengths, [1] * steps)):
             point, looked_back, looked_over, caches = self.step(
                 point, start.memory, start.keep, caches, with_weights=with_attention, hand=hand
             )
+            point = point if added is None else point + added.squeeze(-2)
             back.append([F.pad(weights, (0, steps - 1 - t)) for weights in looked_back])  # 0 ahead
             over.append(looked_over)
             values.append(point)
@@ -426,8 +431,9 @@ class TransformerModel(SequenceModel):
             caches: of each layer, from the step before; None before the first.
 
         Returns:
-            the point it says (..., N, F); weights over the target (..., N, A, 1, t) and over the
-            source (..., N, A, 1, S) of each layer, empty where nobody asked; and new caches.
+            the point it says (..., N, F) but for what a skip adds; weights over the target
+            (..., N, A, 1, t) and over the source (..., N, A, 1, S) of each layer, empty where
+            nobody asked; and new caches.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
         x = _placed(self.target_in(point.unsqueeze(-2)), self.target_places, t)

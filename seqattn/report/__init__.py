@@ -18,11 +18,10 @@ from seqattn import __version__
 from seqattn.comparison import Outcome, is_comparison, read_outcome
 from seqattn.errors import UsageError
 from seqattn.report.content import of_outcome, of_run
-from seqattn.runs import RunFolder, find_run
+from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.storage import locked
 from seqattn.user_files import write_output
 
-PAGE = "report.html"
 ELSEWHERE = "write elsewhere with --output FILE"
 INSTALL = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 

@@ -26,7 +26,7 @@ from seqattn.data.metrics import metrics_lines
 from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
-from seqattn.runs import EpochRecord, RunFolder, check_summary
+from seqattn.runs import PAGE, EpochRecord, RunFolder, check_summary
 from seqattn.wording import counted
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -415,7 +415,7 @@ def of_outcome(outcome: Outcome, home: Path | None = None) -> dict[str, Any]:
                 "beats": summary["beats_best_baseline"],
                 "path": folder.path.relative_to(outcome.path).as_posix(),
                 "link": Path(os.path.relpath(folder.path.resolve(), start.resolve())).as_posix(),
-                "page": (folder.path / "report.html").exists(),
+                "page": (folder.path / PAGE).exists(),
             }
             if shown < MOST_SEEDS_SHOWN:
                 point |= _glance(folder)

@@ -22,7 +22,7 @@ from seqattn.data import Scaling, Sequences
 from seqattn.data.own import UNKNOWN
 from seqattn.data.spacing import Frequency
 from seqattn.errors import CheckpointError, ConfigError, DataError
-from seqattn.models import Points, SequenceModel, build_model
+from seqattn.models import Lengths, Points, SequenceModel, build_model
 from seqattn.runs import EpochRecord
 from seqattn.training.optimizers import BUFFERS
 from seqattn.training.sealed import read_sealed, write_sealed
@@ -126,6 +126,10 @@ class Layout:
     @property
     def points(self) -> Points:
         return Points(len(self.features), len(self.said), self.scaling.carried)
+
+    @property
+    def lengths(self) -> Lengths:
+        return Lengths(self.source_length, self.target_length)
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -231,7 +235,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
         _refuse_other_model(path, config, expected)
     layout = _layout_of(metadata, path)
     weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
-    model = build_model(config.model, layout.points, config.seed)
+    model = build_model(config.model, layout.points, config.seed, layout.lengths)
     _fill(model, weights, path)
     return Trained(model.eval(), config, layout, int(metadata["epoch"]))
 

@@ -14,7 +14,7 @@ from seqattn.config import (
     Recurrent,
     Transformer,
 )
-from seqattn.models import parameters_of
+from seqattn.models import Lengths, parameters_of
 
 POINT = 2  # features of a generated point
 NAME = 150  # bytes of a sequence's name and label
@@ -121,7 +121,7 @@ def bytes_needed(
     largest = max(one_after_the_other, key=lambda what: one_after_the_other[what])
     return {
         "the sequences": bytes_of_sequences(sum(counts), S, T, features),
-        "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features),
+        "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features, Lengths(S, T)),
         largest: one_after_the_other[largest],
     }
 

@@ -12,6 +12,16 @@ VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over ev
 CHUNK_POINTS = 4096
 
 
+def sequences_together(points: int, batch_size: int) -> int:
+    """How many validation sequences are scored at a time.
+
+    Args:
+        points: of the longest source and the longest target together.
+        batch_size: of training.
+    """
+    return max(batch_size, min(VALIDATION_CHUNK, CHUNK_POINTS // points), 1)
+
+
 def validate(
     objective: Objective, data: Batch, batch_size: int = 1, world: World | None = None
 ) -> tuple[list[float], list[float]]:
@@ -31,8 +41,7 @@ def validate(
         data = data.take(world.share(len(data)))
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
     points = data.source.shape[-2] + data.target.shape[-2]
-    chunk = max(batch_size, min(VALIDATION_CHUNK, CHUNK_POINTS // points), 1)
-    for places in slices(len(data), chunk):
+    for places in slices(len(data), sequences_together(points, batch_size)):
         batch = data.take(places).owned()
         real = batch.points
         for total, losses in zip(totals, objective.free_and_forced(batch), strict=True):

@@ -5,11 +5,12 @@ outputs/NAME/
   study.db          every trial, in SQLite, unless another storage is given
   trial-K/          an ordinary run folder for each
   trials.csv        a row a trial
-  importance.png    how much of the difference each key explains
+  importance.png    how much of the difference each key explains, from enough trials
   best.yaml         the best trial's config, which trains again
 
 Trials are judged by their best validation loss; the test part is left alone. A trial that does
-worse at some epoch than the median of the others did is stopped there.
+worse at some epoch than the median of the others did is stopped there, from a fifth of its epochs
+on; see `trials.pruner_of`.
 """
 
 from __future__ import annotations
@@ -193,6 +194,11 @@ class _Searching:
         """Its best validation loss."""
         import optuna
 
+        from seqattn.tuning import trials
+
+        config = self.wanted.config(values)
+        self.study.pruner = trials.pruner_of(config.training, epochs_vary=self.wanted.varies_epochs)
+
         def epoch(record: EpochRecord) -> None:
             self.watchers.epoch(record)
             trial.report(record.validation_loss, record.epoch)
@@ -202,7 +208,7 @@ class _Searching:
                 raise optuna.TrialPruned
 
         _, summary = run(
-            self.wanted.config(values).model_copy(update={"name": name}), self.path,
+            config.model_copy(update={"name": name}), self.path,
             device=self.device, threads=self.threads, plots=False,
             watchers=replace(self.watchers, begin=lambda done, epochs: None, epoch=epoch,
                              say=lambda line: None, facts=lambda facts: None),

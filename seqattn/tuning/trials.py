@@ -25,8 +25,10 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from seqattn.config import Training
 from seqattn.config.searching import Range, Search
 from seqattn.errors import UsageError
+from seqattn.experiment.resume import spanning_all_epochs
 
 STARTUP = 5
 """Trials that are left to end, for the others to be held against."""
@@ -80,8 +82,6 @@ def open_study(storage: str, wanted: Search, about: Mapping[str, Any]) -> optuna
         UsageError: the database's driver is not installed; or the study has trials, and does not
             say of which search.
     """
-    warmup = max(2, wanted.epochs // 5)
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup)
     try:
         database = _database(storage)
     except ImportError:
@@ -91,11 +91,9 @@ def open_study(storage: str, wanted: Search, about: Mapping[str, Any]) -> optuna
             " names those there are."
         ) from None
     try:
-        study = optuna.create_study(
-            storage=database, study_name=wanted.name, direction="minimize", pruner=pruner
-        )
+        study = optuna.create_study(storage=database, study_name=wanted.name, direction="minimize")
     except optuna.exceptions.DuplicatedStudyError:
-        study = optuna.load_study(storage=database, study_name=wanted.name, pruner=pruner)
+        study = optuna.load_study(storage=database, study_name=wanted.name)
         _wait_until(lambda: SEARCH in study.user_attrs or bool(study.get_trials(deepcopy=False)))
     if SEARCH not in study.user_attrs:  # just made, or by a process that was killed then
         if study.get_trials(deepcopy=False):
@@ -158,6 +156,21 @@ def begin(
         if free:
             return trial
         queue_again(study, wanted, study.trials[trial.number])
+
+
+def pruner_of(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePruner:
+    """What ends a trial early: the median of the others at the same epoch, once a fifth of the
+    trial's own epochs is over. Nothing does where the same epoch is another part of the schedule
+    for another trial: a learning rate that is to fall later looks worse until then.
+
+    Args:
+        training: of the trial.
+        epochs_vary: whether trials differ in how many epochs they have.
+    """
+    if epochs_vary and spanning_all_epochs(training):
+        return optuna.pruners.NopPruner()
+    warmup = max(2, training.epochs // 5)
+    return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup)
 
 
 def values_of(trial: Trial | FrozenTrial, wanted: Search) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from seqattn.config import Config, Section, Stream, as_plain, every_key
 from seqattn.config.sections import choices, field_variants
 from seqattn.data import load
 from seqattn.errors import SeqattnError
+from seqattn.experiment.fixed_lengths import check_fixed_lengths
 from seqattn.training import objective
 from tests.grouped import check_grouped_equals_alone, small_config, write_parquet, write_series
 
@@ -135,9 +136,13 @@ def by_hand(base: Config, path: str) -> list[Changes]:
         "data.features": [{path: ["c", "a", "b"]}, {path: ["a", "c"]}],
         "data.source_features": [{path: ["b", "a"]}, {path: ["b", "c"]}, {path: ["a"]}],
         "data.target_features": [{path: ["c", "a"]}, {path: ["b", "c"]}, {path: ["c"]}],
+        "data.normalize": [{path: "none", "data.scaling": "none"}],
         "data.target_length": [{path: 2, "data.source_length": None}],
         "data.window": [{path: {"source": 3, "target": 2}, "data.source_length": None}],
         "model.attention.normalizer": [{path: "hard", "model.attention.estimator": "reinforce"}],
+        "model.skip": [
+            {path: "linear", "data.min_length": None}, {path: "linear", "data.min_corners": None},
+        ],
         "model.positions": [{path: "none", "model.longest": None}],
         "training.momentum": [{path: 0.5, "training.optimizer": "sgd"}],
     }  # fmt: skip
@@ -197,7 +202,7 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config | None:
         section[key] = value
     try:
         config = Config.model_validate(content)
-        load(config.data)
+        check_fixed_lengths(config, load(config.data))
     except (ValidationError, SeqattnError):
         return None
     return None if config == base else config

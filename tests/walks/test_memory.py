@@ -106,6 +106,92 @@ def test_a_step_of_a_transformer_keeps_what_is_estimated(given: list[int | str])
     assert 0.7 < estimate / grown < 2, (estimate, grown)
 
 
+GROUP = (
+    PEAK
+    + """
+from seqattn.config import resolve
+from seqattn.data import load
+from seqattn.experiment import grouping, run_all
+from seqattn.experiment.jobs import Job
+from seqattn.experiment.sizes import bytes_of_a_run
+from seqattn.runs import RunFolder
+
+RUNS = 16
+grouping.group_bytes = lambda: 2**40  # all in one group
+
+def trained(name, runs, *sets):
+    wanted = [
+        (resolve(None, [*sets, f"name={name}", f"seed={seed}", "training.epochs=1"]).config,
+         RunFolder(Path(name) / f"seed-{seed}"))
+        for seed in range(runs)
+    ]
+    run_all(wanted, threads=1)
+    return wanted[0]
+
+trained("tiny", 2, "data.n_train=4", "data.n_validation=2", "data.n_test=2")
+before = peak()
+config, folder = trained("large", RUNS, *json.loads(sys.argv[1]))
+estimate = bytes_of_a_run(Job(config, folder, load(config.data)))
+print(json.dumps([(peak() - before) // RUNS, estimate]))
+"""
+)
+LITTLE = ["data.n_train=64", "data.n_test=4", "training.batch_size=16", "data.n_validation=512"]
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [*LITTLE, "model.hidden_dim=64"],
+        [*LITTLE, "data.kind=copy", "data.length=32", "model.hidden_dim=32"],
+        [*LITTLE, "training.batch_size=64", "data.kind=copy", "data.length=16"],
+    ],
+    ids=["validation", "long-validation", "step"],
+)
+def test_a_run_side_by_side_takes_what_is_estimated(sets: list[str], tmp_path: Path) -> None:
+    """Scoring validation sequences keeps less than a training step does of as many."""
+    grown, estimate = figures_of(GROUP, sets, tmp_path)
+    assert 0.9 < estimate / grown < 2.5, (estimate, grown)
+
+
+PREDICT = (
+    PEAK
+    + """
+import numpy as np
+from seqattn.cli import inputs
+from seqattn.config import resolve
+from seqattn.experiment import open_run, run
+
+sets = ["name=r", "data.kind=copy", "data.length=24", "data.n_train=8", "data.n_validation=4",
+        "data.n_test=4", "training.epochs=1", "model.attention.heads=4"]
+run(resolve(None, sets).config, Path("outputs"), plots=False)
+numbers = np.random.default_rng(0)
+for name, count in (("few", 20), ("many", 20_000)):
+    lengths = numbers.integers(20, 25, count).tolist()
+    with open(f"{name}.csv", "w") as file:
+        file.write("sequence,step,x,y\\n")
+        for k, length in enumerate(lengths):
+            file.writelines(f"{k},{s},{s % 7},{k % 5}\\n" for s in range(length))
+_, trained = open_run(Path("outputs/r"))
+
+def predict(name, attention):
+    path = None if attention is None else Path(attention)
+    inputs.predict_file(trained, Path(f"{name}.csv"), Path("o.csv"), "csv", 24, None, path)
+
+predict("few", "w.npz")
+predict("many", None)
+before = peak()
+predict("many", "w.npz")
+print(json.dumps([peak() - before, 4 * 20_000 * 4 * 24 * 24]))
+"""
+)
+
+
+def test_weights_of_20_000_sequences_are_not_held_in_memory(tmp_path: Path) -> None:
+    """They take 176 MiB; 64 of them wait in memory."""
+    grown, weights = figures_of(PREDICT, [], tmp_path)
+    assert grown < 0.8 * weights, (grown, weights)
+
+
 def figures_of(child: str, given: object, folder: Path | None = None) -> list[int]:
     """What a process of its own measured."""
     done = subprocess.run(

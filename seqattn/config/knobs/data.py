@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Tag, model_validator
 
+from seqattn.config.knobs.normalizing import check_normalization, with_scaling
 from seqattn.config.knobs.section import (
     ColumnName,
     ColumnNames,
@@ -281,11 +282,14 @@ class OwnFile(Section):
     """Sliding windows over long series, never across a split; instead of the two lengths."""
     split: Split = Split()
     """How one file becomes three parts."""
+    normalize: Literal["none", "global", "instance"] = "global"
+    """global: as `scaling` says. instance: by mean and standard deviation of each sequence's own
+    source, for series whose level and size change; `scaling` is then the unit of test losses, and
+    for features that are only to be said. none: as scaling: none."""
     scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
     """To the model's units, feature by feature, fitted on the training part. standard: mean 0 and
     standard deviation 1. minmax: from -1 to 1. robust: median 0 and quartiles 1 apart, or standard
-    deviation 1 where these are equal. Whatever comes out is in your units again; losses are of
-    scaled numbers."""
+    deviation 1 where these are equal. What comes out is in your units; losses are scaled."""
     relative: bool = False
     """Subtract each sequence's last source point first, and add it again at the end: for series
     that drift to levels that no training sequence had."""
@@ -315,6 +319,9 @@ class OwnFile(Section):
     season: Count | None = None
     """Steps after which a series repeats, for the seasonal naive baseline and for MASE; null: found
     in the training series, if they have one."""
+
+    _scaling_follows = model_validator(mode="before")(with_scaling)
+    _one_way_to_normalize = model_validator(mode="after")(check_normalization)
 
     @model_validator(mode="after")
     def _one_way_to_cut(self) -> Self:

@@ -175,7 +175,16 @@ Attention = Annotated[
 ]
 
 
-class Recurrent(Section):
+class ModelKnobs(Section):
+    """What every kind of model shares."""
+
+    skip: Literal["none", "linear"] = "none"
+    """What makes the forecast besides the network: `none`; `linear`, one linear map from the whole
+    source to the whole target is added to the network's output, which starts at zero. All sources
+    must have one length, and all targets."""
+
+
+class Recurrent(ModelKnobs):
     """A recurrent encoder-decoder, with attention or (attention: null) without."""
 
     kind: Literal["recurrent"] = "recurrent"
@@ -272,7 +281,7 @@ class Recurrent(Section):
         return self.attention is not None
 
 
-class FastWeights(Section):
+class FastWeights(ModelKnobs):
     """A recurrent net that reads its recent past from fast weights (Ba et al. 2016)."""
 
     model_config = must_say("kind")
@@ -295,7 +304,7 @@ class FastWeights(Section):
         return True
 
 
-class Transformer(Section):
+class Transformer(ModelKnobs):
     """Encoder and decoder of self-attention, and cross-attention between them (Vaswani et al.
     2017)."""
 

@@ -8,7 +8,7 @@ training part alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from seqattn.config.knobs.data import names_in
 from seqattn.data.files import Piece, Ragged, ReadOptions, check_file, read_all
 from seqattn.data.metrics import InSample
 from seqattn.data.own.cutting import alike, as_sources, columns_apart, cut, cut_at, ended_sides
+from seqattn.data.own.fitting import constant_windows, fit, instance_notes, own_levels, scaling_of
 from seqattn.data.own.in_sample import in_sample_of, target_series
 from seqattn.data.own.missing import treat_missing
 from seqattn.data.own.series import (
@@ -30,15 +31,8 @@ from seqattn.data.own.series import (
     spacing_of,
 )
 from seqattn.data.own.splitting import PARTS, three_parts
-from seqattn.data.scaling import (
-    Scaler,
-    Scaling,
-    fit_feature,
-    no_offsets,
-    places_in,
-    relative_offsets,
-)
-from seqattn.data.sequences import Floats, Integers, Sequences, stretches
+from seqattn.data.scaling import Scaling
+from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.errors import DataError
 from seqattn.wording import counted
@@ -50,6 +44,7 @@ __all__ = [
     "as_sources",
     "check_observed",
     "columns_apart",
+    "constant_windows",
     "cut",
     "cut_at",
     "digests",
@@ -57,10 +52,13 @@ __all__ = [
     "filled_notes",
     "fit",
     "form_of",
+    "instance_notes",
     "last_rows",
     "load_own",
     "of_rows",
+    "own_levels",
     "renamed",
+    "scaling_of",
     "series_of",
     "short_notes",
     "spacing_notes",
@@ -216,46 +214,6 @@ def digests(config: OwnFile) -> tuple[str, ...]:
             with Path(text).open("rb") as file:
                 found.append(hashlib.file_digest(file, "sha256").hexdigest())
     return tuple(found)
-
-
-def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """The scaling of a training part, and what should be said of it."""
-    carried = places_in(train.features, train.said)
-    relative = config.relative
-    if config.scaling == "none":
-        of_sides = Scaler.identity(len(train.features)), Scaler.identity(len(train.said))
-        return Scaling(*of_sides, carried, relative), []
-    of_source, of_target = relative_offsets(train, carried) if relative else no_offsets(train)
-
-    def columns(name: str) -> Iterator[Floats]:
-        """What was observed of a feature, on both sides: it gets one scale for both."""
-        for names, points, cells, offsets in (
-            (train.features, train.source, train.source_cells, of_source),
-            (train.said, train.target, train.target_cells, of_target),
-        ):
-            if name in names:
-                i = names.index(name)
-                for first, rows in stretches(points):
-                    here = slice(first, first + len(rows))
-                    yield (rows[:, :, i] - offsets[here, :, i])[cells[here, :, i]]
-
-    fitted = {
-        name: fit_feature(config.scaling, lambda name=name: columns(name))  # type: ignore[misc]
-        for name in dict.fromkeys([*train.features, *train.said])
-    }
-    notes = [
-        f"{name} is always {one.shift:g} in the training part: not scaled"
-        for name, one in fitted.items() if one.constant
-    ] + [
-        f"{name} has equal quartiles in the training part: scaled by its standard deviation"
-        for name, one in fitted.items() if one.quartiles_are_equal
-    ]  # fmt: skip
-    scalers = [
-        Scaler(*(np.array([getattr(fitted[name], what) for name in names])
-                 for what in ("shift", "scale")))
-        for names in (train.features, train.said)
-    ]  # fmt: skip
-    return Scaling(scalers[0], scalers[1], carried, relative), notes
 
 
 def check_observed(part: Sequences, called: str, *, every_feature: bool = False) -> None:

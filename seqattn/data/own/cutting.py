@@ -111,7 +111,7 @@ def cut_at(series: Series, source_length: int) -> Sequences:
 
 def as_sources(
     piece: Piece, config: OwnFile | None, said: tuple[str, ...] = (),
-    spacing: Spacing | None = None,
+    spacing: Spacing | None = None, was_empty: NDArray[np.bool_] | None = None,
 ) -> Sequences:  # fmt: skip
     """Whole sequences of a piece as sources, with no target known; of a run with windows, the last
     points that fit one.
@@ -119,12 +119,15 @@ def as_sources(
     Args:
         said: features of the targets; none: those of the sources.
         spacing: of the piece's steps; None: they are counted from 1.
+        was_empty: (rows, features) cells of the piece that were filled; None: none.
     """
-    points = piece.points
+    points, observed = piece.points, None
     lengths, starts = points.lengths, points.offsets[:-1]
     if config is not None and config.window is not None:
         kept = np.minimum(lengths, config.window.source)
         starts, lengths = starts + lengths - kept, kept
+    if was_empty is not None:
+        observed = _unless_all(gathered(~was_empty, starts, lengths), lengths)
     N, F = len(piece), len(said or points.features)
     return Sequences(
         source=gathered(points.values, starts, lengths),
@@ -136,6 +139,7 @@ def as_sources(
         said=said,
         last_steps=None if piece.order is None else piece.order[points.offsets[1:] - 1],
         spacing=spacing,
+        source_observed=observed,
     )
 
 

@@ -16,17 +16,19 @@ from numpy.typing import NDArray
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen
 from seqattn.data.metrics import InSample
-from seqattn.data.own import UNKNOWN, check_observed, filled_notes, form_of, short_notes
-from seqattn.data.own.in_sample import in_sample_of
-from seqattn.data.scaling import (
-    Fitted,
-    Scaler,
-    Scaling,
-    no_offsets,
-    only_rounding,
-    places_in,
-    relative_offsets,
+from seqattn.data.own import (
+    UNKNOWN,
+    check_observed,
+    constant_windows,
+    filled_notes,
+    form_of,
+    instance_notes,
+    own_levels,
+    scaling_of,
+    short_notes,
 )
+from seqattn.data.own.in_sample import in_sample_of
+from seqattn.data.scaling import Fitted, Scaling, is_constant
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.streaming.order import Stream, Unit
@@ -185,7 +187,7 @@ class _Pass:
         self.S = self.T = 0
         self.shortest = [2**62, 2**62]
         self.digests, self.stamps = dict[Path, str](), dict[Path, tuple[int, int]]()
-        self.moments = dict[str, Moments]()
+        self.moments, self.constant = dict[str, Moments](), np.zeros(1, dtype=np.int64)
         self.counts, self.masked = Counts(), False
         self.series = SeriesSample(config.split.seed)
         self.seen = Seen()
@@ -311,43 +313,33 @@ class _Pass:
         return [part for part in self.kept[0] if len(part)]
 
     def _fit(self, part: Sequences, train: NDArray[np.int64]) -> None:
+        if self.config.normalize == "instance":
+            self.constant = self.constant + constant_windows(picked(part, train))
         if self.config.scaling == "none":
             return
-        carried = places_in(part.features, part.said)
-        offsets = relative_offsets(part, carried) if self.config.relative else no_offsets(part)
-        keeps = part.source_cells, part.target_cells
+        keeps, own = (part.source_cells, part.target_cells), own_levels(self.config, part)
         for name in dict.fromkeys([*part.features, *part.said]):
             values = []
-            for names, points, keep, offset in zip(
-                (part.features, part.said), (part.source, part.target), keeps, offsets, strict=True
+            for names, points, keep, scaler in zip(
+                (part.features, part.said), (part.source, part.target), keeps, own, strict=True
             ):
                 if name in names:
                     i = names.index(name)
-                    values.append((points[train, :, i] - offset[train, :, i])[keep[train, :, i]])
+                    values.append(scaler.scaled(points)[train, :, i][keep[train, :, i]])
             self.moments.setdefault(name, Moments()).add(np.concatenate(values))
 
     def scaling(self) -> tuple[Scaling, list[str]]:
-        features, said = self.names()
-        carried, config = places_in(features, said), self.config
-        if config.scaling == "none":
-            sides = Scaler.identity(len(features)), Scaler.identity(len(said))
-            return Scaling(*sides, carried, config.relative), []
+        (features, said), config = self.names(), self.config
         never = [name for name, one in self.moments.items() if not one.n]
         if never:
             raise DataError(
                 f"{config.path}: no value of {never[0]!r} was observed in the training part."
             )
         fitted = {name: one.fitted(config.scaling) for name, one in self.moments.items()}
-        notes = [
-            f"{name} is always {one.shift:g} in the training part: not scaled"
-            for name, one in fitted.items() if one.constant
-        ]  # fmt: skip
-        source, target = (
-            Scaler(*(np.array([getattr(fitted[name], what) for name in names])
-                     for what in ("shift", "scale")))
-            for names in (features, said)
-        )  # fmt: skip
-        return Scaling(source, target, carried, config.relative), notes
+        scaling, notes = scaling_of(config, fitted, features, said)
+        if config.normalize == "instance":
+            notes += instance_notes(features, said, self.constant, self.n)
+        return scaling, notes
 
     def short(self, side: int, longest: int) -> bool:
         return self.shortest[side] < longest
@@ -361,7 +353,7 @@ class _Pass:
 @dataclass
 class Moments:
     """Count, mean and spread of numbers that come a stretch at a time (Chan, Golub and LeVeque
-    1983, "Algorithms for Computing the Sample Variance", eq. 2.1)."""
+    1983, "Algorithms for Computing the Sample Variance: Analysis and Recommendations")."""
 
     n: int = 0
     mean: float = 0.0
@@ -389,7 +381,7 @@ class Moments:
         shift, scale = self.mean, math.sqrt(self.squares / self.n)
         if method == "minmax":
             shift, scale = (self.low + self.high) / 2, (self.high - self.low) / 2
-        constant = only_rounding(self.low, self.high)
+        constant = is_constant(self.low, self.high)
         return Fitted(
             self.low if self.low == self.high else shift, 1.0 if constant else scale, constant
         )
@@ -397,8 +389,8 @@ class Moments:
 
 def chances(seed: int, names: Sequence[str]) -> NDArray[np.float64]:
     """A number in [0, 1) for each name, a function of seed and name alone: the last mix of
-    SplitMix64 (Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom Number Generators", figure
-    17) over the name's CRC."""
+    SplitMix64 (Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom Number Generators") over
+    the name's CRC, with the multipliers of Stafford's variant 13."""
     x = np.fromiter((zlib.crc32(name.encode()) for name in names), np.uint64, len(names))
     x += np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

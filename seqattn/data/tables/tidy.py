@@ -8,7 +8,6 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text_format import looks_like_a_value
 from seqattn.errors import DataError
 
-
 TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
 """What a last row begins with that adds the others up."""
 

@@ -79,8 +79,8 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     )
     if fraction or low is None:
         return None
-    days = 19_000_101 <= low and high <= 20_991_231
-    months = 190_001 <= low and high <= 209_912
+    days = low >= 19_000_101 and high <= 20_991_231
+    months = low >= 190_001 and high <= 209_912
     if not (days or months):
         return None
     (steps,) = table.one(

@@ -1,0 +1,58 @@
+"""What `model.skip: linear` asks of the data, held before training begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqattn.config import Config
+from seqattn.data import Splits
+from seqattn.data.sequences import Integers
+from seqattn.errors import DataError
+
+
+def check_fixed_lengths(config: Config, data: Splits) -> None:
+    """Refuse sequences of several lengths where a map of one shape is to read them.
+
+    Raises:
+        DataError: `model.skip: linear`, and sources or targets of several lengths.
+    """
+    if config.model.skip == "none":
+        return
+    parts, stream = (data.train, data.validation, data.test), data.stream
+    source = _range([part.source_lengths for part in parts], data.train.source.shape[1])
+    target = _range([part.target_lengths for part in parts], data.train.target.shape[1])
+    if stream is not None:  # `train` is a sample of it
+        source, target = (min(source[0], stream.S), stream.S), (min(target[0], stream.T), stream.T)
+    ragged = (False, False) if stream is None else (stream.ragged_source, stream.ragged_target)
+    if source[0] == source[1] and target[0] == target[1] and not any(ragged):
+        return
+    raise DataError(
+        "model.skip: linear needs one length for all sources and one for all targets: its map has a"
+        f" weight for each point. Here sources have {_words(*source, ragged[0])} points and targets"
+        f" {_words(*target, ragged[1])}."
+        " Cut all sequences alike (data.window of a file), make them alike"
+        " (data.variable_length: false, no data.min_...), or set model.skip: none."
+    )
+
+
+def _range(lengths: Sequence[Integers], room: int) -> tuple[int, int]:
+    """The shortest and the longest.
+
+    Args:
+        room: points of the array, which a model is made for.
+    """
+    every = np.concatenate(lengths)
+    shortest, longest = int(every.min()), int(every.max())
+    return shortest, room if shortest == longest else longest
+
+
+def _words(shortest: int, longest: int, ragged: bool) -> str:
+    """
+    Args:
+        ragged: whether some are shorter that are not at hand.
+    """
+    if shortest < longest:
+        return f"{shortest} to {longest}"
+    return f"{longest} or fewer" if ragged else str(longest)

@@ -1,0 +1,87 @@
+"""Graphs of models with `data.normalize: instance` take and give the units of the data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqattn import experiment
+from seqattn.config import resolve
+from seqattn.data import Scaling, Sequences
+from seqattn.data.scaling import Scaler
+from seqattn.evaluation import free_run
+from seqattn.experiment import open_run
+from seqattn.export import export
+from seqattn.export.check import MOST, check, session_of
+from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, graphs_of
+from tests.export.test_export import FEATURES, MECHANISMS, SAID, trained_as
+
+INSTANCE = Scaling(
+    Scaler(np.zeros(2), np.array([300.0, 0.5])),
+    Scaler(np.array([0.0, 7.0, 0.0]), np.array([0.5, 2.0, 300.0])),
+    (1, -1, 0),
+    instance=True,
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "additive input lstm", "fast_weights", "transformer learned post"]
+)
+def test_graphs_normalize_each_source(name: str) -> None:
+    trained = trained_as(MECHANISMS[name], INSTANCE)
+    graphs = graphs_of(trained, 5)
+    assert {"offset", "scale"} <= set(graphs.memory)
+    for row in check(graphs, trained, 5, None, trained.model.longest):
+        assert row.largest <= MOST, (row.graph, row.sources, row.differences)
+
+
+def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
+    """Far levels, tiny sizes, constant features, and padding that is no number."""
+    trained = trained_as({}, INSTANCE)
+    graph = graphs_of(trained, 3).free_running
+    numbers = np.random.default_rng(4)
+    source = numbers.normal(size=(5, 7, 2))
+    source[1] = 1e7 + 1e-2 * source[1]
+    source[2, :, 0] = 0.1
+    source[3] *= 1e-12
+    source[4, :, 1] = np.where(np.arange(7) % 2, 0.1 + 0.2, 0.3)
+    lengths = np.array([7, 7, 7, 7, 5])
+    source[4, 5:] = 0
+    part = Sequences(
+        source, lengths, np.zeros((5, 0, 3)), np.zeros(5, dtype=np.int64), FEATURES,
+        tuple("abcde"), said=SAID,
+    )  # fmt: skip
+    right = free_run(trained.model, part, 3, scaling=INSTANCE).values
+    padded = source.copy()
+    padded[4, 5:] = np.nan
+    session = session_of(graph)
+    (found,) = session.run([FORECAST], {SOURCE: padded, LENGTHS: lengths})
+    # The level of the second rounds off some 1e-7 of its size.
+    assert np.abs((found - right) / INSTANCE.units(part)).max() < 1e-5
+    (moved,) = session.run([FORECAST], {SOURCE: 7 * padded + 1000, LENGTHS: lengths})
+    of_given = [0, 2]
+    assert moved[0][:, of_given] - 1000 == pytest.approx(7 * found[0][:, of_given], rel=1e-4)
+
+
+def test_a_run_with_filled_cells_is_exported(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(1)
+    points = numbers.normal(size=(40, 9)).cumsum(axis=1)
+    empty = numbers.random(points.shape) < 0.2
+    empty[:, 0] = False
+    rows = [f"s{k},{t + 1},{'' if empty[k, t] else points[k, t]}\n"
+            for k in range(40) for t in range(9)]  # fmt: skip
+    (tmp_path / "gaps.csv").write_text("sequence,step,x\n" + "".join(rows))
+    config = resolve(None, [
+        "name=run", "data.kind=file", f"data.path={tmp_path / 'gaps.csv'}", "data.source_length=6",
+        "data.normalize=instance", "data.missing=interpolate", "training.epochs=1",
+    ]).config  # fmt: skip
+    folder, _ = experiment.run(config, tmp_path, plots=False)
+    made = export(folder.path, tmp_path / "out")
+    assert made.rows
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    assert "graphs do not know which cells were filled" in card["units"]
+    assert card["scaling"]["instance"] is True
+    assert open_run(folder.path)[1].layout.scaling.instance

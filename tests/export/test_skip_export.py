@@ -1,0 +1,99 @@
+"""Graphs of models with `model.skip: linear`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqattn.config import resolve
+from seqattn.errors import UsageError
+from seqattn.experiment import run
+from seqattn.export import export
+from seqattn.export.check import check, session_of, step_by_step
+from seqattn.export.onnx import graphs_of
+from seqattn.models import Lengths, build_model
+from seqattn.training import Trained
+from tests.export.test_export import FAR, MOST, RELATIVE, trained_as
+
+S, T = 7, 5
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {"attention": None},
+    "shift": {"attention": {"location": {"kind": "location_shift"}}, "input_feeding": True},
+    "fast_weights": {"kind": "fast_weights"},
+    "transformer": {
+        "kind": "transformer", "model_dim": 22, "heads": 2, "layers": 2, "feedforward_dim": 13,
+        "positions": "learned", "longest": 9,
+    },
+}  # fmt: skip
+
+
+def trained_with_skip(kind: dict[str, Any], relative: bool) -> Trained:
+    """A model that has learned nothing, with numbers in what starts at zero."""
+    trained = trained_as(kind, RELATIVE if relative else FAR)
+    config = trained.config.model.model_copy(update={"skip": "linear"})
+    model = build_model(config, trained.layout.points, 1, Lengths(S, T))
+    numbers = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.any():
+                parameter.uniform_(-0.3, 0.3, generator=numbers)
+    whole = trained.config.model_copy(update={"model": config})
+    return replace(trained, model=model, config=whole)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_graphs_say_network_plus_skip(name: str) -> None:
+    trained = trained_with_skip(KINDS[name], relative=name in ("plain", "transformer"))
+    graphs = graphs_of(trained, T)
+    rows = check(graphs, trained, T, None, trained.model.longest)
+    assert len(rows) == 2
+    for row in rows:
+        assert row.largest <= MOST, (row.graph, row.sources, row.differences)
+    assert trained.model.skip is not None
+    with torch.no_grad():  # the check sees a skip that is not the graphs'
+        trained.model.skip.bias += 0.01
+    assert not any(row.is_right for row in check(graphs, trained, T, None, trained.model.longest))
+
+
+def test_a_graph_has_no_number_for_what_the_map_has_no_weights_for() -> None:
+    trained = trained_with_skip(KINDS["plain"], relative=False)
+    graphs = graphs_of(trained, T)
+    given = {
+        "source": np.random.default_rng(1).normal(size=(3, S, 2)),
+        "source_lengths": np.array([S, S - 1, S], dtype=np.int64),
+    }
+    parts = session_of(graphs.encoder), session_of(graphs.step)
+    said = step_by_step(*parts, given, T + 1, graphs.state)["forecast"]
+    assert np.isfinite(said[[0, 2], :T]).all()
+    assert np.isnan(said[1]).all()
+    assert np.isnan(said[:, T:]).all()
+    with pytest.raises(Exception, match="invalid dimensions"):
+        session_of(graphs.encoder).run(None, {**given, "source": given["source"][:, 1:]})
+
+
+def test_an_exported_run_refuses_other_lengths(tmp_path: Path) -> None:
+    sets = ["data.n_train=12", "data.n_validation=6", "data.n_test=5", "training.epochs=1",
+            "model.hidden_dim=4", "model.skip=linear", "name=small"]  # fmt: skip
+    folder, _ = run(resolve(None, sets).config, tmp_path, plots=False)
+    with pytest.raises(UsageError, match="forecast 2 steps and has weights for no more; 3"):
+        export(folder.path, tmp_path / "onnx", steps=3)
+    made = export(folder.path, tmp_path / "onnx")
+    assert all(row.is_right for row in made.rows)
+    runner = [sys.executable, str(tmp_path / "onnx" / "run.py")]
+    done = subprocess.run(runner, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    sources = np.zeros((2, 2, 2))
+    sources[1, 1] = np.nan
+    np.save(tmp_path / "short.npy", sources)
+    words = [*runner, str(tmp_path / "short.npy"), str(tmp_path / "out.npz")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "takes sources of 2 points only" in done.stderr
+    assert not (tmp_path / "out.npz").exists()

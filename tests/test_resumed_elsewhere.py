@@ -1,0 +1,88 @@
+"""A run that goes on where numbers are rounded differently says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqattn.experiment.surroundings import change_of_numerics
+from seqattn.runs import RunFolder
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
+SETS = [word for text in ("data.n_train=8", "data.n_validation=4", "data.n_test=4")
+        for word in ("--set", text)]  # fmt: skip
+
+
+def rewrite(folder: RunFolder, **changes: Any) -> None:
+    known = json.loads(folder.environment.read_text())
+    folder.environment.write_text(json.dumps(known | changes))
+
+
+@pytest.fixture
+def folder(seqattn: Command, tmp_path: Path) -> RunFolder:
+    (tmp_path / "c.yaml").write_text("name: c\n")
+    done = seqattn("train", "c.yaml", *SETS, "--set", "training.epochs=1", "--device", "cpu")
+    assert done.code == 0, done.err
+    return RunFolder(tmp_path / "outputs/c")
+
+
+def resumed(seqattn: Command) -> Ended:
+    done = seqattn("train", "c.yaml", *SETS, "--set", "training.epochs=2", "--device", "cpu",
+                   "--resume")  # fmt: skip
+    assert done.code == 0, done.err
+    return done
+
+
+def test_another_device_is_named_on_the_terminal_and_in_the_log(
+    folder: RunFolder, seqattn: Command
+) -> None:
+    rewrite(folder, device="cuda", gpu="Some GPU")
+    done = resumed(seqattn)
+    words = "Trained until here on cuda (Some GPU), from here on cpu: these round differently"
+    assert words in done.err
+    assert words in folder.log.read_text()
+    assert folder.read_environment()["device"] == "cpu"
+
+
+def test_another_torch_is_named(folder: RunFolder, seqattn: Command) -> None:
+    rewrite(folder, packages={"torch": "1.0"})
+    done = resumed(seqattn)
+    assert "Trained until here with torch 1.0, from here on 2" in done.err
+    assert "with torch 1.0" in folder.log.read_text()
+
+
+@pytest.mark.parametrize("changes", [{}, {"device": None, "gpu": None, "packages": {}}])
+def test_nothing_is_said_where_nothing_changed_or_is_known(
+    changes: dict[str, Any], folder: RunFolder, seqattn: Command
+) -> None:
+    rewrite(folder, **changes)
+    done = resumed(seqattn)
+    assert "Trained until here" not in done.err + folder.log.read_text()
+
+
+def test_many_seeds_say_it_once(seqattn: Command, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("name: c\n")
+    words = ["train", "c.yaml", *SETS, "--seeds", "3", "--device", "cpu"]
+    assert seqattn(*words, "--set", "training.epochs=1").code == 0
+    seeds = [RunFolder(tmp_path / f"outputs/c/seed-{k}") for k in (23, 24, 25)]
+    for seed in seeds:
+        rewrite(seed, device="cuda", gpu="Some GPU")
+    done = seqattn(*words, "--set", "training.epochs=2", "--resume")
+    assert done.code == 0, done.err
+    assert done.err.count("Trained until here") == 1
+    assert all("Trained until here" in seed.log.read_text() for seed in seeds)
+
+
+def test_another_gpu_of_the_same_kind_of_device_counts() -> None:
+    one = {"device": "cuda", "gpu": "A", "packages": {"torch": "2"}}
+    said = change_of_numerics(one, one | {"gpu": "B", "packages": {"torch": "3"}})
+    assert said is not None
+    assert said.startswith(
+        "Trained until here on cuda (A), from here on cuda (B) and with torch 2, from here on 3:"
+    )
+    assert change_of_numerics(one, one) is None
