@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.casting import empty_cells
+from seqattn.data.tables.casting import empty_cells, first_word
 from seqattn.data.tables.roles import YOU_SAID_SO, Roles
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
@@ -74,8 +75,9 @@ def _features(
     for name in roles.features:
         if roles.columns[name].kind == "words":
             raise DataError(
-                f"{table.name}: column {name!r} holds words, not numbers. For a feature of 0 and 1"
-                f" for each word: data.one_hot: [{name}] (in data check: --one-hot {name})."
+                f"{table.name}: {first_word(table, roles.columns[name], options)}. Correct the cell; or,"
+                f" for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data check:"
+                f" --one-hot {shlex.quote(name)})."
             )
     for name in options.one_hot:
         text = roles.columns[name].text
@@ -104,7 +106,7 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     cells = "".join(f", CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values))
     connection = table.connection
     connection.execute(
-        f"CREATE OR REPLACE TABLE {SORTED} AS SELECT row_number() OVER (ORDER BY first_row, step,"
+        f"CREATE OR REPLACE TEMP TABLE {SORTED} AS SELECT row_number() OVER (ORDER BY first_row, step,"
         f" {ROW}) - 1 AS place, * FROM (SELECT {ROW}, {first} AS first_row, {series} AS series,"
         f" {time} AS step, {group} AS grp{cells} FROM {ROWS})"
     )

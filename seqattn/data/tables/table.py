@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.tables.connection import call, connected, first_line, quoted
+from seqattn.data.files.lines import refuse_first_broken_line
+from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
+from seqattn.data.tables.durations import durations_of
 from seqattn.data.tables.text_format import TextFormat, as_plain_text, line_of_row
 from seqattn.errors import DataError
 
@@ -70,7 +72,7 @@ def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
     Raises:
         DataError: it cannot be read, or its rows have different numbers of cells.
     """
-    with connected() as connection, _readable(path, form) as (file, encoding):
+    with connected(name) as connection, _readable(path, form) as (file, encoding):
         width = len(form.header)
         options: dict[str, Any] = {
             "header": False, "auto_detect": False, "all_varchar": True, "delim": form.delimiter,
@@ -113,17 +115,24 @@ def typed_table(
     Raises:
         DataError: it cannot be read.
     """
-    with connected() as connection:
+    with connected(name) as connection:
         try:
             source = _typed_source(connection, path, name, kind)
             described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
             header = tuple(str(row[0]) for row in described)
             types = tuple(str(row[1]) for row in described)
-            columns = ", ".join(f"{quoted(cell)} AS c{i}" for i, cell in enumerate(header))
+            units = durations_of(connection, path) if kind == "parquet" else {}
+            types = tuple("DOUBLE" if n in units else t for n, t in zip(header, types, strict=True))
+            columns = ", ".join(
+                f"{quoted(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
+                for i, cell in enumerate(header)
+            )
             some = "" if rows is None else f" LIMIT {rows[1]} OFFSET {rows[0]}"
             _load(connection, f"(SELECT {columns} FROM {source}{some})")
         except _errors() as error:
             what = {"parquet": "Parquet", "arrow": "Arrow"}.get(kind, "JSON")
+            if kind == "jsonl":
+                refuse_first_broken_line(path, name)
             raise DataError(f"{name}: is no whole {what} file ({first_line(error)}).") from None
         yield Table(connection, name, header, types, lambda row: f"row {row}", False)
 
@@ -164,7 +173,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 def _load(connection: duckdb.DuckDBPyConnection, source: str) -> None:
     connection.execute(
-        f"CREATE OR REPLACE TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW}, * FROM {source}"
+        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW}, * FROM {source}"
     )
 
 

@@ -20,6 +20,7 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import first_lines
 from seqattn.errors import DataError
 
+csv.field_size_limit(2**25)  # longer than any line that is read
 HEAD = 2**18
 """Bytes of a file that its format is found from."""
 DELIMITERS = (",", ";", "\t", "|")
@@ -298,9 +299,10 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
         def rows() -> Iterator[str]:
             for at, line in enumerate(text, start=1):
-                if at > form.skip and line.strip() and not _is(line, form.comment):
+                blank = not line.strip() and len(form.header) > 1
+                if at > form.skip and not blank and not _is(line, form.comment):
                     places.append(at)
-                    yield line
+                    yield line if line.strip() else '""\n'
 
         reader = csv.reader(rows(), delimiter=form.delimiter)
         wanted = row + form.has_header
