@@ -181,7 +181,7 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
         assert len(points(piece)[0]) == 2
         last = "ABC"[len(values) - 1]
         assert piece.notes == (f"there is no header, so columns are called A to {last}",)
-    named = read("400,450\n1,2\n", ReadOptions(series=(), time=None, features=("400", "450")))
+    named = read("400,450\n1,2\n", ReadOptions(series=(), time=None, has_header=True, features=("400", "450")))
     assert points(named) == [[[1, 2]]]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from seqattn.attention import Override
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
+from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
 from seqattn.data.files import ENDINGS, Piece, ReadOptions, read_all, read_pieces
 from seqattn.data.files.writing import (
@@ -190,7 +191,9 @@ class Forecasts:
         self.output, self.form, self.names = output, form, names
         scaling = trained.layout.scaling
         self.scale = None if scaling.is_identity else scaling.target.scale
-        self.columns = columns[0] or SEQUENCE, columns[1] or STEP
+        config = own_config(trained)
+        said = "/".join(names_in(config.series)), "/".join(names_in(config.time)[:1])
+        self.columns = columns[0] or said[0] or SEQUENCE, columns[1] or said[1] or STEP
         self.kept: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
         self.numbered = False

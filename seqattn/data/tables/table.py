@@ -72,7 +72,7 @@ def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
     Raises:
         DataError: it cannot be read, or its rows have different numbers of cells.
     """
-    with connected(name) as connection, _readable(path, form) as (file, encoding):
+    with connected(name) as connection, _readable(path, name, form) as (file, encoding):
         width = len(form.header)
         options: dict[str, Any] = {
             "header": False, "auto_detect": False, "all_varchar": True, "delim": form.delimiter,
@@ -178,17 +178,35 @@ def _load(connection: duckdb.DuckDBPyConnection, source: str) -> None:
 
 
 @contextmanager
-def _readable(path: Path, form: TextFormat) -> Iterator[tuple[Path, str]]:
+def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
     """A file that the database reads, and its encoding: a copy where it has another encoding, or
     cells that any number of spaces separate."""
     if form.delimiter != " " and form.encoding in ENCODINGS:
         yield path, form.encoding
         return
+    if path.suffix.lower() == ".zst":
+        raise DataError(
+            f"{name}: is {form.encoding.upper()} or separated by spaces, and packed with Zstandard."
+            " Unpack it first: zstd -d"
+        )
     opened = gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
     with opened as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
-        copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
+        try:
+            copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
+        except UnicodeError as error:
+            raise _encoding_error(name, form, error) from None
+        except EOFError:
+            raise DataError(f"{name}: is no whole gzip file.") from None
         copy.flush()
         yield Path(copy.name), "utf-8"
+
+
+def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
+    found = f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
+    return DataError(
+        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its encoding:"
+        " data.encoding (in data check: --encoding)."
+    )
 
 
 def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
@@ -207,10 +225,7 @@ def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
     if "unterminated quote" in text:
         return DataError(f"{where} has a quote that is not closed: {shown!r}.")
     if "unicode" in text.lower() or "encoding" in text.lower():
-        return DataError(
-            f"{where} is not {form.encoding.upper()}. Save the file as UTF-8, or say its encoding:"
-            " data.encoding (in data check: --encoding)."
-        )
+        return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:
         return DataError(
             f"{where} is longer than {LONGEST_LINE // 2**20} MiB; that is no table of sequences."
