@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seqattn.attention import Override
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
+from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
 from seqattn.data.files import ENDINGS, Piece, ReadOptions, read_all, read_pieces
 from seqattn.data.files.writing import (
@@ -194,7 +195,9 @@ class Forecasts:
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
         self.scaling = trained.layout.scaling
-        self.columns = columns[0] or SEQUENCE, columns[1] or STEP
+        config = own_config(trained)
+        said = "/".join(names_in(config.series)), "/".join(names_in(config.time)[:1])
+        self.columns = columns[0] or said[0] or SEQUENCE, columns[1] or said[1] or STEP
         self.kept: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
         self.numbered = False

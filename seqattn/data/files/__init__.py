@@ -125,6 +125,8 @@ def check_file(path: Path) -> None:
 
 
 def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Piece]:
+    if str(path) != "-":
+        check_file(path)
     kind = format_of(path, options.format)
     if str(path) == "-":
         bounded = replace(options, most=MOST_PIPED)
@@ -136,7 +138,6 @@ def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterato
             case _:
                 raise DataError(f"{name}: {kind} cannot be read from a stream; give a file.")
         return
-    check_file(path)
     try:
         if kind == "npy":
             yield from read_npy(path, options, whole=whole)

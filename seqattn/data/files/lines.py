@@ -30,7 +30,31 @@ def holds_nested_points(path: Path) -> bool:
     """Whether the first line is an object with a list of points; else its objects are rows."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
+    if b'"target"' in first and b"[" in first:
+        return True
     return b'"source"' in first or not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+
+
+def refuse_first_broken_line(path: Path, name: str) -> None:
+    """
+    Raises:
+        DataError: a line is longer than any may be, or no JSON; the first of them.
+    """
+    number = 0
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise DataError(f"{name}:{number}: is longer than {LONGEST_LINE // 2**20} MiB.")
+            try:
+                json.loads(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line or b"null")
+            except UnicodeDecodeError:
+                raise DataError(f"{name}:{number}: is not UTF-8. Save the file as UTF-8.") from None
+            except (ValueError, RecursionError) as error:
+                if line.strip():
+                    raise DataError(
+                        f"{name}:{number}: is not valid JSON ({str(error)[:200]})."
+                    ) from None
 
 
 def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Piece]:

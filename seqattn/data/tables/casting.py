@@ -12,7 +12,7 @@ from typing import Literal
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.numerals import UNIT, written_as
+from seqattn.data.tables.numerals import UNIT, allowed, written_as
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text_format import looks_like_a_value
 from seqattn.errors import AmbiguousData
@@ -37,6 +37,10 @@ FORMATS = (
     *_MONTHS,
 )
 """Formats of dates that are tried."""
+NUMBERS = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
+)
+"""Types of columns that hold numbers."""
 ISO = r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 QUARTER = r"\d{4}[- ]?[Qq][1-4]"
@@ -97,7 +101,9 @@ def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> 
         return {}
     cells = [table.column(name) for name in names]
     counts = ", ".join(
-        f"count({cell}), count(*) FILTER (isfinite(TRY_CAST({cell} AS DOUBLE)))" for cell in cells
+        f"count({cell}), count(*) FILTER (isfinite(TRY_CAST({cell} AS DOUBLE)) AND NOT"
+        f" contains({cell}, '_'))"
+        for cell in cells
     )
     found = table.one(f"SELECT {counts} FROM {ROWS}")
     return {
@@ -157,9 +163,12 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
     if kind.startswith("TIME"):
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if kind == "INTERVAL":
+        months = f"datepart('year', {cell}) * 12 + datepart('month', {cell})"
+        if table.one(f"SELECT count(*) FILTER ({months} <> 0) FROM {ROWS}")[0]:
+            note = "holds INTERVAL with months, which are not equally long"
+            return Column(name, "words", text, text, note=note)
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
-    if kind == "BOOLEAN" or re.match(r"(U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL)",
-                                     kind):  # fmt: skip
+    if NUMBERS.fullmatch(kind):
         number = f"CAST({cell} AS DOUBLE)"
         sql = f"CASE WHEN {text} IS NULL OR isnan({number}) THEN NULL ELSE {number} END"
         return Column(name, "number", f"({sql})", text)
@@ -334,7 +343,9 @@ def _one_decimal(
             and table.one(f"SELECT {dotted} FROM {ROWS}")[0]
         ):  # fmt: skip
             text = _text(table, name, options)
-            column = _of_words(table, name, text, again)
+            found_again = _of_words(table, name, text, again)
+            if column.either or (found_again.kind == "number" and not found_again.bad[0]):
+                column = found_again
         found[name] = column
     return found
 
@@ -356,7 +367,7 @@ def check_cells(table: Table, column: Column) -> None:
     if not count:
         return
     (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
-    shown = text if len(text) <= 40 else f"{text[:40]}..."
+    shown = shortened(text)
     what = "a number" if column.kind == "number" else "a date"
     more = f", and {count - 1} more cells hold none" if count > 1 else ""
     raise AmbiguousData(
@@ -366,6 +377,24 @@ def check_cells(table: Table, column: Column) -> None:
         f" {shlex.quote(column.name)}.",
         ({"na_values": text}, {"ignore": column.name}),
     )
+
+
+def first_word(table: Table, column: Column, options: ReadOptions) -> str:
+    """Where a column of words has the first that is no number."""
+    text = column.text
+    ways = [f"({way.sql(text)}) IS NOT NULL" for way in allowed(options)]
+    found = table.query(
+        f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} IS NOT NULL"
+        f" ORDER BY {' OR '.join(ways) or 'false'}, {ROW} LIMIT 1"
+    )
+    if not found:
+        return f"column {column.name!r} is empty"
+    row, word = found[0]
+    return f"{table.line(row)}, column {column.name!r} holds {shortened(word)!r}, not a number"
+
+
+def shortened(word: str) -> str:
+    return word if len(word) <= 40 else f"{word[:40]}..."
 
 
 def check_units(table: Table, column: Column) -> None:

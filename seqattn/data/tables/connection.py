@@ -1,9 +1,11 @@
-"""The database that reads tables: one in memory, which spills to a temporary folder."""
+"""The database that reads tables: one a process, in memory, which spills to a temporary folder."""
 
 from __future__ import annotations
 
-import math
+import atexit
 import os
+import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,36 +18,72 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY = "1GB"
-"""What a connection may hold before it writes to the disk."""
+"""What the database may hold before it writes to the disk."""
+
+
+THREADS = 2
+_databases: dict[int, duckdb.DuckDBPyConnection] = {}
 
 
 @contextmanager
-def connected() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that fetches nothing from a network and leaves nothing behind."""
+def connected(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection whose temporary tables end with it. It fetches nothing from a network.
+
+    Args:
+        name: of the file that is read, for messages.
+
+    Raises:
+        DataError: the database failed; nothing of its own gets out.
+    """
     import duckdb
 
-    with tempfile.TemporaryDirectory(prefix="seqattn-") as folder:
-        connection = duckdb.connect(
+    connection = _database().cursor()
+    try:
+        yield connection
+    except duckdb.OutOfMemoryException:
+        raise DataError(
+            f"{name}: needs more memory than {MEMORY} and more room for temporary files than"
+            f" {tempfile.gettempdir()} has. Free some, or set TMPDIR to a folder on a larger disk."
+        ) from None
+    except duckdb.Error as error:
+        raise DataError(f"{name}: cannot be read as a table ({first_line(error)}).") from None
+    finally:
+        connection.close()
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    """The database of this process: to open one takes longer than to read a small file."""
+    import duckdb
+
+    process = os.getpid()
+    if process not in _databases:
+        folder = tempfile.mkdtemp(prefix="seqattn-")
+        atexit.register(_remove, folder, process)
+        _databases[process] = duckdb.connect(
             config={
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "memory_limit": MEMORY,
                 "temp_directory": folder,
-                "threads": str(min(4, os.cpu_count() or 1)),
+                "threads": str(min(THREADS, os.cpu_count() or 1)),
             }
         )
-        try:
-            yield connection
-        finally:
-            connection.close()
+    return _databases[process]
+
+
+def _remove(folder: str, process: int) -> None:
+    if process == os.getpid():  # not in a process that was forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def literal(value: Any) -> str:
     """A value as it stands in SQL."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
+    if isinstance(value, float):  # 1.5 is a DECIMAL, which not every number can be compared with
+        return f"'{value!r}'::DOUBLE"
+    if isinstance(value, int):
+        return repr(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, dict):
@@ -79,7 +117,7 @@ def first_lines(path: Path, count: int) -> list[str]:
         "read_csv", path, header=False, auto_detect=False, delim="\x01", quote="", escape="",
         columns={"line": "VARCHAR"}, strict_mode=False,
     )  # fmt: skip
-    with connected() as connection:
+    with connected(str(path)) as connection:
         try:
             found = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
         except duckdb.Error as error:
@@ -90,4 +128,6 @@ def first_lines(path: Path, count: int) -> list[str]:
 def first_line(error: BaseException) -> str:
     """What a library says of a broken file, short."""
     lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    return (
+        re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200] if lines else type(error).__name__
+    )

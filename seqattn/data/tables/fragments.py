@@ -135,7 +135,7 @@ def _row_groups(file: Path, kind: str) -> list[int]:
 
     if kind != "parquet":
         return []
-    with connected() as connection:
+    with connected(str(file)) as connection:
         try:
             found = connection.execute(
                 "SELECT DISTINCT row_group_id, row_group_num_rows FROM"

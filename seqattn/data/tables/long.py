@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
-from seqattn.data.tables.casting import empty_cells
+from seqattn.data.tables.casting import empty_cells, first_word
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.roles import YOU_SAID_SO, Roles
 from seqattn.data.tables.table import ROW, ROWS, Table
@@ -80,8 +81,9 @@ def _features(
     for name in roles.features:
         if roles.columns[name].kind == "words":
             raise DataError(
-                f"{table.name}: column {name!r} holds words, not numbers. For a feature of 0 and 1"
-                f" for each word: data.one_hot: [{name}] (in data check: --one-hot {name})."
+                f"{table.name}: {first_word(table, roles.columns[name], options)}. Correct the cell; or,"
+                f" for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data check:"
+                f" --one-hot {shlex.quote(name)})."
             )
     for name in options.one_hot:
         text = roles.columns[name].text
@@ -134,7 +136,7 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     columns += [f"CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values)]
     connection = table.connection
     connection.execute(
-        f"CREATE OR REPLACE TABLE {TYPED} AS SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
+        f"CREATE OR REPLACE TEMP TABLE {TYPED} AS SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
     )
     if texts:
         together = ", ".join(keys)
@@ -145,7 +147,7 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     else:
         joined = f"(SELECT *, 1 AS first_row FROM {TYPED})"
     connection.execute(
-        f"CREATE OR REPLACE TABLE {SORTED} AS SELECT * FROM {joined} ORDER BY first_row, step,"
+        f"CREATE OR REPLACE TEMP TABLE {SORTED} AS SELECT * FROM {joined} ORDER BY first_row, step,"
         f" {ROW}"
     )
     connection.execute(f"DROP TABLE {TYPED}")

@@ -60,7 +60,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
             with table_of_text(Path(file.name), name, form) as table:
                 count = len(table)
                 table.line = _line_from(rows)
-                tidied(table)
+                tidied(table, is_whole=False)
                 if understood is None:
                     options = for_file(table, options)
                     understood = understand(table, options)

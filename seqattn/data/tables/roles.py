@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import Column, check_cells, check_units, columns_of
+from seqattn.data.tables.casting import Column, check_cells, check_units, columns_of, first_word
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, combined_time, time_of
 from seqattn.errors import AmbiguousData, DataError
@@ -32,6 +32,7 @@ TIME_NAMES = (
     "minute", "second", "epoch", "index", "idx",
 )  # fmt: skip
 """Names of time columns, the surest first."""
+SURE_TIMES = 9  # likewise
 YOU_SAID_SO = "you said so"
 LEAST_ROWS = 8
 """Fewer rows may grow by one amount by chance."""
@@ -176,8 +177,10 @@ class _Inference:
         if given != "auto":
             check_names(self.table, given, "data.time")
             if len(given) > 1:
-                return combined_time(self.table, [self.columns[name] for name in given])
-            return time_of(self.table, self.columns[given[0]])
+                return combined_time(
+                    self.table, [self.columns[name] for name in given], self.options
+                )
+            return self._time_of(given[0])
         left = self._left(*(self.options.series if self.options.series != "auto" else ()))
         ranks = {name: rank for rank, name in enumerate(TIME_NAMES)}
         dates = [name for name in left if self.columns[name].kind == "time"]
@@ -194,13 +197,31 @@ class _Inference:
             self.reasons.append(f"time: {dates[0]!r}, because it holds dates")
             for other in dates[1:]:
                 self.ignored[other] = f"it holds dates, and {dates[0]!r} is the time"
-            return time_of(self.table, self.columns[dates[0]])
+            return self._time_of(dates[0])
         self._parts_of_dates(left)
         for name in sorted((n for n in left if plain(n) in ranks), key=lambda n: ranks[plain(n)]):
             if self._is_whole(name) or self._increases(name):
                 self.reasons.append(f"time: {name!r}, because of its name")
-                return time_of(self.table, self.columns[name])
+                return self._time_of(name)
+        self._refuse_broken_times([n for n in left if plain(n) in TIME_NAMES[:SURE_TIMES]])
         return None
+
+    def _refuse_broken_times(self, names: Sequence[str]) -> None:
+        """
+        Raises:
+            DataError: a column that is called as only times are has a cell that is none; without
+                it rows would be taken as they come.
+        """
+        for name in names:
+            column = self.columns[name]
+            check_cells(self.table, column)
+            if column.kind == "words" or (
+                column.kind == "number" and self._count(f"count(*) - count({column.sql})")
+            ):
+                self._time_of(name)
+
+    def _time_of(self, name: str) -> TimeColumn:
+        return time_of(self.table, self.columns[name], self.options)
 
     def _increases(self, name: str) -> bool:
         """Whether the numbers of a column increase from row to row, or begin again now and then."""
@@ -261,7 +282,7 @@ class _Inference:
         if time is None:
             return self._series_without_time(left, named)
         if self._distinct(time.sql) == self.rows:
-            if sure and self._distinct(self.columns[sure[0]].text) < self.rows:
+            if sure and self._names_series(sure[0]):
                 self.reasons.append(f"series: {sure[0]!r}, because of its name")
                 return (sure[0],), time
             return (), time
@@ -280,7 +301,17 @@ class _Inference:
                 f" {unsure[0]}).",
                 tuple({"series": name} for name in unsure),
             )
+        if sure and self._names_series(sure[0]):
+            self.reasons.append(f"series: {sure[0]!r}, because of its name")
+            return (sure[0],), time
         return self._no_series(time)
+
+    def _names_series(self, name: str) -> bool:
+        """Whether a column that is called so names series: one does not number the rows, nor has
+        another word in each, unless there are too few rows to tell."""
+        if self._distinct(self.columns[name].text) < self.rows:
+            return True
+        return self.rows < LEAST_ROWS and not self._grows_in_every_row(name)
 
     def _keys(
         self, named: Sequence[str], words: Sequence[str], time: TimeColumn
@@ -336,7 +367,7 @@ class _Inference:
         given = ",".join(time.names)
         raise AmbiguousData(
             f"{self.table.name}: {self.table.line(first)} and {self.table.line(second)} are both of"
-            f" {shown.removesuffix(' 00:00:00')} ({given}), and no column tells series apart."
+            f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells series apart."
             " Correct the file, name the series (data.series; in data check: --series COLUMN), or"
             f" take the rows as they come: data.time: null (in data check: --time none --ignore"
             f" {shlex.quote(given)}).",
@@ -347,6 +378,10 @@ class _Inference:
         self, left: Sequence[str], named: Sequence[str]
     ) -> tuple[tuple[str, ...], TimeColumn | None]:
         """Series of a table without a time: by name, or words that stay for several rows."""
+        sure = [n for n in named if plain(n) in SERIES_NAMES[:SURE_SERIES]]
+        if sure and self._names_series(sure[0]):
+            self.reasons.append(f"series: {sure[0]!r}, because of its name")
+            return (sure[0],), self._counter((sure[0],))
         words = [n for n in left if self.columns[n].kind == "words" and n not in named]
         for name in [*named, *words]:
             if 2 * self._distinct(self.columns[name].text) <= self.rows and (
@@ -370,6 +405,8 @@ class _Inference:
         return (), None
 
     def _grows_in_every_row(self, name: str) -> bool:
+        if self.columns[name].kind != "number":
+            return False
         value = self.columns[name].sql
         return self.rows > 2 and self.table.one(
             f"SELECT count(*) FILTER (step IS DISTINCT FROM 1) FROM (SELECT {value} - lag({value})"
@@ -401,7 +438,7 @@ class _Inference:
             )
             if steps == 1 and least > 0:
                 self.reasons.append(f"time: {name!r}, because it grows by {least:g} in every row")
-                return time_of(self.table, self.columns[name])
+                return self._time_of(name)
         return None
 
     def _features(self, series: Sequence[str], time: TimeColumn | None) -> tuple[str, ...]:
@@ -436,9 +473,15 @@ class _Inference:
             else:
                 found.append(name)
         if not found and not self.options.one_hot:
+            words = [n for n in left if self.columns[n].kind == "words"]
+            where = "".join(
+                f"; {first_word(self.table, self.columns[n], self.options)}" for n in words[:3]
+            )
             raise DataError(
                 f"{self.table.name}: no column of numbers is left to be a feature; found"
-                f" {listed(self.table.header)}."
+                f" {listed(self.table.header)}{where}. Correct the file, or say what its columns are"
+                " (data.series, data.time, data.features, data.one_hot; in data check: --series,"
+                " --time, --features, --one-hot)."
             )
         return tuple(found)
 

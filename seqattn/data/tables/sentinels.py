@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.connection import literal
 from seqattn.data.tables.roles import Roles
 from seqattn.data.tables.table import ROWS, Table
 from seqattn.errors import AmbiguousData
@@ -19,8 +20,10 @@ def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -
     """
     if options.na_values is not None:
         return
-    listed = ", ".join(map(str, SENTINELS))
+    listed = ", ".join(map(literal, SENTINELS))
     for name in roles.features:
+        if roles.columns[name].kind != "number":
+            continue
         value = roles.columns[name].sql
         suspects = table.query(
             f"SELECT ({value}) AS v, count(*) FROM {ROWS} WHERE ({value}) IN ({listed}) GROUP BY v"

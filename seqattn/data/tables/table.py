@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.tables.connection import call, connected, first_line, quoted
+from seqattn.data.files.lines import refuse_first_broken_line
+from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
+from seqattn.data.tables.durations import durations_of
 from seqattn.data.tables.text_format import TextFormat, as_plain_text, line_of_row
 from seqattn.errors import DataError
 
@@ -73,7 +75,7 @@ def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
     Raises:
         DataError: it cannot be read, or its rows have different numbers of cells.
     """
-    with connected() as connection, _readable(path, form) as (file, encoding):
+    with connected(name) as connection, _readable(path, name, form) as (file, encoding):
         width = len(form.header)
         options: dict[str, Any] = {
             "header": False, "auto_detect": False, "all_varchar": True, "delim": form.delimiter,
@@ -116,17 +118,24 @@ def typed_table(
     Raises:
         DataError: it cannot be read.
     """
-    with connected() as connection:
+    with connected(name) as connection:
         try:
             source = _typed_source(connection, path, name, kind)
             described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
             header = tuple(str(row[0]) for row in described)
             types = tuple(str(row[1]) for row in described)
-            columns = ", ".join(f"{quoted(cell)} AS c{i}" for i, cell in enumerate(header))
+            units = durations_of(connection, path) if kind == "parquet" else {}
+            types = tuple("DOUBLE" if n in units else t for n, t in zip(header, types, strict=True))
+            columns = ", ".join(
+                f"{quoted(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
+                for i, cell in enumerate(header)
+            )
             some = "" if rows is None else f" LIMIT {rows[1]} OFFSET {rows[0]}"
             _load(connection, f"(SELECT {columns} FROM {source}{some})")
         except _errors() as error:
             what = {"parquet": "Parquet", "arrow": "Arrow"}.get(kind, "JSON")
+            if kind == "jsonl":
+                refuse_first_broken_line(path, name)
             raise DataError(f"{name}: is no whole {what} file ({first_line(error)}).") from None
         yield Table(connection, name, header, types, lambda row: f"row {row}", False)
 
@@ -167,22 +176,42 @@ def _errors() -> tuple[type[Exception], ...]:
 
 def _load(connection: duckdb.DuckDBPyConnection, source: str) -> None:
     connection.execute(
-        f"CREATE OR REPLACE TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW}, * FROM {source}"
+        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW}, * FROM {source}"
     )
 
 
 @contextmanager
-def _readable(path: Path, form: TextFormat) -> Iterator[tuple[Path, str]]:
+def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
     """A file that the database reads, and its encoding: a copy where it has another encoding, or
     cells that any number of spaces separate."""
     if form.delimiter != " " and form.encoding in ENCODINGS:
         yield path, form.encoding
         return
+    if path.suffix.lower() == ".zst":
+        raise DataError(
+            f"{name}: is {form.encoding.upper()} or separated by spaces, and packed with Zstandard."
+            " Unpack it first: zstd -d"
+        )
     opened = gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
     with opened as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
-        copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
+        try:
+            copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
+        except UnicodeError as error:
+            raise _encoding_error(name, form, error) from None
+        except EOFError:
+            raise DataError(f"{name}: is no whole gzip file.") from None
         copy.flush()
         yield Path(copy.name), "utf-8"
+
+
+def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
+    found = (
+        f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
+    )
+    return DataError(
+        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its encoding:"
+        " data.encoding (in data check: --encoding)."
+    )
 
 
 def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
@@ -201,10 +230,7 @@ def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
     if "unterminated quote" in text:
         return DataError(f"{where} has a quote that is not closed: {shown!r}.")
     if "unicode" in text.lower() or "encoding" in text.lower():
-        return DataError(
-            f"{where} is not {form.encoding.upper()}. Save the file as UTF-8, or say its encoding:"
-            " data.encoding (in data check: --encoding)."
-        )
+        return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:
         return DataError(
             f"{where} is longer than {LONGEST_LINE // 2**20} MiB; that is no table of sequences."

@@ -6,6 +6,7 @@ file whose encoding it does not know without its header, and renames columns tha
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -20,6 +21,7 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import first_lines
 from seqattn.errors import DataError
 
+csv.field_size_limit(2**25)  # longer than any line that is read
 HEAD = 2**18
 """Bytes of a file that its format is found from."""
 DELIMITERS = (",", ";", "\t", "|")
@@ -139,7 +141,15 @@ def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[
     if re.match(rb"\s*<(!doctype|html|\?xml)", head, re.IGNORECASE):
         raise DataError(f"{name}: is a web page (HTML or XML), not a table.")
     if options.encoding is not None:
-        return options.encoding, ()
+        try:
+            if codecs.lookup(options.encoding)._is_text_encoding:  # type: ignore[attr-defined]
+                return options.encoding, ()
+        except (LookupError, ValueError):
+            pass
+        raise DataError(
+            f"{name}: {options.encoding!r} is no encoding that is known. Set data.encoding (in data"
+            " check: --encoding) to utf-8, latin-1, cp1252, utf-16 or another."
+        )
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16", ("read as UTF-16",)
     if b"\0" in head:
@@ -298,9 +308,10 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
         def rows() -> Iterator[str]:
             for at, line in enumerate(text, start=1):
-                if at > form.skip and line.strip() and not _is(line, form.comment):
+                blank = not line.strip() and len(form.header) > 1
+                if at > form.skip and not blank and not _is(line, form.comment):
                     places.append(at)
-                    yield line
+                    yield line if line.strip() else '""\n'
 
         reader = csv.reader(rows(), delimiter=form.delimiter)
         wanted = row + form.has_header
@@ -314,5 +325,9 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
 def as_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
     """The same text in UTF-8, with one separator between two cells where spaces separate them."""
-    for line in io.TextIOWrapper(raw, encoding=form.encoding, newline=""):
-        yield (" ".join(line.split()) + "\n" if form.delimiter == " " else line).encode()
+    text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
+    try:
+        for line in text:
+            yield (" ".join(line.split()) + "\n" if form.delimiter == " " else line).encode()
+    finally:
+        text.detach()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seqattn.data.tables.casting import Column
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.casting import Column, check_cells, first_word
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
 
@@ -26,7 +28,7 @@ class TimeColumn:
     note: str = ""
 
 
-def time_of(table: Table, column: Column) -> TimeColumn:
+def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
     """One column as the time.
 
     Raises:
@@ -42,12 +44,13 @@ def time_of(table: Table, column: Column) -> TimeColumn:
             tuple({"time_format": form} for form in column.formats),
         )
     if column.kind == "words":
-        (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
         raise DataError(
-            f"{table.name}: column {column.name!r} holds {word!r}, which is neither a number nor a"
-            " date of a format that is known. Say its format: data.time_format (in data check:"
-            " --time-format), as '%d.%m.%Y' for 31.12.2001."
+            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is known."
+            " Correct the cell; or say the format: data.time_format (in data check: --time-format),"
+            " as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time, leave it out:"
+            f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
         )
+    check_cells(table, column)
     _check_filled(table, column.name, column.sql)
     note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
     if column.kind == "time":
@@ -96,7 +99,7 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     return None if wrong else f"({sql})"
 
 
-def combined_time(table: Table, columns: Sequence[Column]) -> TimeColumn:
+def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions) -> TimeColumn:
     """A year, a month and so on, or a date and an hour, as one time.
 
     Raises:
@@ -105,7 +108,7 @@ def combined_time(table: Table, columns: Sequence[Column]) -> TimeColumn:
     names = tuple(column.name for column in columns)
     first, *others = columns
     if first.kind == "time":
-        sql = time_of(table, first).sql
+        sql = time_of(table, first, options).sql
         for column in others:
             if column.kind == "number":
                 sql = f"({sql} + to_hours(CAST({column.sql} AS INTEGER)))"

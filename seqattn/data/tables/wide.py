@@ -159,10 +159,10 @@ def _looks_wide(
     of_feature: dict[str, list[int]] = {}
     for feature, step in steps:
         of_feature.setdefault(feature, []).append(step)
-    if not any(len(found) > 1 for found in of_feature.values()):
-        return False
     if options.features and set(options.features) <= of_feature.keys():
         return True
+    if not any(len(found) > 1 for found in of_feature.values()):
+        return False
     if series is not None:
         column = table.column(series)
         return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
