@@ -128,6 +128,9 @@ def _text(table: Table, name: str, options: ReadOptions) -> str:
     numbers = [float(word) for word in options.na_values or () if _is_number(word)]
     if numbers:
         is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_tuple(numbers)}, false)"
+    if not numbers and _is_clean(table, cell, trimmed, empty):
+        table.empty_words[name] = ()
+        return cell
     (words,) = table.one(f"SELECT list(DISTINCT {trimmed})[:3] FROM {ROWS} WHERE {is_empty}")
     table.empty_words[name] = tuple(sorted(filter(None, words or ())))
     table.connection.execute(
@@ -135,6 +138,16 @@ def _text(table: Table, name: str, options: ReadOptions) -> str:
         f" (CASE WHEN {is_empty} THEN NULL ELSE {trimmed} END)"
     )
     return cell
+
+
+def _is_clean(table: Table, cell: str, trimmed: str, empty: Sequence[str]) -> bool:
+    """Whether a quick look finds no cell with spaces around it, or that counts as empty."""
+    cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
+    written = sorted({*cases, "NaN"})
+    (unclean,) = table.one(
+        f"SELECT count(*) FILTER ({cell} IN {_tuple(written)} OR {cell} <> {trimmed}) FROM {ROWS}"
+    )
+    return not unclean
 
 
 def _tuple(values: Sequence[object]) -> str:
