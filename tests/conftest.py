@@ -10,10 +10,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from tests.faults.nursery import Nursery
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,6 +27,15 @@ N, S, T, F, H, K = 7, 11, 13, 3, 5, 17
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Runs commands in copies of a process that has imported everything."""
+    from tests.faults.nursery import Nursery
+
+    with Nursery() as found:
+        yield found
 
 
 @pytest.fixture
