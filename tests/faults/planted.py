@@ -109,6 +109,39 @@ def _follows_links() -> None:
     _everywhere("open_to_append", lambda path: path.open("a", encoding="utf-8"))
 
 
+def _unchecked() -> None:
+    """An output may replace what a command reads."""
+    import seqattn.user_files  # noqa: F401
+
+    _everywhere("check_outputs", lambda *_: None)
+
+
+def _replaces() -> None:
+    """An output replaces whatever has its name: links, pipes, devices."""
+    from seqattn.storage import write_whole
+
+    def write(path: Path, content: bytes) -> None:
+        if path.is_symlink() or path.is_fifo():
+            path.unlink()
+        write_whole(path, content)
+
+    _everywhere("write_output", write)
+
+
+def _half() -> None:
+    """An output is written where it is."""
+    import seqattn.user_files
+
+    @contextlib.contextmanager
+    def opened(path: Path) -> Iterator[Any]:
+        with seqattn.storage.os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb"
+        ) as file:
+            yield file
+
+    _everywhere("output_file", opened)
+
+
 def _colours() -> None:
     """Escape codes are written whether there is a terminal or not."""
     import seqattn.cli.terminal as terminal

@@ -28,6 +28,7 @@ from tests.faults import (
     files,
     folders,
     groups,
+    outputs,
     processes,
     readers,
     states,
@@ -150,6 +151,32 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     "names": (
         "run names that would leave the folder, or mean something to a shell or terminal",
         folders.names,
+    ),
+    "outputs_onto_inputs": (
+        "every output (forecasts, weights, pictures, page, sample, schema) onto every file that its command"
+        " reads, through links and hard links: exit 2, and nothing is changed",
+        outputs.onto_inputs,
+    ),
+    "outputs_special": (
+        "every output through links, into pipes, into a pipe whose reader leaves, into /dev/null and"
+        " /dev/full, and where no file can be: the links and pipes stay, the content is that of a"
+        " plain file, or exit 5",
+        outputs.special,
+    ),
+    "outputs_full_disk": (
+        "every output over an older file on a disk with 1 to 12 pages of 4 KiB free: exit 5 and the"
+        " older one, or exit 0 and the new one",
+        outputs.full_disk,
+    ),
+    "outputs_failing": (
+        "the n-th write, fsync or rename of every output fails with EIO, for every n: exit 5, and"
+        " the older file is there",
+        outputs.failing,
+    ),
+    "outputs_killed": (
+        "SIGKILL at the n-th write, fsync or rename of every output, for every n: the older file or"
+        " the new one is there whole, and the command then writes the new one",
+        outputs.killed,
     ),
     "permissions": (
         "files and folders that may not be read or written, without root's rights",
