@@ -29,6 +29,7 @@ from tests.faults import (
     states,
     surroundings,
 )
+from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
 
 SHORT: dict[str, Callable[[], Tally]] = {
@@ -68,17 +69,18 @@ SHORT: dict[str, Callable[[], Tally]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[None]:
-    """One for all faults of a healthy product."""
-    with processes.nurtured() as found:
-        processes.shared.append(found)
-        yield
-        processes.shared.clear()
+@pytest.fixture(scope="module", autouse=True)
+def prepared(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One process and one undisturbed training for all faults."""
+    home = tmp_path_factory.mktemp("prepared")
+    processes.prepare(nursery, home)
+    processes.shared.append((nursery, home))
+    yield
+    processes.shared.clear()
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_a_fault(name: str, nursery: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     tally = SHORT[name]()
     assert not tally.failures, "\n".join(tally.failures)
     assert tally.tried > 0
@@ -108,7 +110,7 @@ def test_a_fault(name: str, nursery: None, capsys: pytest.CaptureFixture[str]) -
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_planted_mistake_is_noticed(
-    mistake: str, fault: Callable[[], Tally], nursery: None, monkeypatch: pytest.MonkeyPatch
+    mistake: str, fault: Callable[[], Tally], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, mistake)
     door = [*processes.DOOR[:-1], "tests.faults.planted"]

@@ -220,34 +220,51 @@ after it. Each check was also shown a product with a mistake planted in it, and 
 (`tests/faults/test_faults.py`, where a short version of every row runs with the suite). A fault that
 could not be brought about counts as skipped, never as passed. Times and memory are the worst of a
 case, with two faults tried at a time on two cores; memory is that of seqattn's own processes, where
-a row has some.
+a row has some. `make torture` measures every row, `python -m tests.faults.torture --only names` some.
 
 """
 
 
-def page(found: dict[str, Tally]) -> str:
-    """The page, in Markdown."""
+def page(found: dict[str, Tally], before: str = "") -> str:
+    """The page, in Markdown.
+
+    Args:
+        before: the page that is there; its rows of other faults stay.
+    """
+    rows, remarks = list[str](), list[str]()
+    for name, (what, _) in FAULTS.items():
+        head, remark = f"| {what} |", f"- {what.partition(':')[0]}: "
+        if name in found:
+            rows.append(_row(head, found[name]))
+            remarks += [f"{remark}{text}." for text in _remarks(found[name])]
+        else:
+            rows += [line for line in before.splitlines() if line.startswith(head)]
+            remarks += [line for line in before.splitlines() if line.startswith(remark)]
     lines = [
-        HEAD + f"`make torture`, {time.strftime('%Y-%m-%d')}: Python {platform.python_version()},"
-        f" torch {version('torch')}, {platform.system()} {platform.machine()}, {os.cpu_count()}"
-        " cores.\n",
-        "| fault, and what must hold | tried | passed | skipped | failed | worst time | worst memory |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for name, tally in found.items():
-        seconds = f"{tally.worst_seconds:.2g} s" if tally.worst_seconds < 10 else (
-            f"{tally.worst_seconds:.0f} s")  # fmt: skip
-        memory = f"{tally.worst_mib:.0f} MiB" if tally.worst_mib else ""
-        lines.append(
-            f"| {FAULTS[name][0]} | {tally.tried:,} | {tally.passed:,} |"
-            f" {sum(tally.skipped.values()):,} | {len(tally.failures):,} | {seconds} | {memory} |"
-        )
-    lines.append("")
-    for name, tally in found.items():
-        said = [*tally.remarks, *(f"skipped: {reason}" for reason in tally.skipped)]
-        said += [f"failed: {failure[:300]}" for failure in tally.failures[:5]]
-        lines += [f"- {FAULTS[name][0].partition(':')[0]}: {text}." for text in said]
+        HEAD + f"Python {platform.python_version()}, torch {version('torch')},"
+        f" {platform.system()} {platform.machine()}, {os.cpu_count()} cores.\n",
+        "| fault, and what must hold | tried | passed | skipped | failed | worst time | worst memory"
+        " | measured |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        *rows, "", *remarks,
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _row(head: str, tally: Tally) -> str:
+    seconds = f"{tally.worst_seconds:.2g} s" if tally.worst_seconds < 10 else (
+        f"{tally.worst_seconds:.0f} s")  # fmt: skip
+    memory = f"{tally.worst_mib:.0f} MiB" if tally.worst_mib else ""
+    return (
+        f"{head} {tally.tried:,} | {tally.passed:,} | {sum(tally.skipped.values()):,} |"
+        f" {len(tally.failures):,} | {seconds} | {memory} | {time.strftime('%Y-%m-%d')} |"
+    )
+
+
+def _remarks(tally: Tally) -> list[str]:
+    skipped = [f"skipped: {reason}" for reason in tally.skipped]
+    failed = [f"failed: {failure[:300]}" for failure in tally.failures[:5]]
+    return [*tally.remarks, *skipped, *failed]
 
 
 def in_a_process(name: str) -> Tally:
@@ -271,7 +288,7 @@ def in_a_process(name: str) -> Tally:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--only", help="names, with commas between")
+    options.add_argument("--only", help="names, with commas between; the rows of others stay")
     options.add_argument("--output", type=Path, default=ROOT / "docs" / "reliability.md")
     options.add_argument("--one", help=argparse.SUPPRESS)
     chosen = options.parse_args()
@@ -283,8 +300,8 @@ def main() -> int:
         found = dict(zip(names, pool.map(in_a_process, names), strict=True))
     # What stands below the mark was measured by another command and stays.
     before = chosen.output.read_text() if chosen.output.exists() else ""
-    _, mark, below = before.partition(MARK)
-    chosen.output.write_text(page(found) + mark + below)
+    above, mark, below = before.partition(MARK)
+    chosen.output.write_text(page(found, above) + mark + below)
     return int(any(tally.failures for tally in found.values()))
 
 
