@@ -220,7 +220,8 @@ after it. Each check was also shown a product with a mistake planted in it, and 
 (`tests/faults/test_faults.py`, where a short version of every row runs with the suite). A fault that
 could not be brought about counts as skipped, never as passed. Times and memory are the worst of a
 case, with two faults tried at a time on two cores; other programs may have run beside them, so a
-time is an upper limit. Memory is that of seqattn's own processes, where a row has some. `make torture` measures every row, `python -m tests.faults.torture --only names` some.
+time is an upper limit. Memory is that of seqattn's own processes, where a row has some.
+`make torture` measures every row, `python -m tests.faults.torture --only names` some.
 
 """
 
