@@ -93,7 +93,7 @@ def test_a_run_whose_test_loss_was_not_finite_may_have_more_epochs(
     write_divergence(RunFolder(run), 3, "The test loss is nan", diverged_at=None)
     config = run / "config.yaml"
     shutil.copyfile(config, tmp_path / "one.yaml")
-    words = ["train", "one.yaml", "--resume", "-q"]
+    words = ["train", "one.yaml", "--resume", "-q", "--plots", "none"]
     assert seqattn(*words).code == 7
     assert seqattn(*words, "--set", "training.epochs=4").code == 0
     assert json.loads((run / "summary.json").read_text())["epochs"] == 4

@@ -33,12 +33,12 @@ from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
 
 SHORT: dict[str, Callable[[], Tally]] = {
-    "killed": lambda: processes.killed(3),
+    "killed": lambda: processes.killed(2),
     "killed side by side": lambda: processes.killed_side_by_side((45, 51)),
     "told to stop": lambda: processes.told_to_stop(1),
     "told to stop, default config": lambda: processes.told_to_stop_at_once(1),
     "told to stop while importing": lambda: processes.told_to_stop_while_importing(1),
-    "two at once": lambda: processes.two_at_once(2),
+    "two at once": lambda: processes.two_at_once(1),
     "failing calls": lambda: processes.failing([99]),
     "killed at a system call": lambda: processes.killed_at_each_system_call(("link",)),
     "disk full": lambda: disk.full(30, step=14),
@@ -48,7 +48,7 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "groups killed for real": lambda: groups.killed_for_real((50,)),
     "left out": lambda: states.left_out(("exp_avg", "coins", "best weights")),
     "many steps": lambda: states.many_steps(800),
-    "environments": lambda: surroundings.environments(every=9),
+    "environments": lambda: surroundings.environments(every=18),
     "closed": lambda: surroundings.closed(every=8),
     "names": lambda: folders.names(every=9),
     "links": lambda: folders.links(every=10),
@@ -65,7 +65,7 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "misspelt": configs.misspelt,
     "wrong types": lambda: configs.wrong_types(every=12),
     "yaml": configs.yaml,
-    "readers": lambda: readers.run(2),
+    "readers": lambda: readers.run(1),
 }
 
 
@@ -231,7 +231,7 @@ def test_a_reader_that_crashes_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_p
         return read
 
     monkeypatch.setattr(readers, "reader_of", crashes)
-    assert readers.fuzz(1, 0, tmp_path).failures
+    assert readers.fuzz(0.3, 0, tmp_path).failures
 
 
 def test_growth_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

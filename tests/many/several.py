@@ -12,7 +12,7 @@ from tests.faults.nursery import Ended, Nursery
 
 SETS = ["data.n_train=45", "data.n_validation=13", "data.n_test=9", "training.epochs=5",
         "training.batch_size=11"]  # fmt: skip
-LONG = [*SETS, "training.epochs=400", "training.checkpoint_seconds=0.2"]
+LONG = [*SETS, "training.epochs=150", "training.checkpoint_seconds=0.2"]
 
 
 def words(name: str, *more: str, sets: list[str] = SETS) -> list[str]:
