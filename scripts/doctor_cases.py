@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import tempfile
 from collections import Counter
@@ -108,19 +109,24 @@ def write_first(folder: Path) -> None:
 
 def examined(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
     """The findings of each seed."""
-    sets = [text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets]
-    path = ROOT / "configs" / case.config if case.config else None
+    sets = tuple(text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets)
+    return [doctor.examine(case.plant(seen)) for seen in trained(case.config, sets, seeds)]
+
+
+@functools.lru_cache(maxsize=8)
+def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
+    """The evidence of each seed; several cases are of the same runs."""
+    path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
-    with tempfile.TemporaryDirectory(dir=folder) as place:
+    with tempfile.TemporaryDirectory() as place:
         jobs = experiment.run_all(experiment.seeds_of(config, Path(place), seeds), threads=1)
         losses = [job.summary["test_loss"] for job in jobs if job.summary is not None]
         found = []
         for job in jobs:
-            _, trained = experiment.open_run(job.folder.path)
-            seen = doctor.evidence(
-                trained, experiment.data_of(trained), losses, job.folder.read_metrics()
+            _, run = experiment.open_run(job.folder.path)
+            found.append(
+                doctor.evidence(run, experiment.data_of(run), losses, job.folder.read_metrics())
             )
-            found.append(doctor.examine(case.plant(seen)))
         return found
 
 

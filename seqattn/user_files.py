@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from seqattn.errors import UsageError
+from seqattn.errors import StorageError, UsageError
 from seqattn.storage import whole_file
 
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
@@ -36,6 +36,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
 
     Raises:
         OSError: it cannot be written.
+        StorageError: it is a pipe, and its reader left before all was written.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -49,6 +50,10 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         place = path if descriptor is None else os.dup(descriptor)
         with open(place, "wb") as file:  # noqa: PTH123  (a descriptor is no path)
             yield file
+    except BrokenPipeError:  # kept as such it would be taken for that of standard output
+        raise StorageError(
+            f"{path}: {os.strerror(errno.EPIPE)}, the reader left before all was written."
+        ) from None
     except OSError as error:
         if error.filename is not None:
             raise

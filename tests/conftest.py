@@ -10,10 +10,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from tests.faults.nursery import Nursery
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,6 +27,15 @@ N, S, T, F, H, K = 7, 11, 13, 3, 5, 17
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Runs commands in copies of a process that has imported everything."""
+    from tests.faults.nursery import Nursery
+
+    with Nursery() as found:
+        yield found
 
 
 @pytest.fixture
@@ -96,24 +108,25 @@ SMALL = [
 ]  # fmt: skip
 
 
-def train_small(output_dir: Path, name: str, *overrides: str) -> Path:
-    """A run folder made in a second."""
+def train_small(output_dir: Path, name: str, *overrides: str, plots: bool = False) -> Path:
+    """A run folder made in a tenth of a second, or in a second with its pictures."""
     from seqattn import experiment
     from seqattn.config import resolve
 
     config = resolve(None, [*SMALL, f"name={name}", *overrides]).config
-    folder, _ = experiment.run(config, output_dir)
+    folder, _ = experiment.run(config, output_dir, plots=plots)
     return folder.path
 
 
 @pytest.fixture(scope="session")
 def attention_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train_small(tmp_path_factory.mktemp("runs"), "attention")
+    return train_small(tmp_path_factory.mktemp("runs"), "attention", plots=True)
 
 
 @pytest.fixture(scope="session")
 def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train_small(tmp_path_factory.mktemp("runs"), "plain", "model.attention=null")
+    home = tmp_path_factory.mktemp("runs")
+    return train_small(home, "plain", "model.attention=null", plots=True)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import shutil
@@ -17,12 +15,12 @@ from seqattn.comparison import read_outcome, sentences
 from seqattn.comparison.drawing import draw_all, validation_losses
 from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import cells, markdown, write_tables
-from seqattn.config.comparing import plan
 from seqattn.doctor import losses_beside, seeds_apart
 from seqattn.figures import along_figure, band_figure, comparison_figure
 from seqattn.figures.comparison import quartiles
 from seqattn.report.content import of_outcome
 from seqattn.runs import RunFolder
+from tests.comparisons import read_table, train_comparison, write_divergence
 
 INF = math.inf
 TEXT = """
@@ -37,11 +35,7 @@ compare: {seeds: 8, variants: {plain: {model.attention: null}, dot: {model.atten
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from seqattn.comparison import compare
-
-    home = tmp_path_factory.mktemp("finished")
-    (home / "mine.yaml").write_text(TEXT)
-    return compare(plan(home / "mine.yaml"), home, threads=1).path
+    return train_comparison(tmp_path_factory.mktemp("finished"), TEXT)
 
 
 @pytest.fixture
@@ -57,18 +51,13 @@ def diverge(home: Path, variant: str, seeds: list[int]) -> None:
         folder.clear_results()
         folder.write_metrics(folder.read_metrics()[:1])
         folder.say(f"ended: {words}")
-        summary = {"name": "mine", "seed": seed, "test_loss": None, "diverged": words, "epochs": 1}
-        folder.summary.write_text(json.dumps(summary))
+        write_divergence(folder, 1, words)
 
 
 def set_losses(home: Path, variant: str, first: float) -> None:
     for place, path in enumerate(sorted((home / variant).glob("seed-*/summary.json"))):
         summary = json.loads(path.read_text()) | {"test_loss": first + 0.01 * place}
         path.write_text(json.dumps(summary))
-
-
-def row_of(home: Path, table: str, place: int) -> dict[str, str]:
-    return list(csv.DictReader(io.StringIO((home / table).read_text())))[place]
 
 
 def test_a_variant_that_fails_in_half_of_its_seeds_is_not_better_in_the_others() -> None:
@@ -107,13 +96,13 @@ def test_tables_and_words_count_what_diverged(home: Path) -> None:
     outcome = read_outcome(home)
     assert (outcome.pairs[0].seeds, outcome.pairs[0].first_better) == (8, 5)
     write_tables(outcome)
-    row = row_of(home, "variants.csv", 1)
+    row = read_table(home / "variants.csv")[1]
     assert (row["seeds"], row["failed"], row["median"], row["mean"]) == ("8", "5", "inf", "")
     assert (row["median_high"], row["worst"]) == ("inf", "inf")
     assert float(row["best"]) < 0.2
-    pair = row_of(home, "pairs.csv", 0)
+    pair = read_table(home / "pairs.csv")[0]
     assert (pair["seeds"], pair["first_failed"], pair["second_failed"]) == ("8", "0", "5")
-    assert row_of(home, "seeds.csv", 8)["test_loss"] == "inf"
+    assert read_table(home / "seeds.csv")[8]["test_loss"] == "inf"
     _, median, mean, _, worst, beats, *_ = cells(outcome.arms[1])
     assert median.startswith("none: 5 diverged [0.1")
     assert median.endswith(", infinity]")
@@ -193,9 +182,9 @@ def test_two_seeds_have_no_interval_anywhere(tmp_path: Path, seqattn: Any) -> No
     done = seqattn("compare", "mine.yaml", "--seeds", "2")
     assert done.code == 0, done.err
     home = tmp_path / "outputs/mine"
-    row = row_of(home, "variants.csv", 0)
+    row = read_table(home / "variants.csv")[0]
     assert (row["median_low"], row["median_high"]) == ("", "")
-    assert row_of(home, "pairs.csv", 0)["low"] == ""
+    assert read_table(home / "pairs.csv")[0]["low"] == ""
     text = (home / "comparison.md").read_text()
     assert "[needs 6 seeds]" in text
     assert "| needs 6 seeds |" in text

@@ -63,7 +63,7 @@ def test_a_film_has_the_beginning_and_every_so_many_epochs(run: RunFolder) -> No
 
 def test_filming_changes_nothing_that_is_learned(run: RunFolder, tmp_path: Path) -> None:
     sets = [*SMALL, "name=small", "model.attention.heads=2", "training.record_attention=null"]
-    folder, _ = experiment.run(resolve(None, sets).config, tmp_path)
+    folder, _ = experiment.run(resolve(None, sets).config, tmp_path, plots=False)
     assert not folder.film.exists()
     ours, theirs = package.load(run.path), package.load(folder.path)
     for name, weight in ours.trained.model.state_dict().items():
@@ -80,9 +80,9 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, watchers=experiment.Watchers(stop=stop))
+        experiment.run(config, tmp_path, plots=False, watchers=experiment.Watchers(stop=stop))
     assert read_arrays(tmp_path / "small" / "film.npz")["epochs"].tolist() == [0, 2]
-    folder, _ = experiment.run(config, tmp_path, resume=True)
+    folder, _ = experiment.run(config, tmp_path, resume=True, plots=False)
     assert folder.film.read_bytes() == run.film.read_bytes()
 
 
@@ -95,7 +95,7 @@ def test_each_of_many_runs_has_the_film_it_would_have_alone(tmp_path: Path, run:
 
 def test_a_model_without_attention_has_no_film(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "model.attention=null"]).config
-    folder, _ = experiment.run(config, tmp_path)
+    folder, _ = experiment.run(config, tmp_path, plots=False)
     assert not folder.film.exists()
 
 
@@ -347,7 +347,7 @@ def own_run(home: Path, *sets: str, wide: float = 1.0) -> RunFolder:
     file.write_text("sequence,step,a,b\n" + "".join(rows))
     words = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=4",
              "training.epochs=1", "training.batch_size=8", *sets]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, words).config, home)
+    folder, _ = experiment.run(resolve(None, words).config, home, plots=False)
     return folder
 
 
@@ -471,8 +471,8 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, watchers=experiment.Watchers(stop=stop))
-    folder, summary = experiment.run(config, tmp_path, resume=True)
+        experiment.run(config, tmp_path, plots=False, watchers=experiment.Watchers(stop=stop))
+    folder, summary = experiment.run(config, tmp_path, resume=True, plots=False)
     events = EventAccumulator(str(folder.board))
     events.Reload()
     rows = [(event.step, event.value) for event in events.Scalars("loss/validation")]
@@ -490,7 +490,7 @@ def test_a_missing_tensorboard_is_named_before_anything_is_written(
     config = resolve(None, [*SMALL, "logging.tensorboard=true"]).config
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install \"seqattn\[tensorboard\]\""):
-        experiment.run(config, tmp_path)
+        experiment.run(config, tmp_path, plots=False)
     assert not list(tmp_path.iterdir())
 
 
@@ -571,7 +571,7 @@ def test_a_loaded_run_forecasts_as_the_command_does(
 
 def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "data.variable_length=true"]).config
-    folder, _ = experiment.run(config, tmp_path)
+    folder, _ = experiment.run(config, tmp_path, plots=False)
     loaded = package.load(folder.path)
     pair = np.array([[[-1.0, -1.0], [-1.0, 1.0]], [[1.0, 1.0], [np.nan, np.nan]]])
     together = loaded.predict(pair)

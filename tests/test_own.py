@@ -394,7 +394,7 @@ def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -
     assert "one.csv: csv, a point a row, all of one sequence, 1 sequence of 28" in done.out
     section = done.out.partition("config:\n\n")[2]
     (tmp_path / "c.yaml").write_text(section + "training: {epochs: 1}\nname: one\n")
-    done = seqattn("train", "c.yaml", "--quiet")
+    done = seqattn("train", "c.yaml", "--quiet", "--plots", "none")
     assert done.code == 0, done.err
     summary = json.loads((tmp_path / "outputs" / "one" / "summary.json").read_text())
     assert summary["features"] == ["co2"]
@@ -437,14 +437,14 @@ def test_an_npz_file_with_its_features_in_another_order_is_the_same(
     Path("c.yaml").write_text(
         "name: c\ndata: {kind: file, path: f.npz, source_length: 4}\ntraining: {epochs: 1}\n"
     )
-    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
     for verb in (["predict"], ["evaluate", "--json"]):
         one, other = (seqattn(*verb, "outputs/c", "--input", f) for f in ("f.npz", "g.npz"))
         assert one.out == other.out != ""
     both = {"source": values[:, :4], "features": np.array(["x", "y"])}
     np.savez("f.npz", **both, target=values[:, 4:], said=np.array(["x", "y"]))
     np.savez("g.npz", **both, target=values[:, 4:, ::-1], said=np.array(["y", "x"]))
-    assert seqattn("train", "c.yaml", "--quiet", "--name", "d", "--set",
+    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none", "--name", "d", "--set",
                    "data.source_length=null").code == 0  # fmt: skip
     one, other = (seqattn("evaluate", "--json", "outputs/d", "--input", f)
                   for f in ("f.npz", "g.npz"))  # fmt: skip
@@ -460,7 +460,7 @@ def test_an_empty_cell_beside_columns_to_be_said(seqattn: Command, tmp_path: Pat
     Path("c.yaml").write_text(
         RUN.format(path="f.csv", more="source_features: [a], target_features: [b]")
     )
-    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
     Path("g.csv").write_text("sequence,step,a\ns,0,1\ns,1,\ns,2,3\n")
     for words in (["predict"], ["plot-attention", "--output", "w.png"]):
         done = seqattn(*words, "outputs/c", "--input", "g.csv")
@@ -479,7 +479,7 @@ def test_a_forecast_goes_on_from_the_last_window(
     Path("f.csv").write_text(paths(12, 8))
     window = "window: {source: 3, target: 2}, missing: " + missing
     Path("c.yaml").write_text(RUN.format(path="f.csv", more=window))
-    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
     Path("short.csv").write_text(table([("s", t, t, -t) for t in (5, 6, 7)]))
     Path("long.csv").write_text(table([("s", t, "" if t < 3 else t, -t) for t in range(8)]))
     short, long = (
@@ -514,7 +514,7 @@ def test_missing_rows_are_told_by_the_steps_of_the_training(
 ) -> None:
     Path("f.csv").write_text(paths(12))
     Path("c.yaml").write_text(RUN.format(path="f.csv", more="source_length: 3"))
-    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
     Path("g.csv").write_text(table([("s", t, t, t) for t in range(0, 10, 2)]))
     for verb in ("predict", "evaluate"):
         done = seqattn(verb, "outputs/c", "--input", "g.csv")
@@ -533,7 +533,7 @@ def test_a_format_that_was_said_holds_for_a_file_called_alike(
 ) -> None:
     Path("f.csv").write_text(paths(12).replace(",", "\t"))
     Path("c.yaml").write_text(RUN.format(path="f.csv", more="format: tsv, source_length: 3"))
-    assert seqattn("train", "c.yaml", "--quiet").code == 0
+    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
     Path("f.dat").write_bytes(Path("f.csv").read_bytes())
     Path("f.jsonl").write_text('{"source": [[0, 1], [1, 2], [2, 3], [3, 4]]}\n')
     for file in ("f.csv", "f.dat", "f.jsonl"):
@@ -555,7 +555,10 @@ def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> 
     pictures = "loss_curve.png, predictions.png, attention.png"
     assert f"{pictures}, and the data they are drawn from." in " ".join(drawn.split())
     assert seqattn("evaluate", "outputs/de").code == 0
-    assert seqattn("train", "outputs/de/config.yaml", "--quiet", "--overwrite").code == 0
+    assert (
+        seqattn("train", "outputs/de/config.yaml", "--quiet", "--overwrite", "--plots", "none").code
+        == 0
+    )
     assert "\U0001f600" in Path("outputs/de/config.yaml").read_text("utf-8")
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from seqattn import storage
-from seqattn.comparison import compare, read_outcome
+from seqattn.comparison import read_outcome
 from seqattn.comparison.drawing import median_look, validation_losses
-from seqattn.config.comparing import plan
+from seqattn.runs import RunFolder
 from seqattn.storage import read_arrays
+from tests.comparisons import train_comparison, write_divergence
 from tests.conftest import ROOT, SMALL, Ended, train_small
 
 TEXT = """
@@ -28,9 +29,7 @@ compare: {seeds: 2, variants: {plain: {model.attention: null}, dot: {model.atten
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("finished")
-    (home / "mine.yaml").write_text(TEXT)
-    return compare(plan(home / "mine.yaml"), home, threads=1).path
+    return train_comparison(tmp_path_factory.mktemp("finished"), TEXT)
 
 
 def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
@@ -91,13 +90,10 @@ def test_a_run_whose_test_loss_was_not_finite_may_have_more_epochs(
     seqattn: Callable[..., Ended], tmp_path: Path
 ) -> None:
     run = train_small(tmp_path / "outputs", "one")
-    summary = json.loads((run / "summary.json").read_text())
-    told = {"name": "one", "seed": summary["seed"], "epochs": 3, "test_loss": None,
-            "diverged": "The test loss is nan", "diverged_at": None}  # fmt: skip
-    (run / "summary.json").write_text(json.dumps(told))
+    write_divergence(RunFolder(run), 3, "The test loss is nan", diverged_at=None)
     config = run / "config.yaml"
     shutil.copyfile(config, tmp_path / "one.yaml")
-    words = ["train", "one.yaml", "--resume", "-q"]
+    words = ["train", "one.yaml", "--resume", "-q", "--plots", "none"]
     assert seqattn(*words).code == 7
     assert seqattn(*words, "--set", "training.epochs=4").code == 0
     assert json.loads((run / "summary.json").read_text())["epochs"] == 4
@@ -109,9 +105,7 @@ def test_where_a_run_diverged_is_checked(
     seqattn: Callable[..., Ended], tmp_path: Path, value: object
 ) -> None:
     run = train_small(tmp_path / "outputs", "one")
-    told = {"name": "one", "seed": 23, "epochs": 1, "test_loss": None, "diverged": "It did.",
-            "diverged_at": value}  # fmt: skip
-    (run / "summary.json").write_text(json.dumps(told))
+    write_divergence(RunFolder(run), 1, "It did.", diverged_at=value)
     shutil.copyfile(run / "config.yaml", tmp_path / "one.yaml")
     done = seqattn("train", "one.yaml", "--resume", "-q")
     assert done.code == 4

@@ -48,10 +48,10 @@ class Opened:
 
     def until(self, holds: str) -> None:
         """Wait for an expression to be true. The page's own policy forbids the browser's way."""
-        for _ in range(200):
+        for _ in range(1000):
             if self.page.evaluate(holds):
                 return
-            self.page.wait_for_timeout(50)
+            self.page.wait_for_timeout(10)
         raise AssertionError(f"never true: {holds}")
 
     def slide(self, selector: str, value: int) -> None:
@@ -107,20 +107,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home, found = tmp_path_factory.mktemp("runs"), {}
     for name, sets in RUNS.items():
         config = resolve(None, [*sets, f"name={name}"]).config
-        folder, _ = experiment.run(config, home)
+        folder, _ = experiment.run(config, home, plots=False)
         found[name] = folder.path
     file = home / "own.csv"
     file.write_text(OWN)
     own = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=5",
            "data.scaling=standard", "training.epochs=2", "training.batch_size=8"]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, own).config, home)
+    folder, _ = experiment.run(resolve(None, own).config, home, plots=False)
     found["own"] = folder.path
     file = home / "columns.csv"
     rows = [f"{k},{t},{k + t},{k - t},{t * t}\n" for k in range(12) for t in range(6)]
     file.write_text("sequence,step,a,b,c\n" + "".join(rows))
     other = ["name=columns", "data.kind=file", f"data.path={file}", "data.source_length=4",
              "data.source_features=[a, b]", "data.target_features=[b, c]", "training.epochs=1"]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, other).config, home)
+    folder, _ = experiment.run(resolve(None, other).config, home, plots=False)
     found["columns"] = folder.path
     for path in found.values():
         report(path)

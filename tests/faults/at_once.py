@@ -129,14 +129,19 @@ def beginning_with(*names: str) -> list[Pair]:
     return [pair for pair in PAIRS if pair.first.split()[0] in names]
 
 
-def pairs(chosen: Sequence[Pair] = PAIRS, delays: Sequence[float] = (0.0,)) -> Tally:
+def pairs(
+    chosen: Sequence[Pair] = PAIRS, delays: Sequence[float] = (0.0,), nursery: Nursery | None = None
+) -> Tally:
     """Each pair, the second command begun that many seconds after the first: both end with 0 or 6
-    (or as the pair says), one with 0, and what those wrote is what they write alone."""
+    (or as the pair says), one with 0, and what those wrote is what they write alone.
+
+    Args:
+        nursery: one that has imported `ROOMS`; without, this begins its own.
+    """
     tally, codes = Tally(), dict[int, int]()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        nursery = stack.enter_context(Nursery(*ROOMS))
-        places = Places(home, nursery)
+        places = Places(home, nursery or stack.enter_context(Nursery(*ROOMS)))
         for number, pair in enumerate(chosen):
             for delay in delays:
                 with tally.case(f"{pair.first} and {pair.second}, {delay} s later"):

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.faults import Tally
-from tests.faults.nursery import Nursery
-from tests.faults.processes import CONFIG, DOOR, words
+from tests.faults.processes import CONFIG, DOOR, nurtured, words
 
 NAMES = (
     "../escaped", "..", ".", "", " ", "a/b", "/escaped", "//escaped", "~", "~root", "a\\b", "..\\x",
@@ -35,8 +34,7 @@ def names(every: int = 1) -> Tally:
     """Run names that would lead out of the output folder, or that mean something to somebody."""
     tally = Tally()
     taken = 0
-    with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
-        home = Path(place)
+    with nurtured() as (nursery, home):
         for k, name in enumerate(NAMES[::every]):
             inside = home / f"case{k}"
             (inside / "work").mkdir(parents=True)
@@ -83,10 +81,7 @@ def links(every: int = 1) -> Tally:
 
     ways: tuple[Callable[[Path, Path], None], ...] = (link, dangling, folder, pipe)
     codes: dict[int, int] = {}
-    with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
-        home = Path(place)
-        (home / "c.yaml").write_text(CONFIG)
-        assert nursery.run(words("whole"), home).code == 0
+    with nurtured() as (nursery, home):
         for name, way in [*itertools.product(files, ways)][::every]:
             if name != "checkpoints" or way is not folder:
                 output, outside = home / "o", home / "outside"

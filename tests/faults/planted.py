@@ -41,7 +41,8 @@ def _import_all() -> None:
 
 
 def _in_place() -> None:
-    """Files are written where they are, in two halves."""
+    """Files are written where they are, in two halves, with time between those of the best weights:
+    of which there is one file, so a half of it is the loss of all."""
     _import_all()
 
     def write(path: Path, content: bytes, **_: Any) -> None:
@@ -49,7 +50,7 @@ def _in_place() -> None:
         with path.open("wb") as file:
             file.write(content[: len(content) // 2])
             file.flush()
-            time.sleep(0.03)
+            time.sleep(0.15 if path.name == "best.safetensors" else 0)
             file.write(content[len(content) // 2 :])
 
     _everywhere("write_whole", write)
@@ -107,6 +108,39 @@ def _follows_links() -> None:
     """The log is written through a link."""
     _import_all()
     _everywhere("open_to_append", lambda path: path.open("a", encoding="utf-8"))
+
+
+def _unchecked() -> None:
+    """An output may replace what a command reads."""
+    import seqattn.user_files  # noqa: F401
+
+    _everywhere("check_outputs", lambda *_: None)
+
+
+def _replaces() -> None:
+    """An output replaces whatever has its name: links, pipes, devices."""
+    from seqattn.storage import write_whole
+
+    def write(path: Path, content: bytes) -> None:
+        if path.is_symlink() or path.is_fifo():
+            path.unlink()
+        write_whole(path, content)
+
+    _everywhere("write_output", write)
+
+
+def _half() -> None:
+    """An output is written where it is."""
+    import seqattn.user_files
+
+    @contextlib.contextmanager
+    def opened(path: Path) -> Iterator[Any]:
+        with seqattn.storage.os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb"
+        ) as file:
+            yield file
+
+    _everywhere("output_file", opened)
 
 
 def _colours() -> None:

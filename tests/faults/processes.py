@@ -58,11 +58,15 @@ def nurtured() -> Iterator[tuple[Nursery, Path]]:
             yield nursery, Path(place)
         return
     with tempfile.TemporaryDirectory() as place, Nursery() as nursery:
-        home = Path(place)
-        (home / "c.yaml").write_text(CONFIG)
-        done = nursery.run(words("whole", plots=True), home)
-        assert done.code == 0, done.err
-        yield nursery, home
+        prepare(nursery, Path(place))
+        yield nursery, Path(place)
+
+
+def prepare(nursery: Nursery, home: Path) -> None:
+    """Put into a folder what `nurtured` promises of it."""
+    (home / "c.yaml").write_text(CONFIG)
+    done = nursery.run(words("whole", plots=True), home)
+    assert done.code == 0, done.err
 
 
 def words(output: str, *, plots: bool = False) -> list[str]:

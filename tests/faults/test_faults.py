@@ -23,20 +23,22 @@ from tests.faults import (
     files,
     folders,
     groups,
+    outputs,
     processes,
     readers,
     states,
     surroundings,
 )
+from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
 
 SHORT: dict[str, Callable[[], Tally]] = {
-    "killed": lambda: processes.killed(3),
+    "killed": lambda: processes.killed(2),
     "killed side by side": lambda: processes.killed_side_by_side((45, 51)),
     "told to stop": lambda: processes.told_to_stop(1),
     "told to stop, default config": lambda: processes.told_to_stop_at_once(1),
     "told to stop while importing": lambda: processes.told_to_stop_while_importing(1),
-    "two at once": lambda: processes.two_at_once(2),
+    "two at once": lambda: processes.two_at_once(1),
     "failing calls": lambda: processes.failing([99]),
     "killed at a system call": lambda: processes.killed_at_each_system_call(("link",)),
     "disk full": lambda: disk.full(30, step=14),
@@ -46,11 +48,16 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "groups killed for real": lambda: groups.killed_for_real((50,)),
     "left out": lambda: states.left_out(("exp_avg", "coins", "best weights")),
     "many steps": lambda: states.many_steps(800),
-    "environments": lambda: surroundings.environments(every=9),
+    "environments": lambda: surroundings.environments(every=18),
     "closed": lambda: surroundings.closed(every=8),
     "names": lambda: folders.names(every=9),
     "links": lambda: folders.links(every=10),
     "permissions": lambda: folders.permissions(most=1),
+    "outputs onto inputs": lambda: outputs.onto_inputs(("sample",)),
+    "outputs into special files": lambda: outputs.special(("schema",)),
+    "outputs on a full disk": lambda: outputs.full_disk((1, 12), ("schema",)),
+    "outputs, failing calls": lambda: outputs.failing(("schema",)),
+    "outputs killed": lambda: outputs.killed(("schema",)),
     "flipped": lambda: files.flipped(300),
     "cut": lambda: files.cut(every=40),
     "swapped": files.swapped,
@@ -58,21 +65,22 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "misspelt": configs.misspelt,
     "wrong types": lambda: configs.wrong_types(every=12),
     "yaml": configs.yaml,
-    "readers": lambda: readers.run(2),
+    "readers": lambda: readers.run(1),
 }
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[None]:
-    """One for all faults of a healthy product."""
-    with processes.nurtured() as found:
-        processes.shared.append(found)
-        yield
-        processes.shared.clear()
+@pytest.fixture(scope="module", autouse=True)
+def prepared(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One process and one undisturbed training for all faults."""
+    home = tmp_path_factory.mktemp("prepared")
+    processes.prepare(nursery, home)
+    processes.shared.append((nursery, home))
+    yield
+    processes.shared.clear()
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_a_fault(name: str, nursery: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     tally = SHORT[name]()
     assert not tally.failures, "\n".join(tally.failures)
     assert tally.tried > 0
@@ -93,11 +101,16 @@ def test_a_fault(name: str, nursery: None, capsys: pytest.CaptureFixture[str]) -
         ("follows_links", lambda: folders.links(every=8)),
         ("colours", lambda: surroundings.environments(every=17)),
         ("hangs_up", lambda: surroundings.closed(every=8)),
+        ("unchecked", lambda: outputs.onto_inputs(("sample",))),
+        ("replaces", lambda: outputs.special(("schema",))),
+        ("half", lambda: outputs.full_disk((1,), ("schema",))),
+        ("half", lambda: outputs.failing(("schema",))),
+        ("half", lambda: outputs.killed(("schema",))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_planted_mistake_is_noticed(
-    mistake: str, fault: Callable[[], Tally], nursery: None, monkeypatch: pytest.MonkeyPatch
+    mistake: str, fault: Callable[[], Tally], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, mistake)
     door = [*processes.DOOR[:-1], "tests.faults.planted"]
@@ -218,7 +231,7 @@ def test_a_reader_that_crashes_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_p
         return read
 
     monkeypatch.setattr(readers, "reader_of", crashes)
-    assert readers.fuzz(1, 0, tmp_path).failures
+    assert readers.fuzz(0.3, 0, tmp_path).failures
 
 
 def test_growth_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

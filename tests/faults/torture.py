@@ -28,6 +28,7 @@ from tests.faults import (
     files,
     folders,
     groups,
+    outputs,
     processes,
     readers,
     states,
@@ -151,6 +152,32 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         "run names that would leave the folder, or mean something to a shell or terminal",
         folders.names,
     ),
+    "outputs_onto_inputs": (
+        "every output (forecasts, weights, pictures, page, sample, schema) onto every file that its command"
+        " reads, through links and hard links: exit 2, and nothing is changed",
+        outputs.onto_inputs,
+    ),
+    "outputs_special": (
+        "every output through links, into pipes, into a pipe whose reader leaves, into /dev/null and"
+        " /dev/full, and where no file can be: the links and pipes stay, the content is that of a"
+        " plain file, or exit 5",
+        outputs.special,
+    ),
+    "outputs_full_disk": (
+        "every output over an older file on a disk with 1 to 12 pages of 4 KiB free: exit 5 and the"
+        " older one, or exit 0 and the new one",
+        outputs.full_disk,
+    ),
+    "outputs_failing": (
+        "the n-th write, fsync or rename of every output fails with EIO, for every n: exit 5, and"
+        " the older file is there",
+        outputs.failing,
+    ),
+    "outputs_killed": (
+        "SIGKILL at the n-th write, fsync or rename of every output, for every n: the older file or"
+        " the new one is there whole, and the command then writes the new one",
+        outputs.killed,
+    ),
     "permissions": (
         "files and folders that may not be read or written, without root's rights",
         folders.permissions,
@@ -192,35 +219,53 @@ Every row is a fault that was brought about on purpose, as often as it says, wit
 after it. Each check was also shown a product with a mistake planted in it, and noticed
 (`tests/faults/test_faults.py`, where a short version of every row runs with the suite). A fault that
 could not be brought about counts as skipped, never as passed. Times and memory are the worst of a
-case, with two faults tried at a time on two cores; memory is that of seqattn's own processes, where
-a row has some.
+case, with two faults tried at a time on two cores; other programs may have run beside them, so a
+time is an upper limit. Memory is that of seqattn's own processes, where a row has some.
+`make torture` measures every row, `python -m tests.faults.torture --only names` some.
 
 """
 
 
-def page(found: dict[str, Tally]) -> str:
-    """The page, in Markdown."""
+def page(found: dict[str, Tally], before: str = "") -> str:
+    """The page, in Markdown.
+
+    Args:
+        before: the page that is there; its rows of other faults stay.
+    """
+    rows, remarks = list[str](), list[str]()
+    for name, (what, _) in FAULTS.items():
+        head, remark = f"| {what} |", f"- {what.partition(':')[0]}: "
+        if name in found:
+            rows.append(_row(head, found[name]))
+            remarks += [f"{remark}{text}." for text in _remarks(found[name])]
+        else:
+            rows += [line for line in before.splitlines() if line.startswith(head)]
+            remarks += [line for line in before.splitlines() if line.startswith(remark)]
     lines = [
-        HEAD + f"`make torture`, {time.strftime('%Y-%m-%d')}: Python {platform.python_version()},"
-        f" torch {version('torch')}, {platform.system()} {platform.machine()}, {os.cpu_count()}"
-        " cores.\n",
-        "| fault, and what must hold | tried | passed | skipped | failed | worst time | worst memory |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for name, tally in found.items():
-        seconds = f"{tally.worst_seconds:.2g} s" if tally.worst_seconds < 10 else (
-            f"{tally.worst_seconds:.0f} s")  # fmt: skip
-        memory = f"{tally.worst_mib:.0f} MiB" if tally.worst_mib else ""
-        lines.append(
-            f"| {FAULTS[name][0]} | {tally.tried:,} | {tally.passed:,} |"
-            f" {sum(tally.skipped.values()):,} | {len(tally.failures):,} | {seconds} | {memory} |"
-        )
-    lines.append("")
-    for name, tally in found.items():
-        said = [*tally.remarks, *(f"skipped: {reason}" for reason in tally.skipped)]
-        said += [f"failed: {failure[:300]}" for failure in tally.failures[:5]]
-        lines += [f"- {FAULTS[name][0].partition(':')[0]}: {text}." for text in said]
+        HEAD + f"Python {platform.python_version()}, torch {version('torch')},"
+        f" {platform.system()} {platform.machine()}, {os.cpu_count()} cores.\n",
+        "| fault, and what must hold | tried | passed | skipped | failed | worst time | worst memory"
+        " | measured |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        *rows, "", *remarks,
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _row(head: str, tally: Tally) -> str:
+    seconds = f"{tally.worst_seconds:.2g} s" if tally.worst_seconds < 10 else (
+        f"{tally.worst_seconds:.0f} s")  # fmt: skip
+    memory = f"{tally.worst_mib:.0f} MiB" if tally.worst_mib else ""
+    return (
+        f"{head} {tally.tried:,} | {tally.passed:,} | {sum(tally.skipped.values()):,} |"
+        f" {len(tally.failures):,} | {seconds} | {memory} | {time.strftime('%Y-%m-%d')} |"
+    )
+
+
+def _remarks(tally: Tally) -> list[str]:
+    skipped = [f"skipped: {reason}" for reason in tally.skipped]
+    failed = [f"failed: {failure[:300]}" for failure in tally.failures[:5]]
+    return [*tally.remarks, *skipped, *failed]
 
 
 def in_a_process(name: str) -> Tally:
@@ -244,7 +289,7 @@ def in_a_process(name: str) -> Tally:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--only", help="names, with commas between")
+    options.add_argument("--only", help="names, with commas between; the rows of others stay")
     options.add_argument("--output", type=Path, default=ROOT / "docs" / "reliability.md")
     options.add_argument("--one", help=argparse.SUPPRESS)
     chosen = options.parse_args()
@@ -256,8 +301,8 @@ def main() -> int:
         found = dict(zip(names, pool.map(in_a_process, names), strict=True))
     # What stands below the mark was measured by another command and stays.
     before = chosen.output.read_text() if chosen.output.exists() else ""
-    _, mark, below = before.partition(MARK)
-    chosen.output.write_text(page(found) + mark + below)
+    above, mark, below = before.partition(MARK)
+    chosen.output.write_text(page(found, above) + mark + below)
     return int(any(tally.failures for tally in found.values()))
 
 

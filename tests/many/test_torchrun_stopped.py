@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,10 @@ import pytest
 from seqattn.runs import RunFolder
 from tests.conftest import ROOT
 from tests.faults.nursery import Nursery
-from tests.many.test_world import LONG, SETS, together, words
+from tests.many.several import LONG, SETS, together, words
 
 SAY_THE_CODE = 'trap "" INT TERM; "$@"; echo $? > code.$RANK'  # the shell outlives the signal
 """torchrun tells nobody the exit codes of processes that it has stopped."""
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _config(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("seed: 3\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,51 +15,9 @@ import pytest
 from seqattn.runs import RunFolder
 from seqattn.training import load_model
 from tests.conftest import ROOT
-from tests.faults.nursery import Ended, Nursery
+from tests.faults.nursery import Nursery
+from tests.many.several import LONG, SETS, losses, together, words
 from tests.test_streaming import folder_of, wide
-
-SETS = ["data.n_train=45", "data.n_validation=13", "data.n_test=9", "training.epochs=5",
-        "training.batch_size=11"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _config(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("seed: 3\n")
-
-
-def words(name: str, *more: str, sets: list[str] = SETS) -> list[str]:
-    given = [word for text in sets for word in ("--set", text)]
-    return ["train", "c.yaml", "--name", name, "--plots", "none", "--threads", "1", *given, *more]
-
-
-def together(
-    nursery: Nursery,
-    home: Path,
-    size: int,
-    *each: list[str],
-    plans: dict[int, dict[str, object]] | None = None,
-) -> list[Ended]:
-    """Processes as torchrun starts them; each its words, or the first's."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    children = []
-    for rank in range(size):
-        env = {"WORLD_SIZE": str(size), "RANK": str(rank), "LOCAL_RANK": str(rank),
-               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}  # fmt: skip
-        plan = {"env": env, **(plans or {}).get(rank, {})}
-        children.append(nursery.start(each[rank] if len(each) > 1 else each[0], home, plan))
-    return [nursery.wait(child) for child in children]
-
-
-def losses(folder: Path) -> np.ndarray:
-    return np.array([record.as_row()[1:4] for record in RunFolder(folder).read_metrics()])
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -198,9 +154,6 @@ def test_torchrun_starts_again_where_a_lost_process_left(nursery: Nursery, tmp_p
     for name in ("checkpoints/best.safetensors", "predictions.npz"):
         whole = tmp_path / "outputs" / "whole" / name
         assert whole.read_bytes() == (folder.path / name).read_bytes()
-
-
-LONG = [*SETS, "training.epochs=400", "training.checkpoint_seconds=0.2"]
 
 
 @pytest.mark.parametrize(("size", "shards"), [(2, 1), (2, 4), (3, 2)])

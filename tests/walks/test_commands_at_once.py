@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.faults import NoticedError, Tally, at_once
+from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
 
 GROUPS = [("train",), ("seeds", "other", "report"), ("compare",), ("tune",)]
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery(*at_once.ROOMS) as found:
+        yield found
 
 
 def test_every_pair_is_in_a_group() -> None:
@@ -17,15 +26,17 @@ def test_every_pair_is_in_a_group() -> None:
 
 
 @pytest.mark.parametrize("verbs", GROUPS, ids="-".join)
-def test_commands_begun_at_once(verbs: tuple[str, ...]) -> None:
-    tally = at_once.pairs(at_once.beginning_with(*verbs))
+def test_commands_begun_at_once(verbs: tuple[str, ...], nursery: Nursery) -> None:
+    tally = at_once.pairs(at_once.beginning_with(*verbs), nursery=nursery)
     assert not tally.failures, "\n".join(tally.failures)
     assert tally.tried == len(at_once.beginning_with(*verbs))
 
 
-def test_a_product_without_locks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_without_locks_is_noticed(
+    nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, "no_lock")
     monkeypatch.setattr(Tally, "planted", True)
     others = [pair for pair in at_once.PAIRS if pair.second == "compare others"]
     with pytest.raises(NoticedError):
-        at_once.pairs(others, (0.0, 0.01, 0.05))
+        at_once.pairs(others, (0.0, 0.01, 0.05), nursery)

@@ -28,7 +28,7 @@ READING = {
         ("inspect", RUN),
         ("explain", RUN),
         ("export", RUN, "--output", "exported", "--format", "safetensors", "--overwrite"),
-        ("train", "a.yaml", *SETS, "--resume", "-q"),
+        ("train", "a.yaml", *SETS, "--resume", "-q", "--plots", "none"),
     ],
     "outputs/seeds": [
         ("report", "outputs/seeds"),

@@ -9,10 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.faults.nursery import Nursery
-from tests.many.test_world import _config, losses, nursery, together, words
+from tests.many.several import losses, together, words
 from tests.test_streaming import folder_of, long
-
-__all__ = ["_config", "nursery"]  # fixtures
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
