@@ -221,6 +221,11 @@ def _bad(table: Table, text: str, sql: str) -> tuple[int, int]:
     return count, row or 0
 
 
+def with_bad_cells(table: Table, column: Column) -> Column:
+    """A column with the cells of other rows that are not what it holds."""
+    return replace(column, bad=_bad(table, column.text, column.sql))
+
+
 def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
     """A column of true and false, or yes and no, as ones and zeros."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")

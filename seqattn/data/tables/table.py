@@ -66,8 +66,13 @@ class Table:
 
 
 @contextmanager
-def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
+def table_of_text(
+    path: Path, name: str, form: TextFormat, lines_before: int | None = None
+) -> Iterator[Table]:
     """A CSV or TSV file.
+
+    Args:
+        lines_before: of a text that comes through a pipe, lines before those of `path`.
 
     Raises:
         DataError: it cannot be read, or its rows have different numbers of cells.
@@ -84,11 +89,11 @@ def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
             _load(connection, call("read_csv", file, **options))
         except _errors() as error:
             if "state machine" not in str(error):
-                raise _text_error(error, name, form) from None
+                raise _text_error(error, name, form, lines_before) from None
             try:  # line ends of two kinds
                 _load(connection, call("read_csv", file, **options, strict_mode=False))
             except _errors() as second:
-                raise _text_error(second, name, form) from None
+                raise _text_error(second, name, form, lines_before) from None
         if form.has_header:
             connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
             connection.execute(f"UPDATE {ROWS} SET {ROW} = {ROW} - 1")
@@ -209,12 +214,14 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
     )
 
 
-def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
+def _text_error(
+    error: Exception, name: str, form: TextFormat, lines_before: int | None
+) -> DataError:
     """What to say of a text that the database cannot read."""
     text = str(error)
     at = re.search(r"CSV Error on Line: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)
-    where = f"{name}: line {at[1]}" if at else f"{name}:"
+    where = f"{name}: line {int(at[1]) + (lines_before or 0)}" if at else f"{name}:"
     shown = original[1][:60] if original else ""
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     if cells:
@@ -223,7 +230,11 @@ def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
             " a cell that holds the separator needs quotes."
         )
     if "unterminated quote" in text:
-        return DataError(f"{where} has a quote that is not closed: {shown!r}.")
+        piped = ", or a line break in quotes, which cannot be read through a pipe"
+        return DataError(
+            f"{where} has a quote that is not closed{'' if lines_before is None else piped}:"
+            f" {shown!r}."
+        )
     if "unicode" in text.lower() or "encoding" in text.lower():
         return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:

@@ -51,7 +51,7 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
         )
     check_cells(table, column)
-    _check_filled(table, column.name, column.sql)
+    check_filled(table, column.name, column.sql)
     note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
     if column.kind == "time":
         return TimeColumn((column.name,), column.sql, True, note)
@@ -62,7 +62,11 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
     return TimeColumn((column.name,), column.sql, False, note)
 
 
-def _check_filled(table: Table, name: str, sql: str) -> None:
+def check_filled(table: Table, name: str, sql: str) -> None:
+    """
+    Raises:
+        DataError: a cell says no time.
+    """
     (row,) = table.one(
         f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL OR CAST(({sql}) AS VARCHAR) IN"
         " ('nan', 'inf', '-inf')"
@@ -116,5 +120,5 @@ def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions)
         year, month, day, hour, minute = parts[:5]
         good = f"{month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
         sql = f"(CASE WHEN {good} THEN make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0) END)"
-    _check_filled(table, " and ".join(names), sql)
+    check_filled(table, " and ".join(names), sql)
     return TimeColumn(names, sql, True)
