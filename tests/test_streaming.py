@@ -144,7 +144,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
         home.mkdir(parents=True)
         name = "part-0" if k else "first"
         pq.write_table(long(1, k).drop(["sequence"]), home / f"{name}.parquet")
-    splits = load(config(tmp_path / "d", sequence=None, split={"validation": 0.3, "test": 0.3}))
+    splits = load(config(tmp_path / "d", series=None, split={"validation": 0.3, "test": 0.3}))
     names = [*splits.train.ids, *splits.validation.ids, *splits.test.ids]
     assert sorted(names) == ["first", *(f"trip={k:02}/part-0" for k in range(1, 12))]
 
