@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load, tasks
-from seqattn.data.files import ReadOptions, Piece, format_of, read_all, read_pieces, step_text
+from seqattn.data.files import Piece, ReadOptions, format_of, read_all, read_pieces, step_text
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
 from seqattn.data.own import as_sources, spacing_of
 from seqattn.data.spacing import Spacing
@@ -182,7 +182,10 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
         assert len(points(piece)[0]) == 2
         last = "ABC"[len(values) - 1]
         assert piece.notes == (f"there is no header, so columns are called A to {last}",)
-    named = read("400,450\n1,2\n", ReadOptions(series=(), time=None, has_header=True, features=("400", "450")))
+    named = read(
+        "400,450\n1,2\n",
+        ReadOptions(series=(), time=None, has_header=True, features=("400", "450")),
+    )
     assert points(named) == [[[1, 2]]]
 
 
@@ -268,9 +271,7 @@ def test_times_of_a_zone_are_utc_and_said(tmp_path: Path) -> None:
     piece = read_all(tmp_path / "f.parquet", ReadOptions(series=()))
     assert piece.order is not None
     assert piece.order[0] == np.datetime64("1970-01-01")
-    assert piece.notes == (
-        "times in 'step' are read and written as UTC",
-    )
+    assert piece.notes == ("times in 'step' are read and written as UTC",)
 
 
 def test_a_type_that_is_no_step_is_refused(tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ def test_a_line_break_in_quotes_is_never_cut_silently(monkeypatch: pytest.Monkey
         return [value for piece in found for (value,) in piece.points.values.tolist()]
 
     broken = b"".join(b'a,%d,1,"two\nlines"\n' % k for k in range(100))
-    with pytest.raises(DataError, match=r"line \d+ has a quote that is not closed, or a line break"):
+    with pytest.raises(
+        DataError, match=r"line \d+ has a quote that is not closed, or a line break"
+    ):
         read(broken)
     assert read(broken[: 8 * 18]) == [1] * 8  # all in one block
     assert read(b"".join(b'a,%d,2,5" pipe\n' % k for k in range(100))) == [2] * 100

@@ -479,7 +479,7 @@ def test_files_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     across = folder_of(tmp_path / "across", long(10, 0), long(10, 9))
     refused("part-1.parquet: its sequence 's9' has rows in .*part-0.parquet, too", across)
     texts = folder_of(tmp_path / "texts", wide(9, 0).set_column(1, "a_1", pa.array(["x"] * 9)))
-    refused("the column 'a_1' holds string, not numbers", texts)
+    refused("row 1, column 'a_1' holds '.*', not a number", texts)
     few = folder_of(tmp_path / "few", wide(3, 0))
     refused("part has no sequences. Change the shares in data.split", few)
     gaps = folder_of(tmp_path / "gaps", wide(60, 0, True))

@@ -128,4 +128,6 @@ def first_lines(path: Path, count: int) -> list[str]:
 def first_line(error: BaseException) -> str:
     """What a library says of a broken file, short."""
     lines = str(error).strip().splitlines()
-    return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200] if lines else type(error).__name__
+    return (
+        re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200] if lines else type(error).__name__
+    )

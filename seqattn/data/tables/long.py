@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
-from seqattn.data.tables.connection import literal
 from seqattn.data.tables.casting import empty_cells, first_word
+from seqattn.data.tables.connection import literal
 from seqattn.data.tables.roles import YOU_SAID_SO, Roles
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
@@ -70,14 +70,16 @@ def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
 def _features(
     table: Table, roles: Roles, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Names of the features and the SQL of each: a column of numbers, or whether a word is there."""
+    """Names of the features and the SQL of each: a column of numbers, or whether a word is
+    there."""
     names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
     for name in roles.features:
         if roles.columns[name].kind == "words":
+            word = first_word(table, roles.columns[name], options)
             raise DataError(
-                f"{table.name}: {first_word(table, roles.columns[name], options)}. Correct the cell; or,"
-                f" for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data check:"
-                f" --one-hot {shlex.quote(name)})."
+                f"{table.name}: {word}. Correct the cell;"
+                f" or, for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data"
+                f" check: --one-hot {shlex.quote(name)})."
             )
     for name in options.one_hot:
         text = roles.columns[name].text
@@ -106,8 +108,9 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     cells = "".join(f", CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values))
     connection = table.connection
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {SORTED} AS SELECT row_number() OVER (ORDER BY first_row, step,"
-        f" {ROW}) - 1 AS place, * FROM (SELECT {ROW}, {first} AS first_row, {series} AS series,"
+        f"CREATE OR REPLACE TEMP TABLE {SORTED} AS"
+        f" SELECT row_number() OVER (ORDER BY first_row, step, {ROW}) - 1 AS place, * FROM"
+        f" (SELECT {ROW}, {first} AS first_row, {series} AS series,"
         f" {time} AS step, {group} AS grp{cells} FROM {ROWS})"
     )
     notes = [*table.notes]
@@ -116,8 +119,8 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
         if roles.time.note:
             notes.append(roles.time.note)
     moved = table.one(
-        f"SELECT count(*) FILTER (place <> n) FROM (SELECT place, row_number() OVER (ORDER BY {ROW})"
-        f" - 1 AS n FROM {SORTED})"
+        "SELECT count(*) FILTER (place <> n) FROM"
+        f" (SELECT place, row_number() OVER (ORDER BY {ROW}) - 1 AS n FROM {SORTED})"
     )[0]
     if moved:
         notes.append("rows are sorted by series and time, which they were not")

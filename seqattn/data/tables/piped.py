@@ -50,7 +50,8 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
     held: Piece | None = None
     rows = lines = 0
     blocks = (block for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long))
-    for block in _with_a_head(blocks, lambda head: _shows_roles(head, name, options, kind)):
+    given = options
+    for block in _with_a_head(blocks, lambda head: _shows_roles(head, name, given, kind)):
         if form is None:
             form = _text_format(block, name, options, kind)
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
@@ -93,9 +94,7 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
     return form
 
 
-def _with_a_head(
-    blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]
-) -> Iterator[bytes]:
+def _with_a_head(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
     """The same blocks, the first ones as one until they are enough, or the last."""
     head = b""
     for block in blocks:
@@ -135,12 +134,17 @@ def _joined(held: Piece | None, piece: Piece) -> Piece:
     if held is None:
         return piece
     goes_on = held.ids[-1] == piece.ids[0]
-    if goes_on and held.order is not None and piece.order is not None:
-        if not piece.order[0] > held.order[-1]:
-            raise DataError(
-                f"{piece.where(0, 0)}: its time comes before that of the row before, and what comes"
-                " through a pipe cannot be sorted. Give a file."
-            )
+    orders = held.order, piece.order
+    if (
+        goes_on
+        and orders[0] is not None
+        and orders[1] is not None
+        and orders[1][0] <= orders[0][-1]
+    ):
+        raise DataError(
+            f"{piece.where(0, 0)}: its time comes before that of the row before, and what comes"
+            " through a pipe cannot be sorted. Give a file."
+        )
     first, second = held.points, piece.points
     n = len(first.values)
     lengths = list(first.lengths) + list(second.lengths)

@@ -389,9 +389,9 @@ class _Inference:
         given = ",".join(time.names)
         raise AmbiguousData(
             f"{self.table.name}: {self.table.line(first)} and {self.table.line(second)} are both of"
-            f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells series apart."
-            " Correct the file, name the series (data.series; in data check: --series COLUMN), or"
-            f" take the rows as they come: data.time: null (in data check: --time none --ignore"
+            f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells"
+            " series apart. Correct the file, name the series (data.series; in data"
+            f" check: --series COLUMN), or take the rows as they come: data.time: null (in data check: --time none --ignore"
             f" {shlex.quote(given)}).",
             ({"time": "none", "ignore": given},),
         )
@@ -496,12 +496,14 @@ class _Inference:
                 found.append(name)
         if not found and not self.options.one_hot:
             words = [n for n in left if self.columns[n].kind == "words"]
-            where = "".join(f"; {first_word(self.table, self.columns[n], self.options)}" for n in words[:3])
+            where = "".join(
+                f"; {first_word(self.table, self.columns[n], self.options)}" for n in words[:3]
+            )
             raise DataError(
                 f"{self.table.name}: no column of numbers is left to be a feature; found"
-                f" {listed(self.table.header)}{where}. Correct the file, or say what its columns are"
-                " (data.series, data.time, data.features, data.one_hot; in data check: --series,"
-                " --time, --features, --one-hot)."
+                f" {listed(self.table.header)}{where}. Correct the file, or say what its columns"
+                " are (data.series, data.time, data.features, data.one_hot; in data check:"
+                " --series, --time, --features, --one-hot)."
             )
         return tuple(found)
 

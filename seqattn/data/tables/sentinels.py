@@ -41,9 +41,9 @@ def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -
             shown = f"{suspect:g}"
             if not options.asks:
                 table.notes.append(
-                    f"column {name!r} has {shown} in {count} cells, and its other values lie between"
-                    f" {low:g} and {high:g}; it is read as a value, as data.na_values of the training"
-                    " does not name it"
+                    f"column {name!r} has {shown} in {count} cells, and its other values lie"
+                    f" between {low:g} and {high:g}; it is read as a value, as data.na_values of"
+                    " the training does not name it"
                 )
                 continue
             raise AmbiguousData(

@@ -165,6 +165,18 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
     return "arrow_table"
 
 
+def arrow_rows(path: Path) -> int:
+    """Rows of an Arrow file; 1 where they cannot be counted, so that reading it says why."""
+    try:
+        import pyarrow as pa
+
+        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
+            batches = range(reader.num_record_batches)
+            return sum(reader.get_batch(k).num_rows for k in batches)
+    except (*_errors(), ImportError):
+        return 1
+
+
 def _errors() -> tuple[type[Exception], ...]:
     import duckdb
 
@@ -178,7 +190,8 @@ def _errors() -> tuple[type[Exception], ...]:
 
 def _load(connection: duckdb.DuckDBPyConnection, source: str) -> None:
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW}, * FROM {source}"
+        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
+        f" SELECT row_number() OVER () AS {ROW}, * FROM {source}"
     )
 
 
@@ -194,8 +207,8 @@ def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, s
             f"{name}: is {form.encoding.upper()} or separated by spaces, and packed with Zstandard."
             " Unpack it first: zstd -d"
         )
-    opened = gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
-    with opened as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
         try:
             copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
         except UnicodeError as error:
@@ -207,10 +220,12 @@ def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, s
 
 
 def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
-    found = f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
+    found = (
+        f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
+    )
     return DataError(
-        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its encoding:"
-        " data.encoding (in data check: --encoding)."
+        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its"
+        " encoding: data.encoding (in data check: --encoding)."
     )
 
 

@@ -7,7 +7,6 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text_format import looks_like_a_value
 from seqattn.errors import DataError
 
-
 TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
 """What a last row begins with that adds the others up."""
 
@@ -34,8 +33,8 @@ def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None
     if table.is_text:
         if len(header) == 1 and is_last:
             table.connection.execute(  # blank lines at the end of a column are no empty cells
-                f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS} WHERE"
-                " trim(coalesce(c0, '')) <> '')"
+                f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
+                " WHERE trim(coalesce(c0, '')) <> '')"
             )
         _leave_out_headers(table)
         _leave_out_totals(table)
@@ -45,7 +44,8 @@ def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None
 
 def _is_empty(table: Table, place: int) -> bool:
     cell = f"c{place}"
-    return table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({cell}, '')) <> ''")[0] == 0
+    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({cell}, '')) <> ''")
+    return int(count) == 0
 
 
 def _leave_out_headers(table: Table) -> None:

@@ -45,9 +45,9 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
         )
     if column.kind == "words":
         raise DataError(
-            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is known."
-            " Correct the cell; or say the format: data.time_format (in data check: --time-format),"
-            " as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time, leave it out:"
+            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is"
+            " known. Correct the cell; or say the format: data.time_format (in data check:"
+            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time, leave it out:"
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
         )
     check_cells(table, column)
@@ -119,6 +119,7 @@ def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions)
         parts = [*whole, *["1", "1", "0", "0"][len(whole) - 1 :], "0"]
         year, month, day, hour, minute = parts[:5]
         good = f"{month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
-        sql = f"(CASE WHEN {good} THEN make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0) END)"
+        made = f"make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0)"
+        sql = f"(CASE WHEN {good} THEN {made} END)"
     check_filled(table, " and ".join(names), sql)
     return TimeColumn(names, sql, True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seqattn.data.files.columns import chosen
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
-from seqattn.data.tables.casting import FORMATS, check_cells, columns_of
+from seqattn.data.tables.casting import FORMATS, check_cells, columns_of, first_word
 from seqattn.data.tables.roles import (
     SERIES_NAMES,
     TIME_NAMES,
@@ -182,7 +182,8 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
         check_cells(table, column)
         if column.kind in ("words", "time"):
             raise DataError(
-                f"{table.name}: column {column.name!r} holds words or dates, not numbers."
+                f"{table.name}: {first_word(table, column, options)}. Correct the cell; or, if a row"
+                " is no sequence, set data.layout to long."
             )
     count, F = len(table), len(wide.features)
     if not count:
