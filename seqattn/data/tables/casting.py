@@ -366,7 +366,8 @@ def check_cells(table: Table, column: Column) -> None:
     raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
         f" {what}{more}. Correct the cell, or say that it is an empty one:"
-        f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or leave the column out: --ignore"
+        f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
+        " leave the column out: --ignore"
         f" {shlex.quote(column.name)}.",
         ({"na_values": text}, {"ignore": column.name}),
     )

@@ -391,7 +391,8 @@ class _Inference:
             f"{self.table.name}: {self.table.line(first)} and {self.table.line(second)} are both of"
             f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells"
             " series apart. Correct the file, name the series (data.series; in data"
-            f" check: --series COLUMN), or take the rows as they come: data.time: null (in data check: --time none --ignore"
+            " check: --series COLUMN), or take the rows as they come: data.time: null (in data"
+            " check: --time none --ignore"
             f" {shlex.quote(given)}).",
             ({"time": "none", "ignore": given},),
         )

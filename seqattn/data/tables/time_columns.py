@@ -47,7 +47,8 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
         raise DataError(
             f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is"
             " known. Correct the cell; or say the format: data.time_format (in data check:"
-            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time, leave it out:"
+            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time,"
+            " leave it out:"
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
         )
     check_cells(table, column)

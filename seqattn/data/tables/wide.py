@@ -181,8 +181,9 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
     for column in columns.values():
         check_cells(table, column)
         if column.kind in ("words", "time"):
+            word = first_word(table, column, options)
             raise DataError(
-                f"{table.name}: {first_word(table, column, options)}. Correct the cell; or, if a row"
+                f"{table.name}: {word}. Correct the cell; or, if a row"
                 " is no sequence, set data.layout to long."
             )
     count, F = len(table), len(wide.features)
