@@ -60,14 +60,12 @@ def test_old_keys_give_the_same_config_and_say_what_to_write(
             f"{tmp_path / 'c.yaml'}:{line}: data.{names[0]} is now called data.{names[1]}"
         )
         value = written[names[1]].partition(": ")[2]
-        assert message.endswith(f"Write {names[1]}: {value}") or message.endswith(
-            f'Write {names[1]}: "{value}"'
-        )
+        assert message.endswith((f"Write {names[1]}: {value}", f'Write {names[1]}: "{value}"'))
 
 
 @pytest.mark.parametrize("pair", [("sequence", "series"), ("order", "time")])
 def test_both_names_at_once_are_a_mistake(tmp_path: Path, pair: tuple[str, str]) -> None:
-    old, new = pair
+    old, _ = pair
     file = tmp_path / "c.yaml"
     file.write_text(NEW.replace("  source_length", f"  {old}: z\n  source_length"))
     with pytest.raises(ConfigError) as caught:
