@@ -43,7 +43,7 @@ class DataError(SeqattnError):
     exit_code = 3
 
 
-class AmbiguousData(DataError):  # noqa: N818: it is a question
+class AmbiguousData(DataError):  # noqa: N818  it is a question
     """A file that can be read in two ways, which differ (exit 3).
 
     Attributes:

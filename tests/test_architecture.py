@@ -59,6 +59,7 @@ ADDRESSES = {
     "pydantic_core": {"config", "run_files"},
     "scipy": {"comparison"},
     "pyarrow": {"data"},
+    "duckdb": {"data"},
     "filelock": {"storage"},
     "jinja2": {"report"},
     "optuna": {"tuning"},

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -642,7 +643,7 @@ def test_numbers_survive_a_csv_file(walks: list[list[tuple[float, float]]], last
     writer = TableWriter(raw, "csv", ["x", "y"])
     ids = [f"s {k}," for k in range(len(walks))]
     writer.write(ids, np.tile([last + 1.0, last + 2.0], (len(ids), 1)), values)
-    piece = read(raw.getvalue())
+    piece = read(raw.getvalue(), replace(XY, asks=False))
     assert piece.ids == tuple(ids)
     assert np.array_equal(piece.points.values.astype(np.float32).reshape(values.shape), values)
 

@@ -69,7 +69,7 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
     config = own_config(trained)
     wanted = replace(
         form_of(config, given_only=True), format=_format_for(file, config),
-        features=trained.layout.features, group=None, may_rename=True,
+        features=trained.layout.features, group=None, may_rename=True, asks=False,
     )  # fmt: skip
     told = set[str]()
     name = _called(file)
@@ -112,7 +112,8 @@ def scored(file: Path, trained: Trained) -> Sequences:
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
     apart = trained.layout.features, trained.layout.said
-    piece = read_all(file, replace(form, format=_format_for(file, own), group=None, apart=apart))
+    piece = read_all(file, replace(form, format=_format_for(file, own), group=None, apart=apart,
+                                   asks=False))  # fmt: skip
     for line in piece.notes:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:

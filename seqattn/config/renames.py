@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +47,7 @@ def with_new_names(
             warnings.warn(
                 f"{place}{'.'.join(old)} is now called {'.'.join(new)}; the old name stops working"
                 " in the next version. Write"
-                f" {new[-1]}: {'auto' if value == default else value}",
+                f" {new[-1]}: {'auto' if value == default else json.dumps(value)}",
                 RenamedKeyWarning, stacklevel=2,
             )  # fmt: skip
     return found, moved

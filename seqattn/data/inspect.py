@@ -105,8 +105,8 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
         piece = joined(list(pieces(table, understood, options, whole=True)))
         if int(piece.points.lengths.max()) < 2:
             raise DataError(
-                f"{file}: has one row in each sequence, which is too few: a source and a target need"
-                " one point each."
+                f"{file}: has one row in each sequence, which is too few: a source and a target"
+                " need one point each."
             )
         columns = {} if understood.roles is None else understood.roles.columns
         roles = _roles(understood, piece)
@@ -237,10 +237,10 @@ def _section(
 ) -> str:  # fmt: skip
     """The `data:` section of a config that trains on a file."""
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
-    for key in ("format", "layout"):
-        if understood is None and getattr(options, key) != "auto":
-            lines.append(f"  {key}: {getattr(options, key)}")
-    if understood is not None:
+    if understood is None:
+        given = {key: getattr(options, key) for key in ("format", "layout")}
+        lines += [f"  {key}: {value}" for key, value in given.items() if value != "auto"]
+    else:
         lines += _table_lines(options, understood, columns, steps)
     if piece.target is None:
         lines += _window_lines(piece)

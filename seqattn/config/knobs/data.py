@@ -237,6 +237,9 @@ def names_in(given: list[str] | None) -> tuple[str, ...]:
     return () if given is None or given == ["auto"] else tuple(given)
 
 
+AUTO = ["auto"]
+
+
 class OwnFile(Section):
     """Your own sequences, from a file. `seqattn data check FILE` writes this section for you."""
 
@@ -256,10 +259,10 @@ class OwnFile(Section):
     layout: Literal["auto", "long", "wide"] = "auto"
     """Of a table. long: a point a row. wide: a sequence a row, with columns such as x_1, y_1, x_2,
     y_2, or a date each. auto: wide where columns are called so, and none says when; else long."""
-    series: OneOrMore | None = ["auto"]
+    series: OneOrMore | None = AUTO
     """Column that says which sequence a row is of, or several that do together; auto: found by name
     and behaviour, as data check says; null: all rows of a long table are one."""
-    time: OneOrMore | None = ["auto"]
+    time: OneOrMore | None = AUTO
     """Column of a long table that counts up within a sequence: numbers or dates; or a date and an
     hour, or a year and a month. auto: found; null: rows are in order."""
     group: ColumnName | None = None

@@ -28,9 +28,9 @@ FORMATS = ("csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow")
 TABLES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
 NESTED = "nested "
 ENDINGS = {
-    "csv": "csv", "txt": "csv", "dat": "csv", "json": "json", "tsv": "tsv", "tab": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz",
-    "npy": "npy", "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow",
-    "ipc": "arrow",
+    "csv": "csv", "txt": "csv", "dat": "csv", "tsv": "tsv", "tab": "tsv", "json": "json",
+    "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz", "npy": "npy",
+    "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow",
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ class ReadOptions:
         one_hot: columns of words that become a feature for each word.
         may_rename: where no column has the name of a feature, but there are as many columns, they
             are taken in their own order.
+        asks: whether a number that looks like a missing value is a question; else it is a note.
         apart: features of source and target, for an NPZ file that keeps them apart and names them;
             None: `features`, and all of the target.
         most: numbers of one sequence of a table with a point a row; None: any.
@@ -55,6 +56,7 @@ class ReadOptions:
     ignore: tuple[str, ...] = ()
     one_hot: tuple[str, ...] = ()
     may_rename: bool = False
+    asks: bool = True
     apart: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     most: int | None = None
 

@@ -53,8 +53,8 @@ def cut(series: Series, config: OwnFile) -> Sequences:
         if not kept.size:
             key = "source_length" if config.source_length else "target_length"
             raise DataError(
-                f"{series.name}: no sequence has more than data.{key} = {short} points; the longest,"
-                f" {series.ids[int(lengths.argmax())]!r}, has {lengths.max()}."
+                f"{series.name}: no sequence has more than data.{key} = {short} points; the"
+                f" longest, {series.ids[int(lengths.argmax())]!r}, has {lengths.max()}."
             )
         ids = [series.ids[int(k)] for k in kept]
         series.too_short += [name for name in series.ids if name not in set(ids)]

@@ -95,8 +95,8 @@ def _cut_in_time(config: OwnFile, piece: Piece, name: str) -> list[Series]:
             part = int(np.flatnonzero(sizes < needed)[0])
             too_short.append(piece.ids[k])
             refusal = refusal or (
-                f"{name}: the {PARTS[part]} part of series {piece.ids[k]!r} has {sizes[part]} of its"
-                f" {L} points, but a window needs {needed} (data.window)."
+                f"{name}: the {PARTS[part]} part of series {piece.ids[k]!r} has {sizes[part]} of"
+                f" its {L} points, but a window needs {needed} (data.window)."
             )
             continue
         kept.append(k)

@@ -52,7 +52,7 @@ class Column:
     Attributes:
         name: as it stands in the file.
         kind: what it holds.
-        sql: the SQL that gives its values: DOUBLE, TIMESTAMP or VARCHAR, NULL where a cell is empty.
+        sql: the SQL of its values: DOUBLE, TIMESTAMP or VARCHAR, NULL where a cell is empty.
         text: the SQL of what stands in the file, NULL where a cell is empty.
         formats: of dates of a text; two where days and months could be either way round.
         zone: whether the times were of a zone, and are now UTC.
@@ -90,8 +90,7 @@ def columns_of(table: Table, options: ReadOptions, names: Sequence[str]) -> dict
     for name in names:
         if name not in found:
             found[name] = _of_words(table, name, _text(table, name, options), options)
-    columns = _one_decimal(table, {name: found[name] for name in names}, options)
-    return columns
+    return _one_decimal(table, {name: found[name] for name in names}, options)
 
 
 def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> dict[str, Column]:
@@ -245,6 +244,11 @@ def _bad(table: Table, text: str, sql: str) -> tuple[int, int]:
     return count, row or 0
 
 
+def with_bad_cells(table: Table, column: Column) -> Column:
+    """A column with the cells of other rows that are not what it holds."""
+    return replace(column, bad=_bad(table, column.text, column.sql))
+
+
 def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
     """A column of true and false, or yes and no, as ones and zeros."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
@@ -304,10 +308,10 @@ def _time_candidates(
         yield replace(words, kind="time", sql=f"({sql})", zone=True)
         return
     if fits(QUARTER):
+        year, quarter = f"CAST(left({text}, 4) AS BIGINT)", f"CAST(right({text}, 1) AS BIGINT)"
         sql = (
-            f"CASE WHEN regexp_full_match({text}, {literal(QUARTER)}) THEN make_timestamp("
-            f"CAST(left({text}, 4) AS BIGINT), 3 * CAST(right({text}, 1) AS BIGINT) - 2, 1, 0, 0, 0)"
-            " END"
+            f"CASE WHEN regexp_full_match({text}, {literal(QUARTER)}) THEN"
+            f" make_timestamp({year}, 3 * {quarter} - 2, 1, 0, 0, 0) END"
         )
         yield replace(words, kind="time", sql=f"({sql})", formats=("quarters",))
         return
@@ -384,9 +388,10 @@ def check_cells(table: Table, column: Column) -> None:
     what = "a number" if column.kind == "number" else "a date"
     more = f", and {count - 1} more cells hold none" if count > 1 else ""
     raise AmbiguousData(
-        f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not {what}{more}."
-        f" Correct the cell, or say that it is an empty one: data.na_values: [{shown!r}] (in data"
-        f" check: --na {shlex.quote(shown)}); or leave the column out: --ignore"
+        f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
+        f" {what}{more}. Correct the cell, or say that it is an empty one:"
+        f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
+        " leave the column out: --ignore"
         f" {shlex.quote(column.name)}.",
         ({"na_values": text}, {"ignore": column.name}),
     )
@@ -419,7 +424,8 @@ def check_units(table: Table, column: Column) -> None:
         raise AmbiguousData(
             f"{table.name}: column {column.name!r} has numbers of several units"
             f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
-            f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)}).",
+            f" data.ignore: [{column.name!r}] (in data check: --ignore"
+            f" {shlex.quote(column.name)}).",
             ({"ignore": column.name},),
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import Piece
 from seqattn.data.tables.connection import call, connected, first_line
-from seqattn.data.tables.table import typed_table
+from seqattn.data.tables.table import arrow_rows, typed_table
 from seqattn.errors import DataError
 
 KINDS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
@@ -99,7 +99,7 @@ def fragments_of(files: Sequence[Path], options: ReadOptions, home: Path) -> Ite
             alone = file.relative_to(home).with_suffix("").as_posix()
         kind = KINDS[file.suffix.lower()]
         groups = _row_groups(file, kind)
-        if sum(groups) == 0 and kind == "parquet":
+        if sum(groups) == 0 and (kind == "parquet" or not arrow_rows(file)):
             continue
         if settled is None:
             with typed_table(file, str(file), kind) as table:

@@ -76,14 +76,16 @@ def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
 def _features(
     table: Table, roles: Roles, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Names of the features and the SQL of each: a column of numbers, or whether a word is there."""
+    """Names of the features and the SQL of each: a column of numbers, or whether a word is
+    there."""
     names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
     for name in roles.features:
         if roles.columns[name].kind == "words":
+            word = first_word(table, roles.columns[name], options)
             raise DataError(
-                f"{table.name}: {first_word(table, roles.columns[name], options)}. Correct the cell; or,"
-                f" for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data check:"
-                f" --one-hot {shlex.quote(name)})."
+                f"{table.name}: {word}. Correct the cell;"
+                f" or, for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data"
+                f" check: --one-hot {shlex.quote(name)})."
             )
     for name in options.one_hot:
         text = roles.columns[name].text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +14,7 @@ from seqattn.data.files.blocks import blocks_of_lines
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import Piece, Ragged, offsets_of
 from seqattn.data.tables.long import long_pieces
+from seqattn.data.tables.roles import SERIES_NAMES, SURE_SERIES, TIME_NAMES, check_more_cells, plain
 from seqattn.data.tables.table import LONGEST_LINE, table_of_text
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.tidy import tidied
@@ -22,6 +23,8 @@ from seqattn.errors import DataError
 
 BLOCK = 2**22
 """Bytes of text that are read at once."""
+ROWS_THAT_SHOW = 64
+"""Lines after which roles are inferred, where fewer may be too few."""
 DELIMITERS = {"tsv": "\t"}
 
 
@@ -45,27 +48,24 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
     form: TextFormat | None = None
     understood: Understood | None = None
     held: Piece | None = None
-    head = b""
-    rows = 0
-    for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long):
+    rows = lines = 0
+    blocks = (block for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long))
+    given = options
+    for block in _with_a_head(blocks, lambda head: _shows_roles(head, name, given, kind)):
         if form is None:
-            head += block
-            if head.count(b"\n") < 2:
-                continue
-            block = head
-            form = TextFormat.of_head(block, name, options, DELIMITERS.get(kind))
+            form = _text_format(block, name, options, kind)
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
             file.write(block)
             file.flush()
-            with table_of_text(Path(file.name), name, form) as table:
+            with table_of_text(Path(file.name), name, form, lines) as table:
                 count = len(table)
                 table.line = _line_from(rows)
-                tidied(table, is_whole=False)
+                tidied(table, is_first=understood is None, is_last=False)
                 if understood is None:
                     options = for_file(table, options)
                     understood = understand(table, options)
-                else:
-                    table.notes.clear()
+                elif understood.roles is not None:
+                    check_more_cells(table, understood.roles)
                 if len(table):
                     if understood.wide is not None:
                         yield from wide_pieces(table, understood.wide, options)
@@ -76,13 +76,49 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
                         if ready is not None:
                             yield ready
         rows += count
+        lines += block.count(b"\n")
         form = replace(form, skip=0, comments=0, has_header=False, notes=())
     if form is None:
-        if not head.strip():
-            raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
-        raise DataError(f"{name}: has a header but no rows.")
+        raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
     if held is not None:
         yield held
+
+
+def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> TextFormat:
+    form = TextFormat.of_head(block, name, options, DELIMITERS.get(kind))
+    if form.encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+        raise DataError(
+            f"{name}: is {form.encoding.upper()}, which cannot be read as it comes. Convert it:"
+            f" iconv -f {form.encoding.upper()} -t UTF-8; or give a file."
+        )
+    return form
+
+
+def _with_a_head(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
+    """The same blocks, the first ones as one until they are enough, or the last."""
+    head = b""
+    for block in blocks:
+        head += block
+        if is_enough(head):
+            yield head
+            head = b""
+            break
+    if head.strip():
+        yield head
+    yield from blocks
+
+
+def _shows_roles(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
+    """Whether what has come shows which column names the series: a header and a row do where it is
+    given, or called so that it can be nothing else."""
+    lines = head.count(b"\n")
+    if lines < 2 or lines >= ROWS_THAT_SHOW or len(head) >= BLOCK:
+        return lines >= 2
+    if options.series != "auto":
+        return True
+    header = {plain(cell) for cell in _text_format(head, name, options, kind).header}
+    others = header - {plain(cell) for cell in options.features or ()} - set(TIME_NAMES)
+    return not others or bool(header & set(SERIES_NAMES[:SURE_SERIES]))
 
 
 def _line_from(before: int) -> Any:
@@ -98,12 +134,17 @@ def _joined(held: Piece | None, piece: Piece) -> Piece:
     if held is None:
         return piece
     goes_on = held.ids[-1] == piece.ids[0]
-    if goes_on and held.order is not None and piece.order is not None:
-        if not piece.order[0] > held.order[-1]:
-            raise DataError(
-                f"{piece.where(0, 0)}: its time comes before that of the row before, and what comes"
-                " through a pipe cannot be sorted. Give a file."
-            )
+    orders = held.order, piece.order
+    if (
+        goes_on
+        and orders[0] is not None
+        and orders[1] is not None
+        and orders[1][0] <= orders[0][-1]
+    ):
+        raise DataError(
+            f"{piece.where(0, 0)}: its time comes before that of the row before, and what comes"
+            " through a pipe cannot be sorted. Give a file."
+        )
     first, second = held.points, piece.points
     n = len(first.values)
     lengths = list(first.lengths) + list(second.lengths)

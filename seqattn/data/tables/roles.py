@@ -12,9 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import Column, check_cells, check_units, columns_of, first_word
+from seqattn.data.tables.casting import (
+    Column,
+    check_cells,
+    check_units,
+    columns_of,
+    first_word,
+    with_bad_cells,
+)
 from seqattn.data.tables.table import ROW, ROWS, Table
-from seqattn.data.tables.time_columns import TimeColumn, combined_time, time_of
+from seqattn.data.tables.time_columns import TimeColumn, check_filled, combined_time, time_of
 from seqattn.errors import AmbiguousData, DataError
 
 SERIES_NAMES = (
@@ -93,6 +100,21 @@ def infer_roles(table: Table, options: ReadOptions) -> Roles:
         AmbiguousData: two readings are plausible.
     """
     return _Inference(table, options).roles()
+
+
+def check_more_cells(table: Table, roles: Roles) -> None:
+    """Hold rows that came later against the columns of the first ones.
+
+    Raises:
+        DataError: a cell is not what those of its column were.
+    """
+    times = () if roles.time is None else roles.time.names
+    for name in (*times, *roles.features):
+        column = roles.columns[name]
+        if column.kind != "words":
+            check_cells(table, with_bad_cells(table, column))
+    if roles.time is not None:
+        check_filled(table, " and ".join(times), roles.time.sql)
 
 
 class _Inference:
@@ -367,9 +389,10 @@ class _Inference:
         given = ",".join(time.names)
         raise AmbiguousData(
             f"{self.table.name}: {self.table.line(first)} and {self.table.line(second)} are both of"
-            f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells series apart."
-            " Correct the file, name the series (data.series; in data check: --series COLUMN), or"
-            f" take the rows as they come: data.time: null (in data check: --time none --ignore"
+            f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells"
+            " series apart. Correct the file, name the series (data.series; in data"
+            " check: --series COLUMN), or take the rows as they come: data.time: null (in data"
+            " check: --time none --ignore"
             f" {shlex.quote(given)}).",
             ({"time": "none", "ignore": given},),
         )
@@ -479,9 +502,9 @@ class _Inference:
             )
             raise DataError(
                 f"{self.table.name}: no column of numbers is left to be a feature; found"
-                f" {listed(self.table.header)}{where}. Correct the file, or say what its columns are"
-                " (data.series, data.time, data.features, data.one_hot; in data check: --series,"
-                " --time, --features, --one-hot)."
+                f" {listed(self.table.header)}{where}. Correct the file, or say what its columns"
+                " are (data.series, data.time, data.features, data.one_hot; in data check:"
+                " --series, --time, --features, --one-hot)."
             )
         return tuple(found)
 

@@ -39,6 +39,13 @@ def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -
             if distance <= high - low and not suspect < 0 <= low:
                 continue
             shown = f"{suspect:g}"
+            if not options.asks:
+                table.notes.append(
+                    f"column {name!r} has {shown} in {count} cells, and its other values lie"
+                    f" between {low:g} and {high:g}; it is read as a value, as data.na_values of"
+                    " the training does not name it"
+                )
+                continue
             raise AmbiguousData(
                 f"{table.name}: column {name!r} has {shown} in {count} cells, and its other values"
                 f" lie between {low:g} and {high:g}. If it stands for a missing value:"

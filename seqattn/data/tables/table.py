@@ -69,8 +69,13 @@ class Table:
 
 
 @contextmanager
-def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
+def table_of_text(
+    path: Path, name: str, form: TextFormat, lines_before: int | None = None
+) -> Iterator[Table]:
     """A CSV or TSV file.
+
+    Args:
+        lines_before: of a text that comes through a pipe, lines before those of `path`.
 
     Raises:
         DataError: it cannot be read, or its rows have different numbers of cells.
@@ -87,11 +92,11 @@ def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
             _load(connection, call("read_csv", file, **options))
         except _errors() as error:
             if "state machine" not in str(error):
-                raise _text_error(error, name, form) from None
+                raise _text_error(error, name, form, lines_before) from None
             try:  # line ends of two kinds
                 _load(connection, call("read_csv", file, **options, strict_mode=False))
             except _errors() as second:
-                raise _text_error(second, name, form) from None
+                raise _text_error(second, name, form, lines_before) from None
         if form.has_header:
             connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
             connection.execute(f"UPDATE {ROWS} SET {ROW} = {ROW} - 1")
@@ -163,6 +168,18 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
     return "arrow_table"
 
 
+def arrow_rows(path: Path) -> int:
+    """Rows of an Arrow file; 1 where they cannot be counted, so that reading it says why."""
+    try:
+        import pyarrow as pa
+
+        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
+            batches = range(reader.num_record_batches)
+            return sum(reader.get_batch(k).num_rows for k in batches)
+    except (*_errors(), ImportError):
+        return 1
+
+
 def _errors() -> tuple[type[Exception], ...]:
     import duckdb
 
@@ -176,7 +193,8 @@ def _errors() -> tuple[type[Exception], ...]:
 
 def _load(connection: duckdb.DuckDBPyConnection, source: str) -> None:
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW}, * FROM {source}"
+        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
+        f" SELECT row_number() OVER () AS {ROW}, * FROM {source}"
     )
 
 
@@ -192,8 +210,8 @@ def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, s
             f"{name}: is {form.encoding.upper()} or separated by spaces, and packed with Zstandard."
             " Unpack it first: zstd -d"
         )
-    opened = gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
-    with opened as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
         try:
             copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
         except UnicodeError as error:
@@ -209,17 +227,19 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
         f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
     )
     return DataError(
-        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its encoding:"
-        " data.encoding (in data check: --encoding)."
+        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its"
+        " encoding: data.encoding (in data check: --encoding)."
     )
 
 
-def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
+def _text_error(
+    error: Exception, name: str, form: TextFormat, lines_before: int | None
+) -> DataError:
     """What to say of a text that the database cannot read."""
     text = str(error)
     at = re.search(r"CSV Error on Line: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)
-    where = f"{name}: line {at[1]}" if at else f"{name}:"
+    where = f"{name}: line {int(at[1]) + (lines_before or 0)}" if at else f"{name}:"
     shown = original[1][:60] if original else ""
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     if cells:
@@ -228,7 +248,11 @@ def _text_error(error: Exception, name: str, form: TextFormat) -> DataError:
             " a cell that holds the separator needs quotes."
         )
     if "unterminated quote" in text:
-        return DataError(f"{where} has a quote that is not closed: {shown!r}.")
+        piped = ", or a line break in quotes, which cannot be read through a pipe"
+        return DataError(
+            f"{where} has a quote that is not closed{'' if lines_before is None else piped}:"
+            f" {shown!r}."
+        )
     if "unicode" in text.lower() or "encoding" in text.lower():
         return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:

@@ -10,6 +10,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,10 @@ DELIMITERS = (",", ";", "\t", "|")
 COMMENTS = ("#", "%", "//")
 NUMBER = re.compile(r"[+-]?(\d[\d.,' ]*|[.,]\d+)([eE][+-]?\d+)?\s?%?")
 DATE = re.compile(r"\d{1,4}[-/.](\d{1,2}|Q[1-4]|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?")
-MONTH = re.compile(r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
-                   r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?")  # fmt: skip
+MONTH = re.compile(
+    r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
+    r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
+)
 SHOWN = 60
 
 
@@ -142,7 +145,7 @@ def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[
         raise DataError(f"{name}: is a web page (HTML or XML), not a table.")
     if options.encoding is not None:
         try:
-            if codecs.lookup(options.encoding)._is_text_encoding:  # type: ignore[attr-defined]
+            if codecs.lookup(options.encoding)._is_text_encoding:
                 return options.encoding, ()
         except (LookupError, ValueError):
             pass
@@ -271,7 +274,7 @@ def _is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     names = [cell for cell in cells if cell and not looks_like_a_value(cell)]
     whole = [int(cell) for cell in values if cell.isdecimal()]
     counted = len(whole) == len(values) > 1 and all(
-        b - a == whole[1] - whole[0] > 0 for a, b in zip(whole, whole[1:], strict=False)
+        b - a == whole[1] - whole[0] > 0 for a, b in itertools.pairwise(whole)
     )
     dates = len(values) > 1 and all(
         DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in values

@@ -12,12 +12,12 @@ TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe
 """What a last row begins with that adds the others up."""
 
 
-def tidied(table: Table, *, is_whole: bool = True) -> None:
+def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
     """Leave out columns without a name or a cell, headers that stand there again, and a row of
     units; each with a note.
 
     Args:
-        is_whole: whether the last row of the table is the last of the file.
+        is_first, is_last: whether the file begins, and ends, with the rows of this table.
 
     Raises:
         DataError: two columns have one name.
@@ -32,19 +32,21 @@ def tidied(table: Table, *, is_whole: bool = True) -> None:
             f"{table.name}: the column {twice[0]!r} stands there twice. Rename one of them."
         )
     if table.is_text:
-        if len(header) == 1 and is_whole:
+        if len(header) == 1 and is_last:
             table.connection.execute(  # blank lines at the end of a column are no empty cells
-                f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS} WHERE"
-                " trim(coalesce(c0, '')) <> '')"
+                f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
+                " WHERE trim(coalesce(c0, '')) <> '')"
             )
         _leave_out_headers(table)
         _leave_out_totals(table)
-        _leave_out_units(table)
+        if is_first:
+            _leave_out_units(table)
 
 
 def _is_empty(table: Table, place: int) -> bool:
     cell = f"c{place}"
-    return table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({cell}, '')) <> ''")[0] == 0
+    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({cell}, '')) <> ''")
+    return int(count) == 0
 
 
 def _leave_out_headers(table: Table) -> None:

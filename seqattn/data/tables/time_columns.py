@@ -45,13 +45,14 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
         )
     if column.kind == "words":
         raise DataError(
-            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is known."
-            " Correct the cell; or say the format: data.time_format (in data check: --time-format),"
-            " as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time, leave it out:"
+            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is"
+            " known. Correct the cell; or say the format: data.time_format (in data check:"
+            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time,"
+            " leave it out:"
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
         )
     check_cells(table, column)
-    _check_filled(table, column.name, column.sql)
+    check_filled(table, column.name, column.sql)
     note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
     if column.kind == "time":
         return TimeColumn((column.name,), column.sql, True, note)
@@ -62,7 +63,11 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
     return TimeColumn((column.name,), column.sql, False, note)
 
 
-def _check_filled(table: Table, name: str, sql: str) -> None:
+def check_filled(table: Table, name: str, sql: str) -> None:
+    """
+    Raises:
+        DataError: a cell says no time.
+    """
     (row,) = table.one(
         f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL OR NOT isfinite({sql})"
     )
@@ -119,6 +124,7 @@ def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions)
         parts = [*whole, *["1", "1", "0", "0"][len(whole) - 1 :], "0"]
         year, month, day, hour, minute = parts[:5]
         good = f"{month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
-        sql = f"(CASE WHEN {good} THEN make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0) END)"
-    _check_filled(table, " and ".join(names), sql)
+        made = f"make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0)"
+        sql = f"(CASE WHEN {good} THEN {made} END)"
+    check_filled(table, " and ".join(names), sql)
     return TimeColumn(names, sql, True)

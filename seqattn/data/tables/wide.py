@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seqattn.data.files.columns import chosen
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
-from seqattn.data.tables.casting import FORMATS, check_cells, columns_of
+from seqattn.data.tables.casting import FORMATS, check_cells, columns_of, first_word
 from seqattn.data.tables.roles import (
     SERIES_NAMES,
     TIME_NAMES,
@@ -181,8 +181,10 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
     for column in columns.values():
         check_cells(table, column)
         if column.kind in ("words", "time"):
+            word = first_word(table, column, options)
             raise DataError(
-                f"{table.name}: column {column.name!r} holds words or dates, not numbers."
+                f"{table.name}: {word}. Correct the cell; or, if a row"
+                " is no sequence, set data.layout to long."
             )
     count, F = len(table), len(wide.features)
     if not count:
