@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -14,11 +14,19 @@ import numpy as np
 from seqattn.attention import Override
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
+from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
-from seqattn.data.files import ENDINGS, Piece, ReadOptions, read_all, read_pieces
+from seqattn.data.files import (
+    ENDINGS,
+    PACKED,
+    Piece,
+    ReadOptions,
+    format_of,
+    read_all,
+    read_pieces,
+)
+from seqattn.data.files.style import PLAIN, TableStyle
 from seqattn.data.files.writing import (
-    SEQUENCE,
-    STEP,
     Steps,
     TableWriter,
     forecast_arrays,
@@ -146,6 +154,7 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spa
     """What a forecast goes on from, empty cells refused, dropped or filled as in training; and how
     its steps are spaced."""
     config = own_config(trained)
+    parts = None if piece.id_parts is None else dict(zip(piece.ids, piece.id_parts, strict=True))
     spacing = spacing_of(piece, _spaced(trained))
     if spacing is None:
         spacing = Spacing.alike(len(piece), Frequency("number", 1))
@@ -168,7 +177,12 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> tuple[Piece, Spa
     if series.dropped:
         note(f"{name}: {counted(len(series.dropped), 'sequence')} with empty cells dropped.")
     clean = Piece(
-        tuple(series.ids), series.points, series.where, order=series.order, columns=piece.columns
+        tuple(series.ids),
+        series.points,
+        series.where,
+        order=series.order,
+        style=piece.style,
+        id_parts=None if parts is None else tuple(parts[name] for name in series.ids),
     )
     return clean, series.spacing
 
@@ -180,17 +194,23 @@ class Forecasts:
         output: a file, or None for standard output.
         form: csv, tsv, jsonl, npz, parquet or arrow.
         names: of the features that are said.
-        columns: what the series and the steps are called in the file that was read.
+        style: of the file that was read.
     """
 
     def __init__(
         self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...],
-        columns: tuple[str, str] = ("", ""),
+        style: TableStyle = PLAIN,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
         scaling = trained.layout.scaling
         self.scale = None if scaling.is_identity else scaling.target.scale
-        self.columns = columns[0] or SEQUENCE, columns[1] or STEP
+        config = own_config(trained)
+        series = "/".join(names_in(config.series))
+        time = "/".join(names_in(config.time)[:1])
+        self.style = replace(
+            style, series=style.series or ((series,) if series else ()),
+            time=style.time or ((time,) if time else ()),
+        )  # fmt: skip
         self.kept: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
         self.numbered = False
@@ -215,15 +235,22 @@ class Forecasts:
     def _open(self, file: IO[bytes] | _Stdout) -> None:
         self.file = file
         if self.form != "jsonl":
-            self.table = TableWriter(self.file, self.form, self.names, *self.columns)  # type: ignore[arg-type]
+            self.table = TableWriter(self.file, self.form, self.names, self.style)  # type: ignore[arg-type]
 
     def _close(self) -> None:
         if self.table is not None:
             self.table.close()
         self.file.flush()
 
-    def write(self, part: Sequences, result: FreeRun, steps: Steps) -> None:
-        """Take in the forecasts of a part."""
+    def write(
+        self, part: Sequences, result: FreeRun, steps: Steps,
+        id_parts: Sequence[tuple[str, ...]] | None = None,
+    ) -> None:  # fmt: skip
+        """Take in the forecasts of a part.
+
+        Args:
+            id_parts: the words of each sequence's id, where its file has several columns for it.
+        """
         values = rounded(result.values, self.scale)
         if self.table is not None:
             if steps.unknown.size and not self.numbered:
@@ -232,7 +259,7 @@ class Forecasts:
                     f"The steps of sequence {part.ids[int(steps.unknown[0])]!r} are not evenly"
                     " spaced: steps of its forecast, and of others like it, are counted from 1."
                 )
-            self.table.write(part.ids, steps.after(values.shape[1]), values)
+            self.table.write(id_parts or part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
             given = rounded(part.source) if self.scale is None else part.source
             for name, source, length, said in zip(
@@ -307,7 +334,10 @@ def predict_file(
     first = next(stretches)
     said = trained.layout.said
     same = said == trained.layout.features
-    writer = Forecasts(output, form, trained, first[2] if same else said, first[0].columns)
+    style = first[0].style
+    if not _keeps_form(file, output, form, own_config(trained)):
+        style = style.names_only()
+    writer = Forecasts(output, form, trained, first[2] if same else said, style)
     parts, runs = list[Sequences](), list[FreeRun]()
     shows = sys.stderr.isatty() and output is not None
     with (
@@ -319,13 +349,24 @@ def predict_file(
                 trained.model, part, steps, override, with_attention=attention is not None,
                 scaling=trained.layout.scaling,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_sources(part, piece.points.lengths))
+            writer.write(part, result, Steps.of_sources(part, piece.points.lengths),
+                         piece.id_parts)  # fmt: skip
             bar.update(len(part))
             if attention is not None:
                 parts.append(part)
                 runs.append(result)
     if attention is not None:
         write_output(attention, packed(_joined_attention(parts, runs)))
+
+
+def _keeps_form(file: Path, output: Path | None, form: str, config: OwnFile) -> bool:
+    """Whether a forecast is written as its file is: both have one format and one ending."""
+    if form != format_of(file, _format_for(file, config)):
+        return False
+    if output is None or str(file) == "-":
+        return True
+    name = Path(file.stem) if file.suffix.lower() in PACKED else file
+    return output.suffix.lower() == name.suffix.lower()
 
 
 def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

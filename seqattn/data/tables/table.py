@@ -39,6 +39,7 @@ class Table:
         types: of the columns, as the database calls them; all VARCHAR where the file is text.
         line: says where a row stands in the file.
         notes: what a user should be told.
+        delimiter: what separates the cells of a text; None: it is none.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -48,6 +49,7 @@ class Table:
     line: Callable[[int], str]
     is_text: bool
     notes: list[str] = field(default_factory=list)
+    delimiter: str | None = None
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql).fetchall()
@@ -96,7 +98,8 @@ def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
             return f"row {row}" if at is None else f"line {at}"
 
         table = Table(
-            connection, name, form.header, ("VARCHAR",) * width, line, True, list(form.notes)
+            connection, name, form.header, ("VARCHAR",) * width, line, True, list(form.notes),
+            form.delimiter,
         )
         yield table
 
