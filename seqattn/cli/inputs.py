@@ -222,15 +222,19 @@ class Forecasts:
             assert self.output is not None
             write_output(self.output, packed(self._arrays()))
             return
-        if self.output is None:
-            self._open(_Stdout())
-            yield self
-            self._close()
-            return
-        with output_file(self.output) as file:
-            self._open(file)
-            yield self
-            self._close()
+        try:
+            if self.output is None:
+                self._open(_Stdout())
+                yield self
+                self._close()
+                return
+            with output_file(self.output) as file:
+                self._open(file)
+                yield self
+                self._close()
+        finally:
+            if self.table is not None:
+                self.table.discard()
 
     def _open(self, file: IO[bytes] | _Stdout) -> None:
         self.file = file

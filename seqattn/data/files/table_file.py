@@ -89,7 +89,7 @@ class TableFile:
                 "threads": str(min(2, os.cpu_count() or 1)),
             }
         )
-        self.stretch = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        self.stretch = tempfile.TemporaryFile()  # noqa: SIM115  (closed by discard)
         self.spool: Any = None if self.is_text else tempfile.TemporaryFile()  # noqa: SIM115
         if self.is_text:
             head = self.separator.join(quoted(name, self.separator) for name in self.names)
@@ -129,7 +129,7 @@ class TableFile:
         (self.file if self.is_text else self.spool).write(self.stretch.read())
 
     def close(self) -> None:
-        """Write what is left. The file object stays open."""
+        """Write what is left, and `discard`. The file object stays open."""
         if self.form == "arrow":
             if self.writer is not None:
                 self.writer.close()
@@ -142,7 +142,8 @@ class TableFile:
                 self._copy(
                     f"SELECT * FROM read_csv({literal(_path(self.spool))}, auto_detect = false,"
                     f" header = false, delim = ',', quote = '\"', escape = '\"', nullstr = '',"
-                    f" allow_quoted_nulls = false, max_line_size = {LONGEST_LINE}, parallel = false,"
+                    f" allow_quoted_nulls = false, parallel = false, max_line_size = "
+                    f"{LONGEST_LINE},"
                     f" columns = {{{columns}}})",
                     self.stretch, "FORMAT parquet",
                 )  # fmt: skip
@@ -150,6 +151,11 @@ class TableFile:
                 while block := self.stretch.read(2**20):
                     self.file.write(block)
         finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Free the database and the temporary files; what is not written yet is lost."""
+        if self.form != "arrow":
             self.database.close()
             self.stretch.close()
             if self.spool is not None:

@@ -137,7 +137,12 @@ class TableWriter:
         self.table.append([*words, flat, *cells], counted)
 
     def close(self) -> None:
+        """Write what is left."""
         self.table.close()
+
+    def discard(self) -> None:
+        """Leave off: what is not written yet is lost."""
+        self.table.discard()
 
 
 def _unused(name: str, taken: Sequence[str]) -> str:

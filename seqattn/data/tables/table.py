@@ -98,7 +98,13 @@ def table_of_text(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
             return f"row {row}" if at is None else f"line {at}"
 
         table = Table(
-            connection, name, form.header, ("VARCHAR",) * width, line, True, list(form.notes),
+            connection,
+            name,
+            form.header,
+            ("VARCHAR",) * width,
+            line,
+            True,
+            list(form.notes),
             form.delimiter,
         )
         yield table

@@ -240,9 +240,7 @@ def _piece(
         groups=None if group is None else words[group],
         notes=(*table.notes, *wide.notes),
         is_wide=True,
-        style=TableStyle(
-            table.delimiter, decimal, () if wide.series is None else (wide.series,)
-        ),
+        style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
     )
 
 
