@@ -210,6 +210,8 @@ def test_a_stretch_with_fractions_after_whole_steps_keeps_them(tmp_path: Path) -
         for name, step in (("a", 1.0), ("b", 0.5)):
             writer.write([name], np.array([[step]]), np.ones((1, 1, 1), dtype=np.float32))
         writer.close()
-    order = read_all(tmp_path / "a.parquet", ReadOptions(features=("x",), time=("step",))).order
+    order = read_all(
+        tmp_path / "a.parquet", ReadOptions(series=("sequence",), time=("step",))
+    ).order
     assert order is not None
     assert order.tolist() == [1, 0.5]
