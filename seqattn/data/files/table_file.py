@@ -89,7 +89,6 @@ class TableFile:
                 "threads": str(min(2, os.cpu_count() or 1)),
             }
         )
-        self.stretch = tempfile.TemporaryFile()  # noqa: SIM115  (closed by discard)
         self.spool: Any = None if self.is_text else tempfile.TemporaryFile()  # noqa: SIM115
         if self.is_text:
             head = self.separator.join(quoted(name, self.separator) for name in self.names)
@@ -123,10 +122,10 @@ class TableFile:
             for cell in self._cells(f"c{i}", column, counted is not None)
         ]
         self.database.register(ROWS, arrays)
-        self._copy(f"SELECT {', '.join(cells)} FROM {ROWS}", self.stretch, self._text_options())
-        self.database.unregister(ROWS)
-        self.stretch.seek(0)
-        (self.file if self.is_text else self.spool).write(self.stretch.read())
+        with tempfile.TemporaryFile() as stretch:
+            self._copy(f"SELECT {', '.join(cells)} FROM {ROWS}", stretch, self._text_options())
+            self.database.unregister(ROWS)
+            (self.file if self.is_text else self.spool).write(stretch.read())
 
     def close(self) -> None:
         """Write what is left, and `discard`. The file object stays open."""
@@ -137,19 +136,7 @@ class TableFile:
         try:
             if self.spool is not None and self.types:
                 self.spool.flush()
-                kinds = zip(self.names, self.types, strict=True)
-                columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in kinds)
-                self._copy(
-                    f"SELECT * FROM read_csv({literal(_path(self.spool))}, auto_detect = false,"
-                    f" header = false, delim = ',', quote = '\"', escape = '\"', nullstr = '',"
-                    f" allow_quoted_nulls = false, parallel = false, max_line_size = "
-                    f"{LONGEST_LINE},"
-                    f" columns = {{{columns}}})",
-                    self.stretch, "FORMAT parquet",
-                )  # fmt: skip
-                self.stretch.seek(0)
-                while block := self.stretch.read(2**20):
-                    self.file.write(block)
+                self._write_parquet()
         finally:
             self.discard()
 
@@ -157,9 +144,22 @@ class TableFile:
         """Free the database and the temporary files; what is not written yet is lost."""
         if self.form != "arrow":
             self.database.close()
-            self.stretch.close()
             if self.spool is not None:
                 self.spool.close()
+
+    def _write_parquet(self) -> None:
+        """The text of all rows as Parquet."""
+        kinds = zip(self.names, self.types, strict=True)
+        columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in kinds)
+        source = (
+            f"read_csv({literal(_path(self.spool))}, auto_detect = false, header = false, delim ="
+            " ',', quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false,"
+            f" parallel = false, max_line_size = {LONGEST_LINE}, columns = {{{columns}}})"
+        )
+        with tempfile.TemporaryFile() as made:
+            self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
+            while block := made.read(2**20):
+                self.file.write(block)
 
     def _copy(self, query: str, to: Any, options: str) -> None:
         """
