@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.style import PLAIN, TableStyle
 from seqattn.data.sequences import Floats, Integers, stretches
 from seqattn.errors import DataError
 
@@ -73,7 +74,8 @@ class Piece:
         where_target: likewise of `target`.
         notes: what a reader should be told of how the file was understood.
         is_wide: whether a table had a sequence a row.
-        columns: what the file calls its series and its steps; empty where it has no name for them.
+        style: of the table; what a forecast is written in.
+        id_parts: of ids that are made of several columns, the word of each; None: there are none.
     """
 
     ids: tuple[str, ...]
@@ -85,7 +87,8 @@ class Piece:
     groups: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     is_wide: bool = False
-    columns: tuple[str, str] = ("", "")
+    style: TableStyle = PLAIN
+    id_parts: tuple[tuple[str, ...], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -199,5 +202,8 @@ def joined(pieces: Sequence[Piece]) -> Piece:
         else tuple(group for piece in pieces for group in piece.groups or ()),
         notes=tuple(dict.fromkeys(note for piece in pieces for note in piece.notes)),
         is_wide=first.is_wide,
-        columns=first.columns,
+        style=first.style,
+        id_parts=None
+        if first.id_parts is None
+        else tuple(parts for piece in pieces for parts in piece.id_parts or ()),
     )

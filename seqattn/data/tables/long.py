@@ -16,6 +16,7 @@ from seqattn.data.files.steps import step_text
 from seqattn.data.tables.casting import empty_cells, first_word
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.roles import YOU_SAID_SO, Roles
+from seqattn.data.tables.style import style_of
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
@@ -46,6 +47,8 @@ def long_pieces(
         _several_groups(table, roles, str(found["series"][several[0]]))
     ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
+    parts = _id_parts(table, roles) if len(roles.series) > 1 else None
+    style = style_of(table, roles)
     for first, last in _chunks(lengths, whole):
         begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
         rows, order, points = _fetched(table, roles, len(values), begin, end)
@@ -56,7 +59,8 @@ def long_pieces(
             order=order,
             groups=None if groups is None else groups[first:last],
             notes=notes,
-            columns=("/".join(roles.series), "" if roles.time is None else roles.time.names[0]),
+            style=style,
+            id_parts=None if parts is None else parts[first:last],
         )
 
 
@@ -64,6 +68,12 @@ def _series_name(roles: Roles) -> str:
     """The SQL of what a sequence is called."""
     keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
     return f"concat_ws('/', {keys})" if keys else "''"
+
+
+def _id_parts(table: Table, roles: Roles) -> tuple[tuple[str, ...], ...]:
+    """The words of each sequence, in the order of the file."""
+    texts = ", ".join(roles.columns[name].text for name in roles.series)
+    return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
 
 
 def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:

@@ -167,7 +167,8 @@ def _joined(held: Piece | None, piece: Piece) -> Piece:
         order=None if held.order is None else np.concatenate([held.order, piece.order]),
         groups=both(held.groups, piece.groups),
         notes=tuple(dict.fromkeys([*held.notes, *piece.notes])),
-        columns=held.columns,
+        style=held.style,
+        id_parts=both(held.id_parts, piece.id_parts),
     )  # fmt: skip
 
 
@@ -193,6 +194,7 @@ def _split_last(piece: Piece, options: ReadOptions, name: str) -> tuple[Piece | 
             where=lambda row, feature: piece.where(row + begin, feature),
             order=None if piece.order is None else piece.order[begin:end],
             groups=None if piece.groups is None else piece.groups[first:last],
+            id_parts=None if piece.id_parts is None else piece.id_parts[first:last],
         )  # fmt: skip
 
     last = part(n, n + 1, at, len(points.values))

@@ -43,6 +43,7 @@ class Table:
         notes: what a user should be told.
         empty_words: by column, what stands in its empty cells; of the columns whose words have
             been cleaned.
+        delimiter: what separates the cells of a text; None: it is none.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -53,6 +54,7 @@ class Table:
     is_text: bool
     notes: list[str] = field(default_factory=list)
     empty_words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    delimiter: str | None = None
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql).fetchall()
@@ -106,7 +108,14 @@ def table_of_text(
             return f"row {row}" if at is None else f"line {at}"
 
         table = Table(
-            connection, name, form.header, ("VARCHAR",) * width, line, True, list(form.notes)
+            connection,
+            name,
+            form.header,
+            ("VARCHAR",) * width,
+            line,
+            True,
+            list(form.notes),
+            delimiter=form.delimiter,
         )
         yield table
 
@@ -170,13 +179,14 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
 
 def arrow_rows(path: Path) -> int:
     """Rows of an Arrow file; 1 where they cannot be counted, so that reading it says why."""
+    errors = (*_errors(), ImportError)
     try:
         import pyarrow as pa
 
         with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
             batches = range(reader.num_record_batches)
             return sum(reader.get_batch(k).num_rows for k in batches)
-    except (*_errors(), ImportError):
+    except errors:
         return 1
 
 

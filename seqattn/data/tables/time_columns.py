@@ -83,7 +83,8 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     2099, or change by one and the same amount."""
     value = column.sql
     low, high, fraction = table.one(
-        f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value})) FROM {ROWS}"
+        f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value}))"
+        f" FROM {ROWS}"
     )
     if fraction or low is None:
         return None

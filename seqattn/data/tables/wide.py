@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from seqattn.data.files.columns import chosen
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
+from seqattn.data.files.style import TableStyle
 from seqattn.data.tables.casting import FORMATS, check_cells, columns_of, first_word
 from seqattn.data.tables.roles import (
     SERIES_NAMES,
@@ -195,6 +196,7 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
         f", CAST({table.column(name)} AS VARCHAR) AS w{i}" for i, name in enumerate(names)
     )
     at_once = max(1, AT_ONCE // len(wide.cells))
+    decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
     for first in range(1, count + 1, at_once):
         found = table.connection.execute(
             f"SELECT {ROW} AS r, {values}{extra} FROM {ROWS} WHERE {ROW} >= {first} AND"
@@ -205,7 +207,7 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
             [np.ma.filled(found[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
         ).reshape(len(rows), -1, F)
         words = {name: _words(table, found[f"w{i}"], rows, name) for i, name in enumerate(names)}
-        yield _piece(table, wide, rows, cells, words, options.group)
+        yield _piece(table, wide, rows, cells, words, options.group, decimal)
 
 
 def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
@@ -218,7 +220,7 @@ def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str
 
 def _piece(
     table: Table, wide: Wide, rows: NDArray[Any], cells: NDArray[Any],
-    words: dict[str, tuple[str, ...]], group: str | None,
+    words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
 ) -> Piece:  # fmt: skip
     """Rows as sequences; empty cells at the end of a row are no points."""
     n, L, F = cells.shape
@@ -240,6 +242,7 @@ def _piece(
         groups=None if group is None else words[group],
         notes=(*table.notes, *wide.notes),
         is_wide=True,
+        style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
     )
 
 
