@@ -179,7 +179,7 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
 
 def arrow_rows(path: Path) -> int:
     """Rows of an Arrow file; 1 where they cannot be counted, so that reading it says why."""
-    errors = (*_errors(), ImportError)
+    errors: tuple[type[Exception], ...] = (*_errors(), ImportError)
     try:
         import pyarrow as pa
 
