@@ -85,8 +85,13 @@ class TextFormat:
         comment = options.comment if options.comment is not None else _comment(lines)
         separator = options.delimiter or delimiter or _delimiter(lines, comment, options.skip_rows)
         rows = list(_rows(lines, separator, comment))
-        width = _width([row for at, row in rows if at >= options.skip_rows])
         rows = [(at, row) for at, row in rows if at >= options.skip_rows]
+        if not rows:
+            raise DataError(
+                f"{name}: has no rows: all of its lines are empty or comments, or are skipped"
+                " (data.comment, data.skip_rows; in data check: --comment, --skip-rows)."
+            )
+        width = _width([row for _, row in rows])
         begin = _first_row([row for _, row in rows], width)
         rows = rows[begin:]
         first = rows[0][0]
