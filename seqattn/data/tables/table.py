@@ -173,14 +173,14 @@ def arrow_rows(path: Path) -> int:
         with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
             batches = range(reader.num_record_batches)
             return sum(reader.get_batch(k).num_rows for k in batches)
-    except (*_errors(), ImportError):
+    except _errors():
         return 1
 
 
 def _errors() -> tuple[type[Exception], ...]:
     import duckdb
 
-    errors: tuple[type[Exception], ...] = (duckdb.Error, OSError, ValueError)
+    errors: tuple[type[Exception], ...] = (duckdb.Error, OSError, ValueError, ImportError)
     try:
         import pyarrow as pa
     except ImportError:
