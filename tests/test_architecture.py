@@ -129,9 +129,10 @@ def test_no_room_refuses_nothing() -> None:
 @pytest.mark.parametrize(
     ("statement", "unloaded"),
     [
-        ("import seqattn.cli", ["torch", "matplotlib", "numpy", "scipy", "pydantic", "yaml", "rich"]),
+        ("import seqattn.cli", ["torch", "matplotlib", "numpy", "scipy", "pydantic", "yaml", "rich",
+                                "duckdb", "pyarrow"]),
         ("import seqattn.config", ["torch", "matplotlib", "numpy"]),
-        ("import seqattn.data, seqattn.runs", ["torch", "matplotlib"]),
+        ("import seqattn.data, seqattn.runs", ["torch", "matplotlib", "duckdb", "pyarrow"]),
         ("import seqattn.pictures", ["torch"]),
         ("import seqattn.experiment", ["matplotlib", "scipy"]),
         ("import sys; sys.argv = ['seqattn', '--help']\ntry:\n    from seqattn.cli import main;"

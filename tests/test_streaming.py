@@ -483,7 +483,9 @@ def test_files_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     few = folder_of(tmp_path / "few", wide(3, 0))
     refused("part has no sequences. Change the shares in data.split", few)
     gaps = folder_of(tmp_path / "gaps", wide(60, 0, True))
-    refused("leaves nothing beside data.source_length = 5", gaps, source_length=5)
+    refused("no sequence has more than data.source_length = 50 points", gaps, source_length=50)
+    short = "40 sequences left out, too short to be cut into source and target: s0, s1, s3,"
+    assert short in " ".join(load(config(gaps, source_length=5)).notes)
 
 
 def test_parts_that_do_not_fit_into_memory_are_refused(

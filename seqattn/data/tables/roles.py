@@ -133,14 +133,14 @@ class _Inference:
         self.columns = columns_of(table, options, names)
 
     def roles(self) -> Roles:
+        options = self.options
         for name, column in self.columns.items():
-            if column.kind == "empty":
+            if column.kind == "empty" and name not in (options.features or ()):
                 self.ignored.setdefault(name, "it is empty")
         self._leave_out_the_index()
         time = self._time()
         series, time = self._series(time)
         features = self._features(series, time)
-        options = self.options
         needed = [*series, *(time.names if time else ()), *features]
         if options.group is not None:
             check_names(self.table, [options.group], "data.group")

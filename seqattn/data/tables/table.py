@@ -193,7 +193,7 @@ def arrow_rows(path: Path) -> int:
 def _errors() -> tuple[type[Exception], ...]:
     import duckdb
 
-    errors: tuple[type[Exception], ...] = (duckdb.Error, OSError, ValueError)
+    errors: tuple[type[Exception], ...] = (duckdb.Error, OSError, ValueError, ImportError)
     try:
         import pyarrow as pa
     except ImportError:

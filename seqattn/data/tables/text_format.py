@@ -85,8 +85,13 @@ class TextFormat:
         comment = options.comment if options.comment is not None else _comment(lines)
         separator = options.delimiter or delimiter or _delimiter(lines, comment, options.skip_rows)
         rows = list(_rows(lines, separator, comment))
-        width = _width([row for at, row in rows if at >= options.skip_rows])
         rows = [(at, row) for at, row in rows if at >= options.skip_rows]
+        if not rows:
+            raise DataError(
+                f"{name}: has no rows: all of its lines are empty or comments, or are skipped"
+                " (data.comment, data.skip_rows; in data check: --comment, --skip-rows)."
+            )
+        width = _width([row for _, row in rows])
         begin = _first_row([row for _, row in rows], width)
         rows = rows[begin:]
         first = rows[0][0]
@@ -107,6 +112,8 @@ class TextFormat:
             header = _with_one_more(cells, rows, name)
             return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
         has_header = options.has_header
+        if has_header is None and _names_asked_for(options) & set(cells):
+            has_header = True
         if has_header is None:
             has_header = _is_header(cells, [row for _, row in rows[1:200]])
         if not has_header:
@@ -264,6 +271,14 @@ def looks_like_a_value(cell: str) -> bool:
     return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) or MONTH.fullmatch(cell))
 
 
+def _names_asked_for(options: ReadOptions) -> set[str]:
+    """Columns that are named, which a header must have; numbers could be values as well."""
+    named = [*(options.features or ()), *options.ignore, *options.one_hot]
+    for given in (options.series, options.time):
+        named += [] if given is None or given == "auto" else given
+    return {name for name in named if not looks_like_a_value(name)}
+
+
 def _is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Names, or the steps of a wide table; no header where values stand above values."""
     values = [cell for cell in cells if looks_like_a_value(cell)]
@@ -271,6 +286,8 @@ def _is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return any(cells)
     if len(set(values)) < len(values) or not rows:
         return False
+    if _names_stand_above_values(cells, rows):
+        return True
     names = [cell for cell in cells if cell and not looks_like_a_value(cell)]
     whole = [int(cell) for cell in values if cell.isdecimal()]
     counted = len(whole) == len(values) > 1 and all(
@@ -283,6 +300,16 @@ def _is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         below = {row[cells.index(names[0])] for row in rows if len(row) == len(cells)}
         return (counted or dates) and names[0] not in below
     return counted and whole[0] in (0, 1)
+
+
+def _names_stand_above_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has words in most columns that hold values below it."""
+    below = [row for row in rows if len(row) == len(cells)]
+    of_values = [
+        i for i in range(len(cells)) if all(looks_like_a_value(row[i].strip()) for row in below)
+    ]
+    words = [i for i in of_values if len(cells[i]) > 1 and not looks_like_a_value(cells[i])]
+    return bool(below) and len(words) * 2 > len(of_values)
 
 
 def _commented_header(
