@@ -41,6 +41,7 @@ TIME_NAMES = (
 """Names of time columns, the surest first."""
 SURE_TIMES = 9  # likewise
 YOU_SAID_SO = "you said so"
+CONSTANT = "it is constant"
 LEAST_ROWS = 8
 """Fewer rows may grow by one amount by chance."""
 INDEX_NAMES = ("", "unnamed:_0")
@@ -484,7 +485,7 @@ class _Inference:
                     f" check: --one-hot {shlex.quote(name)})"
                 )
             elif series and self._is_constant_in(series, column):
-                self.ignored[name] = "it is constant in each series"
+                self.ignored[name] = f"{CONSTANT} in each series"
             elif (plain(name) in SERIES_NAMES or plain(name) in TIME_NAMES) and (
                 self._grows_in_every_row(name)
             ):
@@ -492,9 +493,13 @@ class _Inference:
             elif (
                 not series and self.rows > 1 and len(left) > 1 and (self._distinct(column.sql) == 1)
             ):
-                self.ignored[name] = "it is constant"
+                self.ignored[name] = CONSTANT
             else:
                 found.append(name)
+        if not found:  # what is constant is better than nothing
+            found = [name for name in left if self.ignored.get(name, "").startswith(CONSTANT)]
+            for name in found:
+                del self.ignored[name]
         if not found and not self.options.one_hot:
             words = [n for n in left if self.columns[n].kind == "words"]
             where = "".join(
