@@ -57,7 +57,7 @@ def cut(series: Series, config: OwnFile) -> Sequences:
                 f" longest, {series.ids[int(lengths.argmax())]!r}, has {lengths.max()}."
             )
         ids = [series.ids[int(k)] for k in kept]
-        series.too_short += [name for name in series.ids if name not in set(ids)]
+        series.too_short += [series.ids[int(k)] for k in np.flatnonzero(lengths <= short)]
         starts, lengths = starts[kept], lengths[kept]
         cuts = np.full(len(lengths), short) if config.source_length else lengths - short
         return _made(

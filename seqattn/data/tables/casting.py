@@ -182,7 +182,9 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
         number = f"CAST({cell} AS DOUBLE)"
-        sql = f"CASE WHEN {text} IS NULL OR isnan({number}) THEN NULL ELSE {number} END"
+        marks = [float(word) for word in options.na_values or () if _is_number(word)]
+        is_mark = f" OR {number} IN {_tuple(marks)}" if marks else ""
+        sql = f"CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END"
         return Column(name, "number", f"({sql})", text)
     if kind == '"NULL"' or kind == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
