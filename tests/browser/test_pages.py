@@ -210,7 +210,7 @@ def test_a_run_without_attention_has_all_but_weights(opened: Open, runs: dict[st
 def test_own_data_keep_names_and_units(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["own"] / "report.html")
     assert "<b>speed</b> " in found.text("#said")
-    assert "Root mean squared error in your units: <b>speed</b>" in found.text("#summary")
+    assert "<b>speed</b>, in its own units" in found.text("#summary")
     drawn = found.page.evaluate("document.getElementById('path').data[0].y")
     source = read_arrays(runs["own"] / "predictions.npz")["source"][0, :, 0]
     assert np.allclose(drawn, source, rtol=1e-6)

@@ -187,9 +187,9 @@ print(json.dumps([peak() - before, 4 * 20_000 * 4 * 24 * 24]))
 
 
 def test_weights_of_20_000_sequences_are_not_held_in_memory(tmp_path: Path) -> None:
-    """They take 176 MiB; 64 of them wait in memory."""
+    """They take 176 MiB, three times that where they are kept and joined; 64 wait in memory."""
     grown, weights = figures_of(PREDICT, [], tmp_path)
-    assert grown < 0.8 * weights, (grown, weights)
+    assert grown < 1.3 * weights, (grown, weights)
 
 
 def figures_of(child: str, given: object, folder: Path | None = None) -> list[int]:
