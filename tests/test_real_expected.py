@@ -29,7 +29,7 @@ from tests.real_files import (
 CASES = load_cases(FOLDER)
 ACCEPTED = [case for case in CASES if case.outcome == "accepted"]
 FLAGS = {
-    "series", "time", "features", "ignore", "na", "decimal", "thousands", "delimiter",
+    "series", "time", "features", "ignore", "na_values", "decimal", "thousands", "delimiter",
     "time_format", "comment", "skip_rows", "encoding", "layout", "one_hot",
 }  # fmt: skip
 
@@ -161,9 +161,9 @@ def test_a_section_is_trained_and_gives_targets_in_the_files_units(tmp_path: Pat
 
 def test_flags_become_options() -> None:
     assert options_of("--series a,b --time none --skip-rows 5 --na 'sensor error'") == {
-        "series": ("a", "b"), "time": "none", "skip_rows": 5, "na": ("sensor error",),
+        "series": ("a", "b"), "time": None, "skip_rows": 5, "na_values": ("sensor error",),
     }  # fmt: skip
-    assert options_of("--thousands , --na -999") == {"thousands": ",", "na": ("-999",)}
+    assert options_of("--thousands , --na -999") == {"thousands": ",", "na_values": ("-999",)}
     assert all(set(options_of(case.flags)) <= FLAGS for case in CASES)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,13 @@ def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cells: list[str], wor
         read_all(file, ReadOptions())
     assert words in str(caught.value)
     assert "in data check: --" in str(caught.value)
+
+
+def test_a_database_that_met_a_fatal_error_is_replaced(tmp_path: Path) -> None:
+    from seqattn.data.tables import connection
+
+    path = tmp_path / "t.csv"
+    path.write_text("series,step,x\na,1,1.5\na,2,2.5\n")
+    read_all(path, ReadOptions())
+    connection._databases[os.getpid()].close()
+    assert read_all(path, ReadOptions()).points.values.tolist() == [[1.5], [2.5]]

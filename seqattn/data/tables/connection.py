@@ -56,6 +56,8 @@ def _database() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     process = os.getpid()
+    if process in _databases and not _works(_databases[process]):
+        del _databases[process]
     if process not in _databases:
         folder = tempfile.mkdtemp(prefix="seqattn-")
         atexit.register(_remove, folder, process)
@@ -69,6 +71,18 @@ def _database() -> duckdb.DuckDBPyConnection:
             }
         )
     return _databases[process]
+
+
+def _works(database: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a database still answers: one that met a fatal error, in a broken file say, refuses
+    all that comes after it."""
+    import duckdb
+
+    try:
+        database.cursor().execute("SELECT 1").fetchall()
+    except duckdb.Error:
+        return False
+    return True
 
 
 def _remove(folder: str, process: int) -> None:
