@@ -8,7 +8,7 @@ else and keeps its traceback.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class SeqattnError(Exception):
@@ -41,6 +41,18 @@ class DataError(SeqattnError):
     """Sequences that cannot be used (exit 3)."""
 
     exit_code = 3
+
+
+class AmbiguousData(DataError):  # noqa: N818  it is a question
+    """A file that can be read in two ways, which differ (exit 3).
+
+    Attributes:
+        choices: what settles it: keys of the data section and their values, one mapping a way.
+    """
+
+    def __init__(self, message: str, choices: tuple[Mapping[str, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.choices = choices
 
 
 class CheckpointError(SeqattnError):

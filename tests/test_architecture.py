@@ -59,6 +59,7 @@ ADDRESSES = {
     "pydantic_core": {"config", "run_files"},
     "scipy": {"comparison"},
     "pyarrow": {"data"},
+    "duckdb": {"data"},
     "filelock": {"storage"},
     "jinja2": {"report"},
     "optuna": {"tuning"},
@@ -128,9 +129,10 @@ def test_no_room_refuses_nothing() -> None:
 @pytest.mark.parametrize(
     ("statement", "unloaded"),
     [
-        ("import seqattn.cli", ["torch", "matplotlib", "numpy", "scipy", "pydantic", "yaml", "rich"]),
+        ("import seqattn.cli", ["torch", "matplotlib", "numpy", "scipy", "pydantic", "yaml", "rich",
+                                "duckdb", "pyarrow"]),
         ("import seqattn.config", ["torch", "matplotlib", "numpy"]),
-        ("import seqattn.data, seqattn.runs", ["torch", "matplotlib"]),
+        ("import seqattn.data, seqattn.runs", ["torch", "matplotlib", "duckdb", "pyarrow"]),
         ("import seqattn.pictures", ["torch"]),
         ("import seqattn.experiment", ["matplotlib", "scipy"]),
         ("import sys; sys.argv = ['seqattn', '--help']\ntry:\n    from seqattn.cli import main;"

@@ -443,9 +443,13 @@ def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path)
     [
         (["--input", "none.csv"], 3, "none.csv: no such file"),
         (["--input", "empty.csv"], 3, "empty.csv: is empty"),
-        (["--input", "nan.csv"], 3, "nan.csv: row 1, column 'y' is empty"),
-        (["--input", "gap.csv"], 3, "gap.csv: row 2: step 3 follows step 1, but steps are 1 apart"),
-        (["--input", "column.csv"], 3, "column.csv:1: no column 'y'"),
+        (["--input", "nan.csv"], 3, "nan.csv: line 2, column 'y' is empty"),
+        (
+            ["--input", "gap.csv"],
+            3,
+            "gap.csv: line 3: step 3 follows step 1, but steps are 1 apart",
+        ),
+        (["--input", "column.csv"], 3, "column.csv: no column 'y'; found sequence, step, x"),
         (["--input", "."], 3, ".: is a directory"),
         (["--input", "my.csv", "--example", "1"], 2, "give one of them"),
         (["--example", "12"], 2, "--example 12: the run has test sequences 0 to 11"),
@@ -457,7 +461,7 @@ def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path)
         (["--steps", "0"], 2, "--steps"),
         (["--output", "my.csv/x.csv"], 5, "my.csv"),
         (["--output", "."], 5, "Is a directory"),
-        (["--input", "large.csv"], 3, "large.csv: row 1, column 'x' is 1e+39; values up to 1e+15"),
+        (["--input", "large.csv"], 3, "large.csv: line 2, column 'x' is 1e+39; values up to 1e+15"),
     ],
     ids=range(17),
 )

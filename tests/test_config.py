@@ -165,8 +165,8 @@ ODD = [
 )  # fmt: skip
 def test_any_name_survives_the_file(names: list[str], path: str, delimiter: str) -> None:
     """Columns and files are called what their owners call them."""
-    sequence, order, *features = names
-    data = {"kind": "file", "path": path, "sequence": sequence, "order": order, "source_length": 2,
+    series, time, *features = names
+    data = {"kind": "file", "path": path, "series": series, "time": time, "source_length": 2,
             "features": features, "delimiter": delimiter, "decimal": "."}  # fmt: skip
     config = Config.model_validate({"data": data})
     assert Config.model_validate(read_text(to_yaml(config), "").content) == config

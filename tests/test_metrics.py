@@ -170,7 +170,7 @@ def written(path: Path, values: np.ndarray[Any, Any], name: str = "") -> Path:
     return path
 
 
-WINDOWS = {"sequence": None, "window": {"source": 21, "target": 5}, "split": {"by": "time"}}
+WINDOWS = {"series": None, "window": {"source": 21, "target": 5}, "split": {"by": "time"}}
 
 
 def loaded(path: Path, **keys: Any) -> Splits:
@@ -342,7 +342,7 @@ def test_target_series_are_the_columns_to_be_said(tmp_path: Path) -> None:
     values[[3, 9], 1] = NAN
     path = written(tmp_path / "f.csv", values)
     config = OwnFile.model_validate({
-        "path": str(path), "sequence": None, "source_features": ["x", "y"],
+        "path": str(path), "series": None, "source_features": ["x", "y"],
         "target_features": ["y"], "window": {"source": 5, "target": 2}, "missing": "interpolate",
     })  # fmt: skip
     series = series_of(read_all(path, form_of(config)), [0], "f", None)

@@ -23,7 +23,7 @@ name: {name}
 data:
   kind: file
   path: my.csv
-  sequence: null
+  series: null
   window: {{source: 14, target: 3}}
   split: {{by: time}}
 model: {{hidden_dim: 4}}

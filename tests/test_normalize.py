@@ -167,8 +167,8 @@ def test_the_length_of_the_longest_source_changes_no_bit() -> None:
 
 def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
     rows = series(1, 200)[0, :, 0]
-    window = {"window": {"source": 10, "target": 5}, "split": {"by": "time"}, "order": None,
-              "sequence": None, "normalize": "instance"}  # fmt: skip
+    window = {"window": {"source": 10, "target": 5}, "split": {"by": "time"}, "time": None,
+              "series": None, "normalize": "instance"}  # fmt: skip
 
     def test_part(values: Floats) -> Floats:
         (tmp_path / "s.csv").write_text("x\n" + "".join(f"{value}\n" for value in values))

@@ -29,7 +29,7 @@ def table(rows: list[tuple[Any, ...]], head: str = "sequence,step,x,y") -> str:
 
 
 def paths(n: int = 20, length: int = 6) -> str:
-    return table([(f"s{k}", t, k + t / 10, -k) for k in range(n) for t in range(length)])
+    return table([(f"s{k}", t, k + t / 10, -k - t / 10) for k in range(n) for t in range(length)])
 
 
 def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
@@ -101,7 +101,7 @@ def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
 def test_a_constant_feature_is_shifted_and_said(method: str, tmp_path: Path) -> None:
     text = table([(f"s{k}", t, k + t, 0.1) for k in range(10) for t in range(4)])
-    splits = loaded(tmp_path, text, source_length=2, scaling=method)
+    splits = loaded(tmp_path, text, source_length=2, scaling=method, features=["x", "y"])
     assert splits.scaling.source.scale[1] == 1
     assert "y is always 0.1 in the training part: not scaled" in splits.notes
 
@@ -189,7 +189,7 @@ def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
     rows = [[f"s{k}", t, float(k), float(t)] for k in range(10) for t in range(5)]
     rows[3][3], rows[4][3], rows[12][2] = "", "NA", "nan"
     text = table([tuple(row) for row in rows])
-    with pytest.raises(DataError, match=r"row \d+, column '[xy]' is empty, and so are"):
+    with pytest.raises(DataError, match=r"line \d+, column '[xy]' is empty, and so are"):
         loaded(tmp_path, text, source_length=2)
     dropped = loaded(tmp_path, text, source_length=2, missing="drop_sequence")
     names = {*dropped.train.ids, *dropped.validation.ids, *dropped.test.ids}
@@ -242,8 +242,10 @@ def test_the_source_of_a_window_is_filled_from_its_own_points(tmp_path: Path) ->
 def test_rows_that_lack_are_missing(tmp_path: Path) -> None:
     rows = [(f"s{k}", t, k, 10.0 * t) for k in range(10) for t in range(6) if (k, t) != (4, 3)]
     with pytest.raises(DataError, match="step 4 follows step 2, but steps are 1 apart"):
-        loaded(tmp_path, table(rows), source_length=2)
-    splits = loaded(tmp_path, table(rows), source_length=2, missing="interpolate")
+        loaded(tmp_path, table(rows), source_length=2, features=["x", "y"])
+    splits = loaded(
+        tmp_path, table(rows), source_length=2, missing="interpolate", features=["x", "y"]
+    )
     every = {
         name: part.target[k]
         for part in (splits.train, splits.validation, splits.test)
@@ -257,8 +259,11 @@ def test_days_without_dashes_are_no_numbers(tmp_path: Path, missing: str) -> Non
     """From 20210131 to 20210201 is a day; to fill 69 rows between would be silently wrong."""
     days = [20210129, 20210130, 20210131, 20210201, 20210202]
     rows = [(f"s{k}", day, k, 10.0 * t) for k in range(10) for t, day in enumerate(days)]
-    with pytest.raises(DataError, match=r"20210131 and 20210201 are 70 apart. Write them as 2021-"):
-        loaded(tmp_path, table(rows), source_length=2, missing=missing)
+    splits = loaded(tmp_path, table(rows), source_length=2, missing=missing)
+    assert len(splits.train.ids) + len(splits.validation.ids) + len(splits.test.ids) == 10
+    assert splits.train.target.shape[1] == 3
+    assert splits.split[0][2:] == ("2021-01-29", "2021-02-02")
+    assert "'step' is read as dates without dashes" in " ".join(splits.notes)
     later = [(name, step + 20, x, y) for name, step, x, y in rows]  # 20210149 is no day
     with pytest.raises(DataError, match="step 20210221 follows step 20210151, but steps are 1"):
         loaded(tmp_path, table(later), source_length=2)
@@ -282,8 +287,8 @@ def test_other_columns_are_said_than_given(tmp_path: Path) -> None:
         (paths(2), {"source_length": 2}, "Three parts need three at least"),
         (paths(20), {"source_length": 2, "split": {"validation": 0.01}}, "validation part would get 0"),
         (paths(20), {}, "nothing says what is source and what is target"),
-        (paths(20), {"source_length": 6}, "has 6 points, which leaves nothing beside data.source_length = 6"),
-        (paths(20), {"window": {"source": 5, "target": 2}}, "has 6 points, but a window needs 7"),
+        (paths(20), {"source_length": 6}, "no sequence has more than data.source_length = 6 points; the longest, 's0', has 6"),
+        (paths(20), {"window": {"source": 5, "target": 2}}, "a window needs 7 points (data.window), and the longest sequence has 6"),
         (paths(20), {"window": {"source": 2, "target": 2}, "split": {"by": "time"}}, "part of series 's0' has 4 of its 6 points|has 1 of its 6 points, but a window needs 4"),
         (paths(20), {"source_length": 2, "season": 5}, "data.season is 5, but a source may have only 2"),
         (paths(20), {"source_length": 2, "features": ["x", "z"]}, "no column 'z'"),
@@ -460,7 +465,7 @@ def test_an_empty_cell_beside_columns_to_be_said(seqattn: Command, tmp_path: Pat
     for words in (["predict"], ["plot-attention", "--output", "w.png"]):
         done = seqattn(*words, "outputs/c", "--input", "g.csv")
         assert done.code == 3
-        assert "row 2, column 'a' is empty" in done.err
+        assert "line 3, column 'a' is empty" in done.err
     Path("g.csv").write_text("sequence,step,a\ns,0,1\ns,1,2\ns,2,\n")  # it ends there
     Path("h.csv").write_text("sequence,step,a\ns,0,1\ns,1,2\n")
     shorter, longer = (seqattn("predict", "outputs/c", "--input", f) for f in ("h.csv", "g.csv"))
@@ -497,7 +502,7 @@ def test_a_forecast_goes_on_from_the_last_window(
         done = seqattn(*words, "outputs/c", "--input", "bad.csv")
         assert done.code == 3
         said = {
-            "refuse": "row 1, column 'y' is empty",
+            "refuse": "line 2, column 'y' is empty",
             "drop_sequence": "all of its sequences (1) have empty cells and were dropped",
             "interpolate": "nothing to interpolate between",
         }
@@ -584,7 +589,7 @@ def test_check_reads_an_arrow_stream_and_blank_lines_before_a_header(
 
 
 def test_check_says_what_cannot_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
-    rows = [(k, t, t / 10, k, "") for k in range(3) for t in range(10 - 3 * k)]
+    rows = [(k, t, t / 10, k - t, "") for k in range(3) for t in range(10 - 3 * k)]
     Path("few.csv").write_text(table(rows, "sequence,step,x,y,z"))
     found = seqattn("data", "check", "few.csv").out
     assert "step: 0 to 9" in found  # the first sequence is the longest
@@ -592,6 +597,10 @@ def test_check_says_what_cannot_be_trained_on(seqattn: Command, tmp_path: Path) 
     assert "missing:" not in found
     assert "too few points: of 4 the smallest part would have 1" in found
     Path("one.csv").write_text(paths(12) + "last,0,1,1\n")
-    assert "Leave out the sequences of one point" in seqattn("data", "check", "one.csv").out
-    Path("z.csv").write_text(table([("a", "2021-01-01T00:00:00Z", 1, 1)]))
-    assert "are written 2001-12-29" in seqattn("data", "check", "z.csv").err
+    found = seqattn("data", "check", "one.csv")
+    assert "1 of the 13 sequences are too short" in " ".join(found.err.split())
+    assert "'last'" in found.err
+    Path("z.csv").write_text(table([("a", f"2021-01-0{k}T00:00:00Z", k, k * k) for k in (1, 2, 3)]))
+    found = seqattn("data", "check", "z.csv")
+    assert "times in 'step' are read and written as UTC" in " ".join(found.err.split())
+    assert "step: 2021-01-01 to 2021-01-03" in found.out

@@ -13,12 +13,19 @@ import numpy as np
 import pytest
 
 from seqattn.data import files
-from seqattn.data.files import Form, Piece, blocks, read_all, read_pieces, text
+from seqattn.data.files import Piece, ReadOptions, blocks, read_all, read_pieces
 from seqattn.data.files.lines import read_json_lines
-from seqattn.data.files.text import BLOCK, read_text_table
+from seqattn.data.tables import piped
+from seqattn.data.tables.piped import read_piped_table
 from seqattn.errors import DataError
 
 HEAD = b"sequence,step,x,y\n"
+BLOCK = 2**19
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piped, "BLOCK", BLOCK)
 
 
 class Watched(io.BytesIO):
@@ -46,14 +53,14 @@ def table(rows: int, width: int = 4) -> bytes:
 
 
 def pieces(content: bytes) -> Iterator[Piece]:
-    return read_text_table(io.BytesIO(content), "t.csv", Form(), tabs=False)
+    return read_piped_table(io.BytesIO(content), "t.csv", ReadOptions(), "csv")
 
 
 def test_no_other_thread_reads_a_table() -> None:
     """A thread that reads ahead aborts the process when an error ends the interpreter first."""
     raw = Watched(table(150_000).replace(b",1.5,", b",wrong,", 1))
     with pytest.raises(DataError, match="row 2, column 'x' holds 'wrong'"):
-        list(read_text_table(raw, "t.csv", Form(), tabs=False))
+        list(read_piped_table(raw, "t.csv", ReadOptions(), "csv"))
     assert raw.threads == {threading.get_ident()}
 
 
@@ -70,10 +77,10 @@ def test_a_table_of_several_blocks_is_read_whole() -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (b"z,0,1\n", "row 100001 has 3 cells, the header has 4: 'z,0,1'"),
+        (b"z,0,1\n", "line 100002 has 3 cells, the header has 4: 'z,0,1'"),
         (b"z,0,1,n\n", "row 100001, column 'y' holds 'n'"),
-        (b"z\xff,0,1,1\n", "t.csv:100002: byte 0xff is not UTF-8"),
-        (b"z,0,1," + b"1" * (3 * BLOCK), "has a row of more than 1 MiB"),
+        (b"z\xff,0,1,1\n", "t.csv: line 100002 is not UTF-8"),
+        (b"z,0,1," + b"1" * (17 * 2**20), "line 100002 is longer than 16 MiB"),
     ],
     ids=["cells", "number", "utf-8", "long"],
 )
@@ -86,15 +93,17 @@ def test_rows_are_counted_over_all_blocks(row: bytes, words: str) -> None:
 
 def test_a_line_break_in_quotes_is_never_cut_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where quotes are open at the end of a block, a column that nobody reads would hide it."""
-    monkeypatch.setattr(text, "BLOCK", 1)  # so blocks are of 64 bytes a column
-    head, form = b"sequence,step,x,note\n", Form(features=("x",))
+    monkeypatch.setattr(piped, "BLOCK", 256)
+    head, form = b"sequence,step,x,note\n", ReadOptions(features=("x",))
 
     def read(rows: bytes) -> list[float]:
-        found = read_text_table(io.BytesIO(head + rows), "t.csv", form, tabs=False)
+        found = read_piped_table(io.BytesIO(head + rows), "t.csv", form, "csv")
         return [value for piece in found for (value,) in piece.points.values.tolist()]
 
     broken = b"".join(b'a,%d,1,"two\nlines"\n' % k for k in range(100))
-    with pytest.raises(DataError, match=r"row \d+ has a quote that is not closed, or a line break"):
+    with pytest.raises(
+        DataError, match=r"line \d+ has a quote that is not closed, or a line break"
+    ):
         read(broken)
     assert read(broken[: 8 * 18]) == [1] * 8  # all in one block
     assert read(b"".join(b'a,%d,2,5" pipe\n' % k for k in range(100))) == [2] * 100
@@ -111,7 +120,7 @@ def test_a_slow_pipe_is_answered_as_it_comes(pipe: tuple[io.BufferedReader, int]
     """Each sequence as soon as it is whole: of a table, when the next begins."""
     raw, writer = pipe
     os.write(writer, HEAD + b"a,1,1,1\na,2,2,2\nb,1,3,3\nb,2,")
-    found = read_text_table(raw, "-", Form(), tabs=False)
+    found = read_piped_table(raw, "-", ReadOptions(), "csv")
     assert next(found).ids == ("a",)
     os.write(writer, b"4,4\nc,1,5,5\n")
     second = next(found)
@@ -125,7 +134,7 @@ def test_json_lines_of_a_slow_pipe_are_answered_as_they_come(
 ) -> None:
     raw, writer = pipe
     os.write(writer, b'{"source": [1, 2]}\n{"source": [3')
-    found = read_json_lines(raw, "-", Form())
+    found = read_json_lines(raw, "-", ReadOptions())
     assert next(found).points.values.tolist() == [[1], [2]]
     os.write(writer, b", 4, 5]}\n")
     second = next(found)
@@ -149,7 +158,7 @@ def test_a_fast_pipe_gives_the_blocks_of_the_file(
 
     sender = threading.Thread(target=send)
     sender.start()
-    sizes = [len(piece) for piece in read_text_table(raw, "-", Form(), tabs=False)]
+    sizes = [len(piece) for piece in read_piped_table(raw, "-", ReadOptions(), "csv")]
     sender.join()
     assert sizes == [len(piece) for piece in pieces(content)]
 
@@ -161,25 +170,26 @@ def test_a_pipe_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         """A header, and rows for ever: all of one sequence, or of 5 points each."""
 
         def __init__(self, length: int | None) -> None:
-            super().__init__(HEAD)
+            super().__init__()
             self.length, self.given = length, 0
 
         def read1(self, size: int | None = -1) -> bytes:
             assert self.given < 100_000, "read far beyond the bound"
             rows = range(self.given, self.given + 8)
             self.given += 8
-            return b"".join(b"s%d,%d,1,2\n" % (k // (self.length or 10**9), k) for k in rows)
+            text = b"".join(b"s%d,%d,%d,2\n" % (k // (self.length or 10**9), k, k) for k in rows)
+            return text if rows.start else HEAD + text
 
     def stdin(length: int | None) -> None:
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Endless(length)))
 
     monkeypatch.setattr(files, "MOST_PIPED", 1000)
-    monkeypatch.setattr(text, "BLOCK", 1)
-    words = "standard input: the sequence that begins in row 1 has more than 1,000 numbers"
+    monkeypatch.setattr(piped, "BLOCK", 1)
+    words = "standard input: the series 's0' has more than 1,000 numbers"
     for reader in (read_pieces, read_all):
         stdin(None)
         with pytest.raises(DataError, match=words):
-            list(reader(Path("-"), Form()))  # type: ignore[call-overload]
+            list(reader(Path("-"), ReadOptions()))  # type: ignore[call-overload]
     stdin(5)
     with pytest.raises(DataError, match="has more than 1,000 numbers, and all are needed at once"):
-        read_all(Path("-"), Form())
+        read_all(Path("-"), ReadOptions())

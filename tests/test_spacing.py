@@ -187,8 +187,8 @@ def test_missing_dates_are_refused_or_filled_like_missing_numbers(
     with pytest.raises(DataError) as caught:
         loaded(tmp_path, text)
     said = str(caught.value)
-    for word in ("f.csv: row 115: step", f"but steps are {words} apart", "data.missing",
-                 "data.order to null", here.removesuffix("T00:00"),
+    for word in ("f.csv: line 116: step", f"but steps are {words} apart", "data.missing",
+                 "data.time to null", here.removesuffix("T00:00"),
                  before.removesuffix("T00:00")):  # fmt: skip
         assert word in said
     splits = loaded(tmp_path, text, missing="interpolate")
@@ -218,14 +218,14 @@ def test_months_without_dashes_are_no_numbers(tmp_path: Path, seqattn: Command) 
     """From 200112 to 200201 is a month; 88 rows between would be invented."""
     steps = [100 * year + month for year in (2001, 2002) for month in range(1, 13)]
     for missing in ("refuse", "interpolate"):
-        with pytest.raises(DataError, match=r"and as numbers 200112 and 200201 are 89 apart. Write"
-                           " them as 2001-01-01"):  # fmt: skip
-            loaded(tmp_path, table(*[steps] * 9), missing=missing)
+        splits = loaded(tmp_path, table(*[steps] * 9), missing=missing)
+        assert "'step' is read as dates without dashes" in " ".join(splits.notes)
+        assert splits.split[0][2:] == ("2001-01-01", "2002-12-01")
     loaded(tmp_path, table(*[steps[:12]] * 9))
-    done = seqattn("data", "check", tmp_path / "f.csv")
-    assert "order: null" not in done.out
     (tmp_path / "f.csv").write_text(table(*[steps] * 9))
-    assert "order: null" in seqattn("data", "check", tmp_path / "f.csv").out
+    done = seqattn("data", "check", tmp_path / "f.csv")
+    assert "time: step" in done.out
+    assert "step: 2001-01-01 to 2002-12-01, 1 month apart" in done.out
 
 
 def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
 def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_path: Path) -> None:
     odd = np.datetime64("2001-01-01") + np.cumsum([2, 3, 4, 2, 5, 2, 3, 4, 5, 4])
     for missing in ("refuse", "interpolate"):
-        with pytest.raises(DataError, match="data.order to null"):
+        with pytest.raises(DataError, match="data.time to null"):
             loaded(tmp_path, table(*[odd] * 9), missing=missing)
     times = np.datetime64("2001-01-01T00:00:00") + np.cumsum([60, 61, 59, 60, 62, 58, 63])
     splits = loaded(tmp_path, table(*[times] * 9))
@@ -257,7 +257,7 @@ def test_a_run_forecasts_business_days(seqattn: Command, tmp_path: Path, last: s
     days = days[np.is_busday(days)]
     Path("f.csv").write_text("step,x\n" + "".join(f"{d},{k % 5}\n" for k, d in enumerate(days)))
     Path("c.yaml").write_text(
-        "name: c\ndata: {kind: file, path: f.csv, sequence: null, window: {source: 4, target: 3},"
+        "name: c\ndata: {kind: file, path: f.csv, series: null, window: {source: 4, target: 3},"
         " split: {by: time}}\nmodel: {hidden_dim: 2}\ntraining: {epochs: 1}\n"
     )
     assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
@@ -307,13 +307,13 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
     days = CALENDARS["business days"][0](40)
     odd = np.datetime64("2001-01-01") + np.cumsum([2, 3, 4, 2, 5] * 8)
     for dates, words, proposed in (
-        (days, "1 business day apart", "order: date"),
+        (days, "1 business day apart", "time: date"),
         (
             np.delete(days, 9),
             "1 business day apart, 1 row missing between",
             "missing: interpolate",
         ),
-        (odd, "not evenly spaced", "order: null"),
+        (odd, "not evenly spaced", "time: null"),
     ):
         rows = "".join(f"{d},{k}\n" for k, d in enumerate(dates))
         Path("f.csv").write_text(f"date,x\n{rows}")

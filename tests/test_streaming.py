@@ -144,7 +144,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
         home.mkdir(parents=True)
         name = "part-0" if k else "first"
         pq.write_table(long(1, k).drop(["sequence"]), home / f"{name}.parquet")
-    splits = load(config(tmp_path / "d", sequence=None, split={"validation": 0.3, "test": 0.3}))
+    splits = load(config(tmp_path / "d", series=None, split={"validation": 0.3, "test": 0.3}))
     names = [*splits.train.ids, *splits.validation.ids, *splits.test.ids]
     assert sorted(names) == ["first", *(f"trip={k:02}/part-0" for k in range(1, 12))]
 
@@ -479,11 +479,13 @@ def test_files_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     across = folder_of(tmp_path / "across", long(10, 0), long(10, 9))
     refused("part-1.parquet: its sequence 's9' has rows in .*part-0.parquet, too", across)
     texts = folder_of(tmp_path / "texts", wide(9, 0).set_column(1, "a_1", pa.array(["x"] * 9)))
-    refused("the column 'a_1' holds string, not numbers", texts)
+    refused("row 1, column 'a_1' holds '.*', not a number", texts)
     few = folder_of(tmp_path / "few", wide(3, 0))
     refused("part has no sequences. Change the shares in data.split", few)
     gaps = folder_of(tmp_path / "gaps", wide(60, 0, True))
-    refused("leaves nothing beside data.source_length = 5", gaps, source_length=5)
+    refused("no sequence has more than data.source_length = 50 points", gaps, source_length=50)
+    short = "40 sequences left out, too short to be cut into source and target: s0, s1, s3,"
+    assert short in " ".join(load(config(gaps, source_length=5)).notes)
 
 
 def test_parts_that_do_not_fit_into_memory_are_refused(

@@ -34,7 +34,14 @@ from seqattn.cli.explaining import explain
 from seqattn.cli.exporting import export
 from seqattn.cli.looking import doctor, plot_attention, report
 from seqattn.cli.many import are_several, goes_on, joined, launcher, refuse_several
-from seqattn.cli.output import after_the_work, leave_with_the_reader, note, prepare_streams, show
+from seqattn.cli.output import (
+    after_the_work,
+    leave_with_the_reader,
+    note,
+    prepare_streams,
+    show,
+    show_renamed_keys,
+)
 from seqattn.cli.predicting import evaluate, predict
 from seqattn.cli.terminal import (
     leave_at_once,
@@ -331,6 +338,7 @@ def main() -> None:
         signal.signal(number, _obey)
     gc.set_threshold(*FEWER_COLLECTIONS)
     prepare_streams()
+    show_renamed_keys()
     try:
         app(prog_name="seqattn")
     except SeqattnError as error:

@@ -14,6 +14,9 @@ from seqattn.wording import counted
 
 if TYPE_CHECKING:
     from seqattn.data.files import Piece
+    from seqattn.data.files.options import ReadOptions
+    from seqattn.data.files.piece import Ragged
+    from seqattn.data.inspect import Report
 
 data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
@@ -79,30 +82,86 @@ def check(
             metavar="FILE", help="Your own sequences; or a folder of Parquet and Arrow files."
         ),
     ],
-    sequence: Annotated[
-        str | None, typer.Option("--sequence", help="Column that says which sequence.")
+    series: Annotated[
+        str | None,
+        typer.Option("--series", metavar="NAME[,NAME]|none", help="Column of series ids."),
     ] = None,
-    order: Annotated[str | None, typer.Option("--order", help="Column that counts up.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="NAME[,NAME]|none", help="Column that says when."),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option("--features", metavar="NAME,...", help="Columns that are read.")
+    ] = None,
+    ignore: Annotated[
+        str | None, typer.Option("--ignore", metavar="NAME,...", help="Columns that are left out.")
+    ] = None,
+    one_hot: Annotated[
+        str | None,
+        typer.Option("--one-hot", metavar="NAME,...", help="Columns of words that are features."),
+    ] = None,
+    na: Annotated[
+        str | None, typer.Option("--na", metavar="WORD,...", help="What stands for an empty cell.")
+    ] = None,
+    time_format: Annotated[
+        str | None, typer.Option("--time-format", metavar="FORMAT", help="Such as %d.%m.%Y.")
+    ] = None,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", help="What separates cells; a comma without.")
+        str | None, typer.Option("--delimiter", help="What separates cells; found without.")
     ] = None,
-    decimal: Annotated[str, typer.Option("--decimal", help="'.' or ','.")] = ".",
+    decimal: Annotated[str, typer.Option("--decimal", help="'.', ',' or auto.")] = "auto",
+    thousands: Annotated[
+        str, typer.Option("--thousands", help="',', '.', ' ', none or auto.")
+    ] = "auto",
+    comment: Annotated[
+        str | None, typer.Option("--comment", help="What a line that is no row begins with.")
+    ] = None,
+    skip_rows: Annotated[
+        int, typer.Option("--skip-rows", min=0, help="Lines before the header.")
+    ] = 0,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Such as latin-1; found without.")
+    ] = None,
+    table_layout: Annotated[
+        str, typer.Option("--layout", help="long: a point a row; wide: a sequence a row; or auto.")
+    ] = "auto",
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE.png|svg|pdf", help="Draw the first sequences."),
     ] = None,
 ) -> None:
-    """Say what FILE holds: sequences, lengths, features with their ranges, empty cells; and print
-    the `data:` section of a config that trains on it."""
-    import numpy as np
+    """Say what FILE holds and what each column was taken for; and print the `data:` section of a
+    config that trains on it."""
+    from seqattn.data.files.options import ReadOptions
 
-    from seqattn.data.files import check_file, format_of, read_all
-    from seqattn.data.files.guess import copied, guessed, layout, section, step_summary
-    from seqattn.data.own.proposed import with_proposed_window
+    for flag, value, known in (
+        ("--decimal", decimal, (".", ",", "auto")),
+        ("--thousands", thousands, (",", ".", " ", "'", "none", "auto")),
+        ("--layout", table_layout, ("long", "wide", "auto")),
+    ):
+        if value not in known:
+            raise UsageError(f"{flag} {value}: expected one of {', '.join(map(repr, known))}.")
+    options = ReadOptions(
+        layout=table_layout, delimiter=delimiter, comment=comment, encoding=encoding,
+        skip_rows=skip_rows, decimal=decimal, thousands=None if thousands == "none" else thousands,
+        na_values=None if na is None else _listed(na), time_format=time_format,
+        series="auto" if series is None else () if series == "none" else _listed(series),
+        time="auto" if time is None else None if time == "none" else _listed(time),
+        features=None if features is None else _listed(features),
+        ignore=_listed(ignore or "", empty=ignore == ""), one_hot=_listed(one_hot or ""),
+    )  # fmt: skip
+    _check(file, options, picture)
+
+
+def _listed(given: str, *, empty: bool = False) -> tuple[str, ...]:
+    """The names in an option's value."""
+    return ("",) if empty else tuple(name.strip() for name in given.split(",") if name.strip())
+
+
+def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
+    from seqattn.data.inspect import inspect_file
     from seqattn.user_files import check_outputs
 
-    if decimal not in (".", ","):
-        raise UsageError(f"--decimal {decimal}: expected '.' or ','.")
     if picture is not None:
         from seqattn import pictures
 
@@ -111,60 +170,78 @@ def check(
     folder = file if file.is_dir() else None
     first = ""
     if folder is not None:
-        from seqattn.data.files.typed import files_of
+        from seqattn.data.tables.fragments import files_of
 
         files = files_of(folder)
         size = sum(one.stat().st_size for one in files)
         first = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
-    check_file(file)
-    form = guessed(file, sequence, order, delimiter, decimal)
-    piece = read_all(file, form)
+    report = inspect_file(file, options)
     if picture is not None:
-        _draw(piece, picture)
+        _draw(report.piece, picture)
     leave_with_the_reader()
     if first:
         show(first)
-    for line in piece.notes:
+    _show(file, report)
+    said = report.section
+    if folder is not None:
+        said = said.replace("kind: file", "kind: stream").replace(str(file), str(folder))
+        said = said.replace("\n  split: {by: time}", "")  # series by series, all their windows
+    show("\nTo train on it, put this into a config:\n")
+    show(said)
+
+
+def _show(file: Path, report: Report) -> None:
+    """What a file holds, for people."""
+    from seqattn.data.files import step_text
+    from seqattn.data.inspect import count_copies
+
+    piece = report.piece
+    for line in report.notes:
         note(f"{file}: {line}.")
     lengths = piece.points.lengths
     low, high = int(lengths.min()), int(lengths.max())
-    kind = layout(format_of(file, form.format), form, piece)
     span = counted(low, "point") if low == high else f"{low:,} to {high:,} points"
-    show(f"{file}: {kind}, {counted(len(piece), 'sequence')} of {span}")
+    show(f"{file}: {report.layout}, {counted(len(piece), 'sequence')} of {span}")
+    for reason in report.roles.reasons:
+        show(f"  {reason}")
     sides = [("", piece.points)]
     if piece.target is not None:
         sides = [("source ", piece.points), ("target ", piece.target)]
         told = piece.target.lengths
         show(f"their targets: {int(told.min())} to {int(told.max())} points")
     for side, ragged in sides:
-        for i, name in enumerate(ragged.features):
-            column = ragged.values[:, i]
-            empty = int(np.isnan(column).sum())
-            said = f", {empty:,} of {len(column):,} cells empty" if empty else ""
-            if empty == len(column):
-                show(f"  {side}{name}: every cell is empty")
-                continue
-            show(f"  {side}{name}: {np.nanmin(column):g} to {np.nanmax(column):g}, mean"
-                            f" {np.nanmean(column):g}{said}")  # fmt: skip
+        _show_features(side, ragged)
     if piece.order is not None:
-        from seqattn.data.files import step_text
-
-        steps = step_summary(piece)
-        assert steps is not None
-        missing = f", {counted(steps.missing, 'row')} missing between" if steps.missing else ""
-        show(f"  {form.order}: {step_text(piece.order.min())} to {step_text(piece.order.max())},"
-             f" {steps.spacing}{missing}")  # fmt: skip
+        missing = report.missing_rows
+        between = f", {counted(missing, 'row')} missing between" if missing else ""
+        apart = (
+            "not evenly spaced" if report.frequency == "irregular" else f"{report.frequency} apart"
+        )
+        show(
+            f"  {report.roles.time or 'steps'}: {step_text(piece.order.min())} to"
+            f" {step_text(piece.order.max())}, {apart}{between}"
+        )
     if len(piece) > 1:
-        copies = copied(piece)
+        copies = count_copies(piece)
         said = f"{copies:,} are copies of another" if copies else "no two are the same"
         show(f"  of the sequences {said}")
-    show("\nTo train on it, put this into a config:\n")
-    said = with_proposed_window(section(file, form, piece), piece)
-    if folder is not None:
-        said = said.replace("kind: file", "kind: stream").replace(str(file), str(folder))
-        said = said.replace("\n  split: {by: time}", "")  # series by series, all their windows
-    show(said)
+
+
+def _show_features(side: str, ragged: Ragged) -> None:
+    import numpy as np
+
+    for i, name in enumerate(ragged.features):
+        column = ragged.values[:, i]
+        empty = int(np.isnan(column).sum())
+        if empty == len(column):
+            show(f"  {side}{name}: every cell is empty")
+            continue
+        said = f", {empty:,} of {len(column):,} cells empty" if empty else ""
+        show(
+            f"  {side}{name}: {np.nanmin(column):g} to {np.nanmax(column):g}, mean"
+            f" {np.nanmean(column):g}{said}"
+        )
 
 
 def _draw(piece: Piece, picture: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -15,9 +15,25 @@ from numpy.typing import NDArray
 from seqattn.attention import Override
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
+from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
-from seqattn.data.files import ENDINGS, Form, Piece, read_all, read_pieces
-from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, json_line, rounded
+from seqattn.data.files import (
+    ENDINGS,
+    PACKED,
+    Piece,
+    ReadOptions,
+    format_of,
+    read_all,
+    read_pieces,
+)
+from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.data.files.writing import (
+    Steps,
+    TableWriter,
+    forecast_arrays,
+    json_line,
+    rounded,
+)
 from seqattn.data.own import (
     Series,
     as_sources,
@@ -31,6 +47,7 @@ from seqattn.data.own import (
     of_rows,
     renamed,
     series_of,
+    short_notes,
     spacing_of,
     treat_missing,
 )
@@ -59,7 +76,7 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
     config = own_config(trained)
     wanted = replace(
         form_of(config, given_only=True), format=_format_for(file, config),
-        features=trained.layout.features, group=None, may_rename=True,
+        features=trained.layout.features, group=None, may_rename=True, asks=False,
     )  # fmt: skip
     told = set[str]()
     name = _called(file)
@@ -73,7 +90,10 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
         series = _without_gaps(renamed(piece, trained.layout.features), name, trained)
         found += len(series)
         if len(series):
-            clean = Piece(tuple(series.ids), series.points, series.where, order=series.order)
+            clean = Piece(
+                tuple(series.ids), series.points, series.where, order=series.order,
+                style=piece.style, id_parts=_parts_of(piece, series.ids),
+            )  # fmt: skip
             said, filled = trained.layout.said, series.was_empty
             yield clean, as_sources(clean, config, said, series.spacing, filled), names
     if not found:
@@ -83,6 +103,14 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
             if read
             else f"{name}: has no sequences."
         )
+
+
+def _parts_of(piece: Piece, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
+    """The words of the ids of some sequences of a piece; None: an id is one word."""
+    if piece.id_parts is None:
+        return None
+    parts = dict(zip(piece.ids, piece.id_parts, strict=True))
+    return tuple(parts[name] for name in ids)
 
 
 def scored(file: Path, trained: Trained) -> Sequences:
@@ -95,11 +123,12 @@ def scored(file: Path, trained: Trained) -> Sequences:
     own = own_config(trained)
     form = form_of(own)
     if not isinstance(config, OwnFile):
-        form = Form(features=trained.layout.features, may_rename=True)
+        form = ReadOptions(features=trained.layout.features, may_rename=True)
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
     apart = trained.layout.features, trained.layout.said
-    piece = read_all(file, replace(form, format=_format_for(file, own), group=None, apart=apart))
+    piece = read_all(file, replace(form, format=_format_for(file, own), group=None, apart=apart,
+                                   asks=False))  # fmt: skip
     for line in piece.notes:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:
@@ -110,6 +139,8 @@ def scored(file: Path, trained: Trained) -> Sequences:
         part = cut(series, config)
     else:
         part = cut_at(series, trained.layout.source_length)
+    for line in short_notes(series.too_short):
+        note(f"{_called(file)}: {line}.")
     check_observed(part, _called(file))
     return part
 
@@ -171,15 +202,22 @@ class Forecasts:
         output: a file, or None for standard output.
         form: csv, tsv, jsonl, npz, parquet or arrow.
         names: of the features that are said.
+        style: of the file that was read.
     """
 
     def __init__(
-        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...]
-    ) -> None:
+        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...],
+        style: TableStyle = PLAIN,
+    ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
         self.scaling = trained.layout.scaling
         config = own_config(trained)
-        self.columns = (config.sequence or "sequence", config.order or "step")
+        series = "/".join(names_in(config.series))
+        time = "/".join(names_in(config.time)[:1])
+        self.style = replace(
+            style, series=style.series or ((series,) if series else ()),
+            time=style.time or ((time,) if time else ()),
+        )  # fmt: skip
         self.kept: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
         self.numbered = False
@@ -191,28 +229,39 @@ class Forecasts:
             assert self.output is not None
             write_output(self.output, packed(self._arrays()))
             return
-        if self.output is None:
-            self._open(_Stdout())
-            yield self
-            self._close()
-            return
-        with output_file(self.output) as file:
-            self._open(file)
-            yield self
-            self._close()
+        try:
+            if self.output is None:
+                self._open(_Stdout())
+                yield self
+                self._close()
+                return
+            with output_file(self.output) as file:
+                self._open(file)
+                yield self
+                self._close()
+        finally:
+            if self.table is not None:
+                self.table.discard()
 
     def _open(self, file: IO[bytes] | _Stdout) -> None:
         self.file = file
         if self.form != "jsonl":
-            self.table = TableWriter(self.file, self.form, self.names, *self.columns)  # type: ignore[arg-type]
+            self.table = TableWriter(self.file, self.form, self.names, self.style)  # type: ignore[arg-type]
 
     def _close(self) -> None:
         if self.table is not None:
             self.table.close()
         self.file.flush()
 
-    def write(self, part: Sequences, result: FreeRun, steps: Steps) -> None:
-        """Take in the forecasts of a part."""
+    def write(
+        self, part: Sequences, result: FreeRun, steps: Steps,
+        id_parts: Sequence[tuple[str, ...]] | None = None,
+    ) -> None:  # fmt: skip
+        """Take in the forecasts of a part.
+
+        Args:
+            id_parts: the words of each sequence's id, where its file has several columns for it.
+        """
         values = self._rounded(result.values, part)
         if self.table is not None:
             if steps.unknown.size and not self.numbered:
@@ -221,7 +270,7 @@ class Forecasts:
                     f"The steps of sequence {part.ids[int(steps.unknown[0])]!r} are not evenly"
                     " spaced: steps of its forecast, and of others like it, are counted from 1."
                 )
-            self.table.write(part.ids, steps.after(values.shape[1]), values)
+            self.table.write(id_parts or part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
             given = rounded(part.source) if self.scaling.is_identity else part.source
             for name, source, length, said in zip(
@@ -311,7 +360,10 @@ def predict_file(
     first = next(stretches)
     said = trained.layout.said
     same = said == trained.layout.features
-    writer = Forecasts(output, form, trained, first[2] if same else said)
+    style = first[0].style
+    if not _keeps_form(file, output, form, own_config(trained)):
+        style = style.names_only()
+    writer = Forecasts(output, form, trained, first[2] if same else said, style)
     shows = sys.stderr.isatty() and output is not None
     with (
         spool_for(attention) as spool,
@@ -325,8 +377,19 @@ def predict_file(
                 trained.model, part, steps, override, with_attention=False,
                 scaling=trained.layout.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_sources(part, piece.points.lengths))
+            writer.write(part, result, Steps.of_sources(part, piece.points.lengths),
+                         piece.id_parts)  # fmt: skip
             bar.update(len(part))
+
+
+def _keeps_form(file: Path, output: Path | None, form: str, config: OwnFile) -> bool:
+    """Whether a forecast is written as its file is: both have one format and one ending."""
+    if form != format_of(file, _format_for(file, config)):
+        return False
+    if output is None or str(file) == "-":
+        return True
+    name = Path(file.stem) if file.suffix.lower() in PACKED else file
+    return output.suffix.lower() == name.suffix.lower()
 
 
 def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

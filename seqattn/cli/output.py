@@ -27,6 +27,21 @@ def prepare_streams() -> None:
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
+def show_renamed_keys() -> None:
+    """A key of an earlier version is named once on stderr, as a note and without a line of code."""
+    import warnings
+
+    others = warnings.showwarning
+
+    def shown(message: Any, category: Any, *place: Any, **more: Any) -> None:
+        if category.__name__ == "RenamedKeyWarning":
+            note(f"{message}.")
+        else:
+            others(message, category, *place, **more)
+
+    warnings.showwarning = shown
+
+
 def printable(text: str, keep: str = "\n") -> str:
     """Text with control characters spelled out, but for those in `keep`."""
     return "".join(

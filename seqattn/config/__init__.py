@@ -66,6 +66,7 @@ from seqattn.config.knobs import (
 from seqattn.config.knobs.section import APART
 from seqattn.config.mistakes import listed, nearest, sentence
 from seqattn.config.reading import KeyPath, read_file, read_text
+from seqattn.config.renames import RenamedKeyWarning, with_new_names
 from seqattn.config.sections import every_key
 from seqattn.errors import ConfigError
 
@@ -159,6 +160,7 @@ def _resolve(
     path: Path | None, content: dict[str, Any], places: dict[KeyPath, str], mistakes: list[str]
 ) -> Resolved:
     mistakes = list(mistakes)
+    content, places = with_new_names(content, places, warn=True)
     config: Config | None = None
     more = 0
     try:
@@ -186,8 +188,9 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
     Raises:
         ConfigError: it is not valid.
     """
+    content, _ = with_new_names(content, {}, warn=False)
     try:
-        return Config.model_validate(dict(content))
+        return Config.model_validate(content)
     except ValidationError as error:
         found = [sentence(details) for details in error.errors()]
         raise ConfigError(
@@ -380,6 +383,7 @@ __all__ = [
     "Polygons",
     "Recall",
     "Recurrent",
+    "RenamedKeyWarning",
     "Resolved",
     "Reverse",
     "ScaledDotAttention",

@@ -13,10 +13,12 @@ from seqattn.config.knobs.section import (
     Count,
     FileName,
     Noise,
+    OneOrMore,
     PathLength,
     Section,
     Seed,
     Share,
+    Words,
     contradiction,
     must_say,
     ordered,
@@ -230,6 +232,14 @@ class Split(Section):
         return self
 
 
+def names_in(given: list[str] | None) -> tuple[str, ...]:
+    """The columns that a key names; none where it says auto or null."""
+    return () if given is None or given == ["auto"] else tuple(given)
+
+
+AUTO = ["auto"]
+
+
 class OwnFile(Section):
     """Your own sequences, from a file. `seqattn data check FILE` writes this section for you."""
 
@@ -242,25 +252,27 @@ class OwnFile(Section):
     """A file of its own for the validation part; null: split.validation of `path`."""
     test_path: FileName | None = None
     """A file of its own for the test part; null: split.test of `path`."""
-    format: Literal["auto", "csv", "tsv", "jsonl", "npz", "npy", "parquet", "arrow"] = "auto"
-    """What kind of file; auto goes by the end of its name."""
+    format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
+        "auto"
+    )
+    """What kind of file; auto goes by the end of its name, which .gz or .zst may follow."""
     layout: Literal["auto", "long", "wide"] = "auto"
     """Of a table. long: a point a row. wide: a sequence a row, with columns such as x_1, y_1, x_2,
-    y_2. auto: wide where columns are called so, two steps of a feature at least, and none has the
-    name that `order` says; with order: null only if all features have the same steps; else long."""
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    """What separates the cells of a CSV or TSV file; null: a comma, or a tab."""
-    decimal: Literal[".", ","] = "."
-    """What separates the whole from its parts in numbers of a CSV or TSV file."""
-    sequence: ColumnName | None = "sequence"
-    """Column that says which sequence a row is of; null: all rows of a long table are one."""
-    order: ColumnName | None = "step"
-    """Column of a long table that counts up within a sequence, whole numbers, numbers or dates. How
-    far apart they are is found for each sequence; null: rows are in order."""
+    y_2, or a date each. auto: wide where columns are called so, and none says when; else long."""
+    series: OneOrMore | None = AUTO
+    """Column that says which sequence a row is of, or several that do together; auto: found by name
+    and behaviour, as data check says; null: all rows of a long table are one."""
+    time: OneOrMore | None = AUTO
+    """Column of a long table that counts up within a sequence: numbers or dates; or a date and an
+    hour, or a year and a month. auto: found; null: rows are in order."""
     group: ColumnName | None = None
     """Column that says which group a sequence is of, for split.by: group."""
     features: ColumnNames | None = None
     """Columns that are given and to be said; null: all that have no other purpose."""
+    ignore: ColumnNames | None = None
+    """Columns that are left out; null: none."""
+    one_hot: ColumnNames | None = None
+    """Columns of words that become a feature of 0 and 1 for each word; null: none."""
     source_features: ColumnNames | None = None
     """Columns that are given, where those to be said are others; null: `features`."""
     target_features: ColumnNames | None = None
@@ -288,6 +300,25 @@ class OwnFile(Section):
     """What becomes of empty cells, and of rows that lack between evenly spaced steps. interpolate:
     what is given is filled linearly from the points of that source alone, and at an end the nearest
     value stays; what is to be said stays missing, and counts in no loss and in no error."""
+    na_values: Words | None = None
+    """What stands for an empty cell, beside the usual (NA, n/a, null, ?, -): [-999] say. null: the
+    usual, and numbers such as -999 far from all others are asked about."""
+    time_format: ColumnName | None = None
+    """Of dates in a text file, as strftime has it: '%d.%m.%Y'; null: found."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """What separates the cells of a text file; null: found."""
+    decimal: Literal["auto", ".", ","] = "auto"
+    """What separates the whole from its parts in numbers of a text file."""
+    thousands: Literal["auto", ",", ".", " ", "'"] | None = "auto"
+    """What separates thousands in numbers of a text file; null: nothing does."""
+    comment: Annotated[str, Field(min_length=1, max_length=2)] | None = None
+    """What a line of a text file begins with that is no row; null: found."""
+    skip_rows: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Lines of a text file before its header."""
+    header: bool | None = None
+    """Whether a text file has a header; null: found."""
+    encoding: ColumnName | None = None
+    """Of a text file; null: found."""
     season: Count | None = None
     """Steps after which a series repeats, for the seasonal naive baseline and for MASE; null: found
     in the training series, if they have one."""
@@ -324,7 +355,9 @@ class OwnFile(Section):
         if (self.source_features is None) != (self.target_features is None):
             lacking = "source" if self.source_features is None else "target"
             raise contradiction(f"{lacking}_features", "is needed too, where the other is given")
-        taken = {n: k for k in ("sequence", "order", "group") if (n := getattr(self, k))}
+        taken = {self.group: "group"} if self.group else {}
+        for key in ("series", "time"):
+            taken |= dict.fromkeys(names_in(getattr(self, key)), key)
         for key in ("features", "source_features", "target_features"):
             names = getattr(self, key) or []
             twice = sorted({name for name in names if names.count(name) > 1})

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 APART = ("kind", "score", "schedule")
@@ -66,6 +74,26 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 FileName = Annotated[str, Field(min_length=1, max_length=4096)]
 ColumnName = Annotated[str, Field(min_length=1, max_length=1000)]
 ColumnNames = Annotated[list[ColumnName], Field(min_length=1, max_length=4096)]
+OneOrMore = Annotated[
+    ColumnNames,
+    BeforeValidator(lambda given: [given] if isinstance(given, str) else given),
+    PlainSerializer(lambda names: names[0] if len(names) == 1 else names),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1000},
+                              {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]  # fmt: skip
+"""A name, or a list of them; one is written without a list."""
+Words = Annotated[
+    list[Annotated[str, Field(max_length=100)]],
+    BeforeValidator(
+        lambda given: (
+            [word if isinstance(word, str) else f"{word}" for word in given]
+            if isinstance(given, list) and not any(isinstance(word, bool) for word in given)
+            else given
+        )
+    ),
+    Field(max_length=100),
+]
+"""Words or numbers, as they stand in a file."""
 Noise = Annotated[float, Field(ge=0, le=10)]
 PathLength = Annotated[int, Field(ge=1, le=10_000)]
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"

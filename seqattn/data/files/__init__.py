@@ -6,13 +6,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from seqattn.data.files.arrays import read_npy, read_npz
-from seqattn.data.files.lines import read_json_lines
+from seqattn.data.files.lines import holds_nested_points, read_json_lines
+from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import (
     MOST_PIPED,
-    Form,
     Piece,
     Ragged,
     Seen,
@@ -20,20 +19,26 @@ from seqattn.data.files.piece import (
     joined,
     offsets_of,
 )
-from seqattn.data.files.rows import step_text
-from seqattn.data.files.text import read_text_table
-from seqattn.data.files.typed import read_typed_table
+from seqattn.data.files.steps import step_text
+from seqattn.data.tables import read_table
+from seqattn.data.tables.piped import read_piped_table
 from seqattn.errors import DataError
 
-FORMATS = ("csv", "tsv", "jsonl", "npz", "npy", "parquet", "arrow")
+FORMATS = ("csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow")
+TABLES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
+NESTED = "nested "
 ENDINGS = {
-    "csv": "csv", "tsv": "tsv", "tab": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz",
-    "npy": "npy", "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow",
-    "ipc": "arrow",
+    "csv": "csv", "txt": "csv", "dat": "csv", "tsv": "tsv", "tab": "tsv", "json": "json",
+    "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz", "npy": "npy",
+    "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow",
 }  # fmt: skip
 
 
-def read_pieces(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piece]:
+PACKED = (".gz", ".zst")
+"""What the name of a packed text ends in."""
+
+
+def read_pieces(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Piece]:
     """A file's sequences, some at a time, in bounded memory.
 
     Args:
@@ -42,11 +47,10 @@ def read_pieces(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piec
 
     Raises:
         DataError: with file, row and column, and what would do.
-        UsageError: a table, and no pyarrow to read it.
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = Seen()
-    for piece in _opened(path, name, form, whole):
+    for piece in _opened(path, name, options, whole):
         check_values(name, piece)
         again = seen.again(piece.ids)
         if again is not None:
@@ -58,14 +62,14 @@ def read_pieces(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piec
         yield piece
 
 
-def read_all(path: Path, form: Form) -> Piece:
+def read_all(path: Path, options: ReadOptions) -> Piece:
     """All sequences of a file.
 
     Raises:
         DataError, UsageError: see `read_pieces`.
     """
     found, numbers = list[Piece](), 0
-    for piece in read_pieces(path, form, whole=True):
+    for piece in read_pieces(path, options, whole=True):
         found.append(piece)
         numbers += piece.points.values.size
         if str(path) == "-" and numbers > MOST_PIPED:
@@ -86,13 +90,19 @@ def format_of(path: Path, given: str = "auto") -> str:
         return given
     if str(path) == "-":
         return "csv"
-    ending = path.suffix.lower().removeprefix(".")
+    name = Path(path.stem) if path.suffix.lower() in PACKED else path
+    ending = name.suffix.lower().removeprefix(".")
     if ending not in ENDINGS:
         raise DataError(
             f"{path}: cannot tell its format from its name. End it in"
             f" {', '.join('.' + known for known in FORMATS)}, or say which with data.format."
         )
     return ENDINGS[ending]
+
+
+def kind_of(path: Path, form: str) -> str:
+    """The format of a file; with `NESTED` before it where a line is a sequence, not a row."""
+    return f"{NESTED}{form}" if form == "jsonl" and holds_nested_points(path) else form
 
 
 def check_file(path: Path) -> None:
@@ -114,43 +124,40 @@ def check_file(path: Path) -> None:
         raise DataError(f"{text[:200]!r}: cannot be read ({error}).") from None
 
 
-def _opened(path: Path, name: str, form: Form, whole: bool) -> Iterator[Piece]:
+def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Piece]:
+    if str(path) != "-":
+        check_file(path)
+    kind = format_of(path, options.format)
     if str(path) == "-":
-        bounded = replace(form, most=MOST_PIPED)
-        yield from _of_stream(sys.stdin.buffer, name, format_of(path, form.format), bounded)
+        bounded = replace(options, most=MOST_PIPED)
+        match kind:
+            case "csv" | "tsv":
+                yield from read_piped_table(sys.stdin.buffer, name, bounded, kind)
+            case "jsonl":
+                yield from read_json_lines(sys.stdin.buffer, name, bounded)
+            case _:
+                raise DataError(f"{name}: {kind} cannot be read from a stream; give a file.")
         return
-    check_file(path)
-    kind = format_of(path, form.format)
     try:
         if kind == "npy":
-            yield from read_npy(path, form, whole=whole)
+            yield from read_npy(path, options, whole=whole)
         elif kind == "npz":
-            yield from read_npz(path, name, form)
-        elif kind in ("parquet", "arrow"):
-            yield from read_typed_table(path, name, form, parquet=kind == "parquet")
-        else:
+            yield from read_npz(path, name, options)
+        elif kind_of(path, kind) == f"{NESTED}jsonl":
             with path.open("rb") as raw:
-                yield from _of_stream(raw, name, kind, form)
+                yield from read_json_lines(raw, name, options)
+        else:
+            yield from read_table(path, kind, options, whole=whole)
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror or error}).") from None
-
-
-def _of_stream(raw: BinaryIO, name: str, kind: str, form: Form) -> Iterator[Piece]:
-    match kind:
-        case "csv" | "tsv":
-            yield from read_text_table(raw, name, form, tabs=kind == "tsv")
-        case "jsonl":
-            yield from read_json_lines(raw, name, form)
-        case _:
-            raise DataError(f"{name}: {kind} cannot be read from a stream; give a file.")
 
 
 __all__ = [
     "ENDINGS",
     "FORMATS",
-    "Form",
     "Piece",
     "Ragged",
+    "ReadOptions",
     "Seen",
     "check_file",
     "format_of",

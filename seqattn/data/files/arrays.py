@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.columns import chosen, listed
-from seqattn.data.files.piece import Form, Piece, Ragged, first_line, offsets_of
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import Piece, Ragged, first_line, offsets_of
 from seqattn.data.sequences import Integers, real_points, stretches
 from seqattn.errors import DataError
 from seqattn.storage import MOST_UNPACKED
 
 
-def read_npy(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piece]:
+def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Piece]:
     """Pieces of an NPY file; their values are views of the mapped file where they can be.
 
     Args:
@@ -40,16 +41,22 @@ def read_npy(path: Path, form: Form, *, whole: bool = False) -> Iterator[Piece]:
         raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
+    if array.ndim == 1:  # one sequence of one feature
+        array = array[None, :]
+    if array.ndim == 2 and options.layout == "long":
+        array = array[None, :, :]
     values = _points(array, str(path), "the array")
     for first, part in [(0, values)] if whole and len(values) else stretches(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
-        yield _piece(part, None, names, _Which.by_place(where, part.shape[2], form), where, first)
+        yield _piece(
+            part, None, names, _Which.by_place(where, part.shape[2], options), where, first
+        )
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
 
-def read_npz(file: Path | BinaryIO, name: str, form: Form) -> Iterator[Piece]:
+def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator[Piece]:
     """The one piece of an NPZ file.
 
     Raises:
@@ -76,9 +83,9 @@ def read_npz(file: Path | BinaryIO, name: str, form: Form) -> Iterator[Piece]:
         raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
     lengths = _lengths(arrays, name, ("source_lengths", "lengths"), values, key)
     has_target = "target" in arrays and key != "values"
-    if has_target and form.apart is not None:
-        form = replace(form, features=form.apart[0])
-    which = _Which.of(arrays, "features", name, key, values.shape[2], form)
+    if has_target and options.apart is not None:
+        options = replace(options, features=options.apart[0])
+    which = _Which.of(arrays, "features", name, key, values.shape[2], options)
     ids = (
         tuple(str(word) for word in _texts(arrays["ids"], name, "ids"))
         if "ids" in arrays
@@ -96,8 +103,8 @@ def read_npz(file: Path | BinaryIO, name: str, form: Form) -> Iterator[Piece]:
     T = target.shape[2]
     # Without names of its own the target has those of the source, where it is as wide.
     alike = "said" not in arrays and len(arrays.get("features", ())) == T
-    told = replace(form, features=(form.features if alike else None) if form.apart is None
-                   else form.apart[1])  # fmt: skip
+    told = replace(options, features=(options.features if alike else None) if options.apart is None
+                   else options.apart[1])  # fmt: skip
     if "said" not in arrays and not alike and told.features is None:
         told = replace(told, features=_names_like(piece.points.features, T))
     said = _Which.of(arrays, "features" if alike else "said", name, "target", T, told)
@@ -135,7 +142,13 @@ class _Which:
 
     @classmethod
     def of(
-        cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int, form: Form
+        cls,
+        arrays: dict[str, NDArray[Any]],
+        words: str,
+        name: str,
+        key: str,
+        F: int,
+        options: ReadOptions,
     ) -> _Which:
         """By the names that the file gives its features, where it has some; else by their places.
 
@@ -146,24 +159,26 @@ class _Which:
             DataError: a feature that is not there, or another number of names.
         """
         if words not in arrays:
-            return cls.by_place(key, F, form)
+            return cls.by_place(key, F, options)
         own = _texts(arrays[words], name, words)
         if len(own) != F:
             raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(own)} names.")
         doubled = sorted({word for word in own if own.count(word) > 1})
         if doubled:
             raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
-        names, notes = chosen(own, form, f"{name}: {key!r} has no feature", f"it has {listed(own)}")
+        names, notes = chosen(
+            own, options, f"{name}: {key!r} has no feature", f"it has {listed(own)}"
+        )
         places = tuple(own.index(word) for word in names)
         return cls(names, None if places == tuple(range(F)) else places, notes)
 
     @classmethod
-    def by_place(cls, key: str, F: int, form: Form) -> _Which:
+    def by_place(cls, key: str, F: int, options: ReadOptions) -> _Which:
         """
         Raises:
             DataError: another number of names.
         """
-        names = default_names(F) if form.features is None else form.features
+        names = default_names(F) if options.features is None else options.features
         if len(names) != F:
             raise DataError(
                 f"{key}: has {F} features a point, but there are {len(names)} names:"

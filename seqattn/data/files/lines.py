@@ -10,13 +10,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from seqattn.data.files.arrays import default_names
 from seqattn.data.files.blocks import blocks_of_lines
-from seqattn.data.files.piece import LONGEST_LINE, Form, Piece, Ragged, offsets_of
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import LONGEST_LINE, Piece, Ragged, offsets_of
 from seqattn.data.sequences import Integers
 from seqattn.errors import DataError
 
@@ -24,13 +26,44 @@ BLOCK = 2**20  # bytes that are read at once
 AT_ONCE = 2**18  # numbers of a piece, or a sequence more
 
 
-def read_json_lines(raw: BinaryIO, name: str, form: Form) -> Iterator[Piece]:
+def holds_nested_points(path: Path) -> bool:
+    """Whether the first line is an object with a list of points; else its objects are rows."""
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    if b'"target"' in first and b"[" in first:
+        return True
+    return b'"source"' in first or not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+
+
+def refuse_first_broken_line(path: Path, name: str) -> None:
+    """
+    Raises:
+        DataError: a line is longer than any may be, or no JSON; the first of them.
+    """
+    number = 0
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise DataError(f"{name}:{number}: is longer than {LONGEST_LINE // 2**20} MiB.")
+            try:
+                json.loads(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line or b"null")
+            except UnicodeDecodeError:
+                raise DataError(f"{name}:{number}: is not UTF-8. Save the file as UTF-8.") from None
+            except (ValueError, RecursionError) as error:
+                if line.strip():
+                    raise DataError(
+                        f"{name}:{number}: is not valid JSON ({str(error)[:200]})."
+                    ) from None
+
+
+def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Piece]:
     """Pieces of a file.
 
     Raises:
         DataError: with the line, and what would do.
     """
-    reader = _Reader(name, form)
+    reader = _Reader(name, options)
     gathered, size = list[tuple[int, str, Any, Any, str | None]](), 0
     number = 0
 
@@ -64,8 +97,8 @@ def read_json_lines(raw: BinaryIO, name: str, form: Form) -> Iterator[Piece]:
 class _Reader:
     """What the lines of a file have in common."""
 
-    def __init__(self, name: str, form: Form) -> None:
-        self.name, self.form = name, form
+    def __init__(self, name: str, options: ReadOptions) -> None:
+        self.name, self.options = name, options
         self.features: int | None = None
         self.said: int | None = None
         self.has_target: bool | None = None
@@ -93,7 +126,7 @@ class _Reader:
         source = self.points(content["source"], "source", place)
         if self.features is None:
             self.features = source.shape[1]
-            names = self.form.features
+            names = self.options.features
             if names is not None and len(names) != self.features:
                 raise DataError(
                     f"{place}: its points have {self.features} features, but there are"
@@ -119,9 +152,9 @@ class _Reader:
                     f"{place}: the points of its {what} have {points.shape[1]} features, those"
                     f" before have {wanted}."
                 )
-        group = content.get(self.form.group) if self.form.group else None
-        if self.form.group and not isinstance(group, str | int):
-            raise DataError(f"{place}: has no group {self.form.group!r}.")
+        group = content.get(self.options.group) if self.options.group else None
+        if self.options.group and not isinstance(group, str | int):
+            raise DataError(f"{place}: has no group {self.options.group!r}.")
         return number, str(named), source, told, None if group is None else str(group)
 
     def points(self, given: Any, what: str, place: str) -> Any:
@@ -151,7 +184,7 @@ class _Reader:
     def piece(self, gathered: list[tuple[int, str, Any, Any, str | None]]) -> Piece:
         lines = [number for number, *_ in gathered]
         assert self.features is not None
-        names = self.form.features or default_names(self.features)
+        names = self.options.features or default_names(self.features)
         points = _ragged([source for _, _, source, _, _ in gathered], names)
         groups = [group for *_, group in gathered if group is not None]
         target, where_target = None, None

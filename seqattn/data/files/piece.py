@@ -1,4 +1,4 @@
-"""What a file holds, some whole sequences at a time, and what a reader is asked for."""
+"""What a file holds, some whole sequences at a time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.style import PLAIN, TableStyle
 from seqattn.data.sequences import Floats, Integers, stretches
 from seqattn.errors import DataError
 
@@ -21,36 +22,6 @@ MOST_PIPED = 2**24
 """Numbers of one sequence that comes through a pipe, and of all that must be held at once: a pipe
 may have no end."""
 DATES = "datetime64[us]"
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a file is to be understood.
-
-    Attributes:
-        format: csv, tsv, jsonl, npz, npy, parquet or arrow; auto goes by the file's ending.
-        layout: of a table: long, wide, or auto.
-        delimiter, decimal: of CSV and TSV; None: a comma, or a tab.
-        sequence, order, group: columns of a table; None: there is none.
-        features: columns to be read, in this order; None: all that have no other purpose.
-        may_rename: where no column has the name of a feature, but there are as many columns, they
-            are taken in their own order.
-        apart: features of source and target, for an NPZ file that keeps them apart and names them;
-            None: `features`, and all of the target.
-        most: numbers of one sequence of a table with a point a row; None: any.
-    """
-
-    format: str = "auto"
-    layout: str = "auto"
-    delimiter: str | None = None
-    decimal: str = "."
-    sequence: str | None = "sequence"
-    order: str | None = "step"
-    group: str | None = None
-    features: tuple[str, ...] | None = None
-    may_rename: bool = False
-    apart: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    most: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +74,8 @@ class Piece:
         where_target: likewise of `target`.
         notes: what a reader should be told of how the file was understood.
         is_wide: whether a table had a sequence a row.
+        style: of the table; what a forecast is written in.
+        id_parts: of ids that are made of several columns, the word of each; None: there are none.
     """
 
     ids: tuple[str, ...]
@@ -114,6 +87,8 @@ class Piece:
     groups: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     is_wide: bool = False
+    style: TableStyle = PLAIN
+    id_parts: tuple[tuple[str, ...], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -227,4 +202,8 @@ def joined(pieces: Sequence[Piece]) -> Piece:
         else tuple(group for piece in pieces for group in piece.groups or ()),
         notes=tuple(dict.fromkeys(note for piece in pieces for note in piece.notes)),
         is_wide=first.is_wide,
+        style=first.style,
+        id_parts=None
+        if first.id_parts is None
+        else tuple(parts for piece in pieces for parts in piece.id_parts or ()),
     )

@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.cells import A_SECOND, arrow
-from seqattn.data.files.rows import step_text
+from seqattn.data.files.steps import step_text
+from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.data.files.table_file import TEXTS, TableFile
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError, UsageError
 
 SEQUENCE, STEP = "sequence", "step"
-A_DAY = 86_400 * A_SECOND["us"]
 DIGITS = 8  # significant ones that a model's float32 can have
 
 
@@ -81,80 +81,75 @@ def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floatin
 class TableWriter:
     """Forecasts as a long table: CSV, TSV, Parquet or Arrow; a stretch at a time.
 
+    Args:
+        style: how the file that was read is written; several `series` take ids of as many parts.
+
     Raises:
-        UsageError: no pyarrow.
+        UsageError: Arrow, and no pyarrow.
     """
 
     def __init__(
-        self, file: BinaryIO, form: str, features: Sequence[str], sequence: str = SEQUENCE,
-        order: str = STEP,
-    ) -> None:  # fmt: skip
-        self.pa = arrow()
-        self.file, self.form, self.features = file, form, list(features)
-        self.names = [sequence, order, *features]
-        self.separator = "\t" if form == "tsv" else ","
-        self.writer: Any = None
-        if form in ("csv", "tsv"):
-            head = self.separator.join(quoted(name, self.separator) for name in self.names)
-            file.write(f"{head}\n".encode())
+        self, file: BinaryIO, form: str, features: Sequence[str], style: TableStyle = PLAIN
+    ) -> None:
+        self.form = form
+        self.series = style.series or (_unused(SEQUENCE, (*features, *style.time)),)
+        time = style.time or (_unused(STEP, (*features, *self.series)),)
+        if not (form in TEXTS and len(style.time_formats) == len(time)):
+            time = time[:1]
+        self.table = TableFile(file, form, [*self.series, *time, *features], style)
+        self.times = len(time)
 
-    def write(self, ids: Sequence[str], steps: NDArray[Any], values: NDArray[np.floating]) -> None:
+    def write(
+        self, ids: Sequence[str | tuple[str, ...]], steps: NDArray[Any],
+        values: NDArray[np.floating],
+    ) -> None:  # fmt: skip
         """
         Args:
-            ids: N names.
+            ids: N names, or N tuples of a word for each column of the series.
             steps: (N, T); NaT where no date is known: a text file counts from 1 instead.
             values: (N, T, F).
 
         Raises:
             DataError: a Parquet or Arrow file, and a sequence without dates.
         """
-        pa = self.pa
         N, T, F = values.shape
-        whole = steps.dtype.kind == "f" and bool((steps == np.round(steps)).all())
         flat = steps.reshape(-1)
-        no_date = np.isnat(flat) if flat.dtype.kind == "M" else np.zeros(len(flat), dtype=bool)
-        if no_date.any() and self.form not in ("csv", "tsv"):
-            name = ids[int(no_date.argmax()) // T]
-            raise DataError(
-                f"sequence {name!r}: its dates are not evenly spaced, so those of its forecast are"
-                f" not known, and a {self.form} file has no place for numbers among dates. Write"
-                " CSV or JSON lines."
-            )
-        at = pa.array(flat.astype(np.int64) if whole else flat)
-        columns = [pa.array(np.ascontiguousarray(values[..., i]).reshape(-1)) for i in range(F)]
-        rows = np.repeat(np.arange(N), T)
-        if self.form in ("csv", "tsv"):
-            names = pa.array([quoted(name, self.separator) for name in ids], pa.string()).take(rows)
-            texts = pa.compute.cast(at, pa.string())
-            if flat.dtype.kind == "M":
-                counted = flat[~no_date].astype(np.int64)
-                days, seconds = (not (counted % unit).any() for unit in (A_DAY, A_SECOND["us"]))
-                if seconds:
-                    at = at.cast(pa.timestamp("s"))
-                texts = pa.compute.strftime(at, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
-                numbers = pa.array(np.tile(np.arange(1, T + 1), N)).cast(pa.string())
-                texts = pa.compute.coalesce(texts, numbers)
-            cells = [pa.compute.cast(column, pa.string()) for column in columns]
-            lines = pa.compute.binary_join_element_wise(names, texts, *cells, self.separator)
-            self.file.write(("\n".join(lines.to_pylist()) + "\n").encode() if N * T else b"")
-            return
-        table = pa.table([pa.array(ids, pa.string()).take(rows), at, *columns], names=self.names)
-        if self.writer is None:
-            make = pa.parquet.ParquetWriter if self.form == "parquet" else pa.ipc.new_file
-            self.schema = table.schema
-            self.writer = make(self.file, self.schema)
-        self.writer.write_table(table.cast(self.schema))
+        counted = None
+        if flat.dtype.kind == "M" and np.isnat(flat).any():
+            if self.form not in TEXTS:
+                name = ids[int(np.isnat(flat).argmax()) // T]
+                raise DataError(
+                    f"sequence {name!r}: its dates are not evenly spaced, so those of its forecast"
+                    f" are not known, and a {self.form} file has no place for numbers among dates."
+                    " Write CSV or JSON lines."
+                )
+            counted = np.tile(np.arange(1, T + 1), N)
+        if flat.dtype.kind == "f" and bool((flat == np.round(flat)).all()):
+            flat = flat.astype(np.int64)
+        words = []
+        for i in range(len(self.series)):
+            names = np.empty(N, dtype=object)
+            names[:] = [name if isinstance(name, str) else name[i] for name in ids]
+            words.append(np.repeat(names, T))
+        cells = [np.ascontiguousarray(values[..., i]).reshape(-1) for i in range(F)]
+        if self.times > 1 and flat.dtype.kind != "M":
+            raise DataError("times in several columns are dates, but these steps are numbers.")
+        self.table.append([*words, flat, *cells], counted)
 
     def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
+        """Write what is left."""
+        self.table.close()
+
+    def discard(self) -> None:
+        """Leave off: what is not written yet is lost."""
+        self.table.discard()
 
 
-def quoted(text: str, separator: str = ",") -> str:
-    """A cell of a CSV file."""
-    if any(sign in text for sign in (separator, '"', "\n", "\r")):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+def _unused(name: str, taken: Sequence[str]) -> str:
+    """A name for a column that no other column has."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
@@ -214,7 +209,7 @@ def write_sequences(
             get columns of their own for the target.
 
     Raises:
-        UsageError: a form that cannot hold them, or no pyarrow.
+        UsageError: a form that cannot hold them; or Arrow, and no pyarrow.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]
@@ -283,47 +278,25 @@ def _stretched(path: Floats, length: int) -> Floats:
 def _table(
     ids: Sequence[str], paths: Sequence[Floats], columns: Sequence[str], form: str, *, wide: bool
 ) -> bytes:
-    pa = arrow()
+    if form not in (*TEXTS, "parquet", "arrow"):
+        raise DataError(f"there is no format {form!r}.")
+    words = np.empty(len(ids), dtype=object)
+    words[:] = list(ids)
     if wide:
         L = max(map(len, paths))
-        rows = np.stack([_stretched(path, L) for path in paths]).reshape(len(paths), -1)
-        names = [f"{name}_{step}" for step in range(1, L + 1) for name in columns]
-        table = pa.table([pa.array(ids), *map(_or_null, rows.T)], names=[SEQUENCE, *names])
+        values = np.stack([_stretched(path, L) for path in paths]).reshape(len(paths), -1)
+        names = [SEQUENCE, *(f"{name}_{step}" for step in range(1, L + 1) for name in columns)]
+        first = [words]
     else:
         values = np.concatenate(list(paths))
         lengths = [len(path) for path in paths]
-        steps = np.concatenate([np.arange(1, n + 1) for n in lengths])
-        named = pa.array(ids).take(pa.array(np.repeat(np.arange(len(paths)), lengths)))
-        table = pa.table(
-            [named, pa.array(steps), *map(_or_null, values.T)], names=[SEQUENCE, STEP, *columns]
-        )
+        names = [SEQUENCE, STEP, *columns]
+        first = [np.repeat(words, lengths), np.concatenate([np.arange(1, n + 1) for n in lengths])]
     buffer = io.BytesIO()
-    if form in ("csv", "tsv"):
-        separator = "\t" if form == "tsv" else ","
-        lines = [separator.join(quoted(name, separator) for name in table.column_names)]
-        cells = [column.to_pylist() for column in table.columns]
-        rows_of_cells = zip(*cells, strict=True)
-        lines += [separator.join(_cell(v, separator) for v in row) for row in rows_of_cells]
-        return ("\n".join(lines) + "\n").encode()
-    if form == "parquet":
-        pa.parquet.write_table(table, buffer)
-    elif form == "arrow":
-        with pa.ipc.new_file(buffer, table.schema) as writer:
-            writer.write_table(table)
-    else:
-        raise DataError(f"there is no format {form!r}.")
+    table = TableFile(buffer, form, names)
+    table.append([*first, *values.T])
+    table.close()
     return buffer.getvalue()
-
-
-def _or_null(values: Floats) -> Any:
-    pa = arrow()
-    return pa.array(values, from_pandas=True)
-
-
-def _cell(value: Any, separator: str) -> str:
-    if value is None:
-        return ""
-    return quoted(value, separator) if isinstance(value, str) else repr(value)
 
 
 __all__ = [

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.data.files import Form, Piece, Ragged, check_file, read_all
+from seqattn.config.knobs.data import names_in
+from seqattn.data.files import Piece, Ragged, ReadOptions, check_file, read_all
 from seqattn.data.metrics import InSample
 from seqattn.data.own.cutting import alike, as_sources, columns_apart, cut, cut_at, ended_sides
 from seqattn.data.own.fitting import constant_windows, fit, instance_notes, own_levels, scaling_of
@@ -34,6 +35,7 @@ from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.errors import DataError
+from seqattn.wording import counted
 
 __all__ = [
     "UNKNOWN",
@@ -58,6 +60,7 @@ __all__ = [
     "renamed",
     "scaling_of",
     "series_of",
+    "short_notes",
     "spacing_notes",
     "spacing_of",
     "treat_missing",
@@ -90,7 +93,7 @@ class Own:
     in_sample: InSample
 
 
-def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
+def form_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
     """How a config wants its files read.
 
     Args:
@@ -102,11 +105,29 @@ def form_of(config: OwnFile, *, given_only: bool = False) -> Form:
         apart = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
         wanted = list(dict.fromkeys(config.source_features if given_only else both))
-    return Form(
+    series, time = names_in(config.series), names_in(config.time)
+    return ReadOptions(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
-        decimal=config.decimal, sequence=config.sequence, order=config.order, group=config.group,
+        comment=config.comment, encoding=config.encoding, has_header=config.header,
+        skip_rows=config.skip_rows, decimal=config.decimal, thousands=config.thousands,
+        na_values=None if config.na_values is None else tuple(config.na_values),
+        time_format=config.time_format,
+        series="auto" if config.series == ["auto"] else series,
+        time="auto" if config.time == ["auto"] else time or None,
+        group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
         features=None if wanted is None else tuple(wanted), apart=None if given_only else apart,
     )  # fmt: skip
+
+
+def short_notes(names: Sequence[str]) -> list[str]:
+    """What is to be said of sequences that are left out because they are short."""
+    if not names:
+        return []
+    more = ", ..." if len(names) > 5 else ""
+    return [
+        f"{counted(len(names), 'sequence')} left out, too short to be cut into source and target:"
+        f" {', '.join(names[:5])}{more}"
+    ]
 
 
 def load_own(config: OwnFile) -> Own:
@@ -150,7 +171,7 @@ def load_own(config: OwnFile) -> Own:
     notes += spacing_notes(series)
     for one in series:
         treat_missing(one, config)
-    parts, filled, dropped = list[Sequences](), 0, list[str]()
+    parts, filled, dropped, too_short = list[Sequences](), 0, list[str](), list[str]()
     for part in PARTS:
         one = series.pop(0)  # what is cut is not kept a second time
         made = cut(one, config)
@@ -161,9 +182,11 @@ def load_own(config: OwnFile) -> Own:
             in_sample, of_season = in_sample_of(target_series(one, config), made, config)
         parts.append(made)
         filled, dropped = filled + one.filled, dropped + one.dropped
+        too_short += one.too_short
     train, validation, test = (alike(part, parts) for part in parts)
     scaling, said = fit(config, train)
     notes += filled_notes(filled)
+    notes += short_notes(too_short)
     if dropped:
         notes.append(
             f"{len(dropped)} sequences with empty cells were dropped (data.missing):"

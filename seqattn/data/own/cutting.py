@@ -49,17 +49,19 @@ def cut(series: Series, config: OwnFile) -> Sequences:
         return _windows(series, config, sources, targets, given, said)
     if config.source_length is not None or config.target_length is not None:
         short = config.source_length or config.target_length or 0
-        wrong = np.flatnonzero(lengths <= short)
-        if wrong.size:
-            k = int(wrong[0])
+        kept = np.flatnonzero(lengths > short)
+        if not kept.size:
             key = "source_length" if config.source_length else "target_length"
             raise DataError(
-                f"{series.name}: sequence {series.ids[k]!r} has {lengths[k]} points, which leaves"
-                f" nothing beside data.{key} = {short}."
+                f"{series.name}: no sequence has more than data.{key} = {short} points; the"
+                f" longest, {series.ids[int(lengths.argmax())]!r}, has {lengths.max()}."
             )
+        ids = [series.ids[int(k)] for k in kept]
+        series.too_short += [series.ids[int(k)] for k in np.flatnonzero(lengths <= short)]
+        starts, lengths = starts[kept], lengths[kept]
         cuts = np.full(len(lengths), short) if config.source_length else lengths - short
         return _made(
-            series.ids, sources, starts, cuts, targets, starts + cuts, lengths - cuts, given, said,
+            ids, sources, starts, cuts, targets, starts + cuts, lengths - cuts, given, said,
             series,
         )  # fmt: skip
     if config.source_features is None:
@@ -209,13 +211,17 @@ def _windows(
     starts, ids = list[NDArray[np.int64]](), list[str]()
     for k, length in enumerate(series.points.lengths):
         if length < needed:
-            raise DataError(
-                f"{series.name}: sequence {series.ids[k]!r} has {length} points, but a window needs"
-                f" {needed} (data.window)."
-            )
+            series.too_short.append(series.ids[k])
+            continue
         places = np.arange(0, length - needed + 1, window.stride) + series.points.offsets[k]
         starts.append(places)
         ids += [f"{series.ids[k]}@{_step_at(series, int(p + window.source), k)}" for p in places]
+    if not starts:
+        longest = int(series.points.lengths.max(initial=0))
+        raise DataError(
+            f"{series.name}: a window needs {needed} points (data.window), and the longest sequence"
+            f" has {longest}."
+        )
     first = np.concatenate(starts)
     keep: NDArray[np.bool_] = np.ones(len(first), dtype=bool)
     if config.missing == "drop_sequence":

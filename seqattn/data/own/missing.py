@@ -94,7 +94,7 @@ def _treat_gaps(series: Series, config: OwnFile, or_set: str) -> None:
             f"{series.name}: steps such as {step_text(order[0])} look like dates written without"
             f" dashes, and as numbers {step_text(order[at])} and {step_text(order[at + 1])} are"
             f" {step_text(numbers[at + 1] - numbers[at])} apart. Write them as"
-            f" {date}, or set data.order to null to take rows as they"
+            f" {date}, or set data.time to null to take rows as they"
             " come."
         )
     odd = np.flatnonzero((steps[gaps] != np.round(steps[gaps])) | (steps[gaps] < 1))
@@ -108,7 +108,7 @@ def _treat_gaps(series: Series, config: OwnFile, or_set: str) -> None:
             f"{series.name}: {series.where(at + 1, 0).partition(',')[0]}: step"
             f" {step_text(order[at + 1])} follows step {step_text(order[at])}"
         )
-        as_they_come = "set data.order to null, and data.features, to take rows as they come."
+        as_they_come = "set data.time to null, and data.features, to take rows as they come."
         if odd.size:
             raise DataError(
                 f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
@@ -123,7 +123,7 @@ def _treat_gaps(series: Series, config: OwnFile, or_set: str) -> None:
     if int(more.sum()) > 10 * len(order) + 1000:
         raise DataError(
             f"{series.name}: steps {spacing.frequency(int(whose[0]))} apart would need"
-            f" {int(more.sum()):,} rows more between {len(order):,}. Set data.order to null to take"
+            f" {int(more.sum()):,} rows more between {len(order):,}. Set data.time to null to take"
             " rows as they come."
         )
     _insert(series, more, order, spacing)

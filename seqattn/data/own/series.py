@@ -24,6 +24,8 @@ class Series:
         target: what the file keeps apart as target.
         order: (rows,) steps, or None.
         spacing: how far apart the steps of each sequence are; None: there is no order.
+        dropped: sequences, or windows, that were left out because of empty cells.
+        too_short: sequences that were left out because they have too few points.
         was_empty: (rows, F) the cells of `points` that were filled; None: none was.
     """
 
@@ -38,6 +40,7 @@ class Series:
     was_empty: NDArray[np.bool_] | None = None
     filled: int = 0
     dropped: list[str] = field(default_factory=list)
+    too_short: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)

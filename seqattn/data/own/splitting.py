@@ -42,7 +42,7 @@ def three_parts(config: OwnFile, piece: Piece, path: Path) -> list[Series]:
         if piece.order is None:
             raise DataError(
                 f"{name}: has no column that says when, for data.split.by: time; name it in"
-                " data.order."
+                " data.time."
             )
         order = np.argsort(piece.order[piece.points.offsets[:-1]], kind="stable")
     else:
@@ -84,28 +84,38 @@ def _cut_in_time(config: OwnFile, piece: Piece, name: str) -> list[Series]:
     assert window is not None
     needed = window.source + window.target
     rows: list[list[NDArray[np.int64]]] = [[], [], []]
+    too_short, kept, refusal = list[str](), list[int](), ""
     for k in range(len(piece)):
         first, last = int(piece.points.offsets[k]), int(piece.points.offsets[k + 1])
         L = last - first
         of_test, of_validation = round(L * config.split.test), round(L * config.split.validation)
         bounds = np.array([0, L - of_validation - of_test, L - of_test, L]) + first
+        sizes = np.diff(bounds)
+        if (sizes < needed).any():
+            part = int(np.flatnonzero(sizes < needed)[0])
+            too_short.append(piece.ids[k])
+            refusal = refusal or (
+                f"{name}: the {PARTS[part]} part of series {piece.ids[k]!r} has {sizes[part]} of"
+                f" its {L} points, but a window needs {needed} (data.window)."
+            )
+            continue
+        kept.append(k)
         for part in range(3):
-            length = int(bounds[part + 1] - bounds[part])
-            if length < needed:
-                raise DataError(
-                    f"{name}: the {PARTS[part]} part of series {piece.ids[k]!r} has {length} of its"
-                    f" {L} points, but a window needs {needed} (data.window)."
-                )
             rows[part].append(np.arange(bounds[part], bounds[part + 1]))
+    if not kept:
+        raise DataError(refusal)
     found, spacing = [], spacing_of(piece)
+    if spacing is not None:
+        spacing = spacing.at(np.array(kept))
     for parts in rows:
         places = np.concatenate(parts)
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
         points = Ragged(piece.points.values[places], offsets_of(lengths), piece.points.features)
         found.append(
             Series(
-                name, list(piece.ids), points, moved(piece.where, places),
+                name, [piece.ids[k] for k in kept], points, moved(piece.where, places),
                 order=None if piece.order is None else piece.order[places], spacing=spacing,
             )
         )  # fmt: skip
+    found[0].too_short += too_short
     return found

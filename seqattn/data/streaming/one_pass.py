@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen
-from seqattn.data.files.typed import Fragment, files_of, fragments_of
 from seqattn.data.metrics import InSample
 from seqattn.data.own import (
     UNKNOWN,
@@ -26,6 +25,7 @@ from seqattn.data.own import (
     instance_notes,
     own_levels,
     scaling_of,
+    short_notes,
 )
 from seqattn.data.own.in_sample import in_sample_of
 from seqattn.data.scaling import Fitted, Scaling, is_constant
@@ -42,6 +42,7 @@ from seqattn.data.streaming.units import (
     stamp_of,
     together,
 )
+from seqattn.data.tables.fragments import Fragment, files_of, fragments_of
 from seqattn.errors import DataError
 from seqattn.storage import physical_memory
 from seqattn.streams import stream
@@ -147,7 +148,8 @@ def load_stream(config: StreamConfig) -> Streamed:
     check_observed(test, f"{config.path}: the test part")
     in_sample, of_season = in_sample_of(found.series.table(), sample, config)
     counts = found.counts
-    notes = [*counts.notes, *constant, *of_season, *filled_notes(counts.filled)]
+    notes = [*counts.notes, *constant, *of_season]
+    notes += [*filled_notes(counts.filled), *short_notes(counts.too_short)]
     if counts.dropped:
         notes.append(f"{counts.dropped} sequences with empty cells were dropped (data.missing)")
     if len(counts.spacings) > 1:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import Stream as StreamConfig
-from seqattn.data.files.typed import Fragment
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Integers
 from seqattn.data.streaming.units import changed, digest_of, sequences_of, stamp_of, wider
+from seqattn.data.tables.fragments import Fragment
 from seqattn.errors import DataError
 from seqattn.streams import stream
 

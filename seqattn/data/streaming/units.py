@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from seqattn.config import Stream as StreamConfig
 from seqattn.data.files import Seen, joined
 from seqattn.data.files.piece import Piece, check_values
-from seqattn.data.files.typed import Fragment
 from seqattn.data.metrics import SeriesTable
 from seqattn.data.own import cut, series_of, spacing_of, treat_missing
 from seqattn.data.own.in_sample import target_series
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.spacing import joined as joined_spacings
+from seqattn.data.tables.fragments import Fragment
 from seqattn.errors import DataError
 
 
@@ -34,6 +34,7 @@ class Counts:
     Attributes:
         notes: what a reader should be told.
         dropped: sequences with empty cells that were dropped.
+        too_short: sequences that were left out because they have too few points.
         filled: empty cells of other sequences.
         spacings: of the steps of each unit; None where a unit has several, or uneven steps.
         series: names and values of the series of the latest unit.
@@ -41,6 +42,7 @@ class Counts:
 
     notes: list[str] = field(default_factory=list)
     dropped: int = 0
+    too_short: list[str] = field(default_factory=list)
     filled: int = 0
     spacings: set[Frequency | None] = field(default_factory=set)
     series: tuple[list[str], SeriesTable] | None = None
@@ -70,6 +72,7 @@ def sequences_of(
     if counts is not None:
         counts.notes += [note for note in piece.notes if note not in counts.notes]
         counts.dropped += len(series.dropped)
+        counts.too_short += series.too_short
         counts.filled += series.filled
         if spacing is not None:
             counts.spacings.add(spacing.common())

@@ -1,0 +1,53 @@
+"""Keys of earlier versions: they work for a release, and a warning names the new one."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from seqattn.config.reading import KeyPath
+
+RENAMED: dict[KeyPath, tuple[KeyPath, str]] = {
+    ("data", "sequence"): (("data", "series"), "sequence"),
+    ("data", "order"): (("data", "time"), "step"),
+}
+"""Old key -> new key, and the value that was the default: it means that the column is found."""
+
+
+class RenamedKeyWarning(FutureWarning):
+    """A config has a key of an earlier version."""
+
+
+def with_new_names(
+    content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
+) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    """A config's content, and where its keys stand, with the keys of this version.
+
+    Both names of one key are left as they are: the old one is then unknown.
+    """
+    found, moved = dict(content), dict(places)
+    for old, (new, default) in RENAMED.items():
+        section = found.get(old[0])
+        if not isinstance(section, dict) or section.get("kind") not in ("file", "stream"):
+            continue
+        if old[-1] not in section or new[-1] in section:
+            continue
+        value = section[old[-1]]
+        found[old[0]] = {
+            (new[-1] if key == old[-1] else key): "auto" if key == old[-1] and entry == default
+            else entry
+            for key, entry in section.items()
+        }  # fmt: skip
+        if old in moved:
+            moved[new] = moved.pop(old)
+        if warn:
+            place = f"{moved[new]}: " if new in moved else ""
+            warnings.warn(
+                f"{place}{'.'.join(old)} is now called {'.'.join(new)}; the old name stops working"
+                " in the next version. Write"
+                f" {new[-1]}: {'auto' if value == default else json.dumps(value)}",
+                RenamedKeyWarning, stacklevel=2,
+            )  # fmt: skip
+    return found, moved

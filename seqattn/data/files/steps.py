@@ -1,0 +1,18 @@
+"""Steps as they stand in a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seqattn.data.files.piece import DATES
+
+
+def step_text(step: Any) -> str:
+    """A step as it would stand in a file."""
+    if isinstance(step, np.datetime64):
+        text = str(step.astype(DATES)).removesuffix(".000000")
+        return text.removesuffix("T00:00:00")
+    number = float(step)
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)

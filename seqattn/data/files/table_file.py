@@ -1,0 +1,253 @@
+"""Columns as a table file: CSV and TSV, Parquet, and Arrow; a stretch of rows at a time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.errors import UsageError
+
+TEXTS = ("csv", "tsv")
+ROWS = "rows_to_write"
+TYPES = {"O": "VARCHAR", "i": "BIGINT", "M": "TIMESTAMP"}
+LONGEST_LINE = 16 * 2**20
+"""Bytes of a row."""
+DAY, SECOND = 86_400_000_000, 1_000_000
+
+
+def arrow() -> Any:
+    """pyarrow.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise UsageError(
+            "Arrow files are written with pyarrow, which is not installed: pip install pyarrow (the"
+            " extra seqattn[data]), or write Parquet or CSV."
+        ) from None
+    return pa
+
+
+def quoted(text: str, separator: str = ",") -> str:
+    """A cell of a CSV file."""
+    if any(sign in text for sign in (separator, '"', "\n", "\r")):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def literal(text: str) -> str:
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
+class TableFile:
+    """Rows that are written to a file object as they come.
+
+    Text is made by the database in a temporary file without a name, which is gone when the process
+    ends, however that happens. A Parquet file is made of such a text once all rows are there, so
+    memory is bounded.
+
+    Args:
+        file: text is written to it after each stretch, the other formats when it is closed.
+        form: csv, tsv, parquet or arrow.
+        names: of the columns.
+
+    Raises:
+        UsageError: Arrow, and no pyarrow.
+    """
+
+    def __init__(
+        self, file: BinaryIO, form: str, names: Sequence[str], style: TableStyle = PLAIN
+    ) -> None:
+        self.file, self.form, self.names, self.style = file, form, list(names), style
+        self.is_text = form in TEXTS
+        self.separator = (self.is_text and style.separator) or ("\t" if form == "tsv" else ",")
+        self.empty = "NA" if self.separator == " " else ""
+        self.types: list[str] = []
+        self.writer: Any = None
+        if form == "arrow":
+            self.pa = arrow()
+            return
+        import duckdb
+
+        self.failures = duckdb.Error
+        self.database = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "memory_limit": "1GB",
+                "temp_directory": "",
+                "threads": str(min(2, os.cpu_count() or 1)),
+            }
+        )
+        self.spool: Any = None if self.is_text else tempfile.TemporaryFile()  # noqa: SIM115
+        if self.is_text:
+            head = self.separator.join(quoted(name, self.separator) for name in self.names)
+            file.write(f"{head}\n".encode())
+
+    def append(
+        self, columns: Sequence[NDArray[Any]], counted: NDArray[np.int64] | None = None
+    ) -> None:
+        """
+        Args:
+            columns: (rows,) each: words (dtype object), whole numbers, numbers or dates; NaN and
+                NaT are empty cells. Dates are one column here, however many the style makes.
+            counted: (rows,) numbers that stand in a text where a date is NaT.
+        """
+        if self.form == "arrow":
+            self._append_arrow(columns)
+            return
+        if not len(columns[0]):
+            return
+        types = [_type(column) for column in columns]
+        before = self.types or types
+        self.types = [
+            new if old == new else "DOUBLE" for old, new in zip(before, types, strict=True)
+        ]
+        arrays = {f"c{i}": _array(column) for i, column in enumerate(columns)}
+        if counted is not None:
+            arrays["counted"] = counted
+        cells = [
+            cell
+            for i, column in enumerate(columns)
+            for cell in self._cells(f"c{i}", column, counted is not None)
+        ]
+        self.database.register(ROWS, arrays)
+        with tempfile.TemporaryFile() as stretch:
+            self._copy(f"SELECT {', '.join(cells)} FROM {ROWS}", stretch, self._text_options())
+            self.database.unregister(ROWS)
+            (self.file if self.is_text else self.spool).write(stretch.read())
+
+    def close(self) -> None:
+        """Write what is left, and `discard`. The file object stays open."""
+        if self.form == "arrow":
+            if self.writer is not None:
+                self.writer.close()
+            return
+        try:
+            if self.spool is not None and self.types:
+                self.spool.flush()
+                self._write_parquet()
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Free the database and the temporary files; what is not written yet is lost."""
+        if self.form != "arrow":
+            self.database.close()
+            if self.spool is not None:
+                self.spool.close()
+
+    def _write_parquet(self) -> None:
+        """The text of all rows as Parquet."""
+        kinds = zip(self.names, self.types, strict=True)
+        columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in kinds)
+        source = (
+            f"read_csv({literal(_path(self.spool))}, auto_detect = false, header = false, delim ="
+            " ',', quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false,"
+            f" parallel = false, max_line_size = {LONGEST_LINE}, columns = {{{columns}}})"
+        )
+        with tempfile.TemporaryFile() as made:
+            self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
+            while block := made.read(2**20):
+                self.file.write(block)
+
+    def _copy(self, query: str, to: Any, options: str) -> None:
+        """
+        Raises:
+            OSError: there is no room for a temporary file.
+        """
+        try:
+            self.database.execute(
+                f"COPY ({query}) TO {literal(_path(to))} ({options}, USE_TMP_FILE false)"
+            )
+        except self.failures as error:
+            said = str(error).strip().splitlines()[0][:200]
+            raise OSError(f"the table could not be written: {said}") from None
+
+    def _text_options(self) -> str:
+        return (
+            f"FORMAT csv, HEADER false, DELIM {literal(self.separator)}, QUOTE '\"', ESCAPE '\"',"
+            f" NULLSTR {literal(self.empty)}"
+        )
+
+    def _cells(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
+        """The SQL of what stands in the cells of a column."""
+        if column.dtype.kind == "M":
+            return self._dates(name, column, may_count)
+        if column.dtype.kind != "f":
+            return [name]
+        text = f"CAST({name} AS VARCHAR)"
+        if self.is_text and self.style.decimal != ".":
+            text = f"replace({text}, '.', {literal(self.style.decimal)})"
+        return [f"CASE WHEN isnan({name}) THEN NULL ELSE {text} END"]
+
+    def _dates(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
+        """Dates in the formats of the style, where these can say them; else in ISO 8601."""
+        known = column[~np.isnat(column)].astype("datetime64[us]").astype(np.int64)
+        whole_days, whole_seconds = (not (known % unit).any() for unit in (DAY, SECOND))
+        iso = "%Y-%m-%d" if whole_days else "%Y-%m-%dT%H:%M:%S"
+        plain = f"strftime({name}, '{iso if whole_seconds else iso + '.%f'}')"
+        formats = self.style.time_formats if self.is_text else ()
+        if formats:
+            together = literal(" | ".join(formats))
+            said = f"try_strptime(strftime({name}, {together}), {together}) = {name}"
+            if any("%q" in form for form in formats):
+                said = f"date_trunc('quarter', {name}) = {name}"
+            first, *others = (_formatted(name, form) for form in formats)
+            others = [f"CASE WHEN {said} THEN {text} END" for text in others]
+            plain = f"CASE WHEN {said} THEN {first} ELSE {plain} END"
+        else:
+            others = []
+        if may_count:
+            plain = f"coalesce({plain}, CAST(counted AS VARCHAR))"
+        return [plain, *others]
+
+    def _append_arrow(self, columns: Sequence[NDArray[Any]]) -> None:
+        pa = self.pa
+        arrays = [
+            pa.array(_array(column), pa.string() if column.dtype.kind == "O" else None,
+                     from_pandas=True)
+            for column in columns
+        ]  # fmt: skip
+        table = pa.table(arrays, names=self.names)
+        if self.writer is None:
+            self.schema = table.schema
+            self.writer = pa.ipc.new_file(self.file, self.schema)
+        self.writer.write_table(table.cast(self.schema))
+
+
+def _path(file: Any) -> str:
+    """A path that opens a file without a name."""
+    return f"/dev/fd/{file.fileno()}"
+
+
+def _type(column: NDArray[Any]) -> str:
+    if column.dtype.kind == "f":
+        return "FLOAT" if column.dtype.itemsize == 4 else "DOUBLE"
+    return TYPES[column.dtype.kind]
+
+
+def _array(column: NDArray[Any]) -> NDArray[Any]:
+    if column.dtype.kind == "M":
+        column = column.astype("datetime64[us]")
+    return np.ascontiguousarray(column)
+
+
+def _formatted(name: str, form: str) -> str:
+    if "%q" not in form:
+        return f"strftime({name}, {literal(form)})"
+    before, after = form.split("%q", 1)
+    return (
+        f"(strftime({name}, {literal(before)}) || CAST(quarter({name}) AS VARCHAR) ||"
+        f" {literal(after)})"
+    )

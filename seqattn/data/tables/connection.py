@@ -1,0 +1,147 @@
+"""The database that reads tables: one a process, in memory, which spills to a temporary folder."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqattn.errors import DataError
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY = "1GB"
+"""What the database may hold before it writes to the disk."""
+
+
+THREADS = 2
+_databases: dict[int, duckdb.DuckDBPyConnection] = {}
+
+
+@contextmanager
+def connected(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection whose temporary tables end with it. It fetches nothing from a network.
+
+    Args:
+        name: of the file that is read, for messages.
+
+    Raises:
+        DataError: the database failed; nothing of its own gets out.
+    """
+    import duckdb
+
+    connection = _database().cursor()
+    try:
+        yield connection
+    except duckdb.OutOfMemoryException:
+        raise DataError(
+            f"{name}: needs more memory than {MEMORY} and more room for temporary files than"
+            f" {tempfile.gettempdir()} has. Free some, or set TMPDIR to a folder on a larger disk."
+        ) from None
+    except duckdb.Error as error:
+        raise DataError(f"{name}: cannot be read as a table ({first_line(error)}).") from None
+    finally:
+        connection.close()
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    """The database of this process: to open one takes longer than to read a small file."""
+    import duckdb
+
+    process = os.getpid()
+    if process in _databases and not _works(_databases[process]):
+        del _databases[process]
+    if process not in _databases:
+        folder = tempfile.mkdtemp(prefix="seqattn-")
+        atexit.register(_remove, folder, process)
+        _databases[process] = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "memory_limit": MEMORY,
+                "temp_directory": folder,
+                "threads": str(min(THREADS, os.cpu_count() or 1)),
+            }
+        )
+    return _databases[process]
+
+
+def _works(database: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a database still answers: one that met a fatal error, in a broken file say, refuses
+    all that comes after it."""
+    import duckdb
+
+    try:
+        database.cursor().execute("SELECT 1").fetchall()
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _remove(folder: str, process: int) -> None:
+    if process == os.getpid():  # not in a process that was forked
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def literal(value: Any) -> str:
+    """A value as it stands in SQL."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):  # 1.5 is a DECIMAL, which not every number can be compared with
+        return f"'{value!r}'::DOUBLE"
+    if isinstance(value, int):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{literal(key)}: {literal(entry)}" for key, entry in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    text = str(value).replace("'", "''")
+    return f"'{text}'"
+
+
+def quoted(name: str) -> str:
+    """A column's name as it stands in SQL."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def call(function: str, path: Path, **options: Any) -> str:
+    """A table function of a file, as it stands in SQL."""
+    given = "".join(f", {key} = {literal(value)}" for key, value in options.items())
+    return f"{function}({literal(str(path))}{given})"
+
+
+def first_lines(path: Path, count: int) -> list[str]:
+    """The first lines of a packed text.
+
+    Raises:
+        DataError: it cannot be unpacked.
+    """
+    import duckdb
+
+    source = call(
+        "read_csv", path, header=False, auto_detect=False, delim="\x01", quote="", escape="",
+        columns={"line": "VARCHAR"}, strict_mode=False,
+    )  # fmt: skip
+    with connected(str(path)) as connection:
+        try:
+            found = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
+        except duckdb.Error as error:
+            raise DataError(f"{path}: cannot be unpacked ({first_line(error)}).") from None
+    return [line or "" for (line,) in found]
+
+
+def first_line(error: BaseException) -> str:
+    """What a library says of a broken file, short."""
+    lines = str(error).strip().splitlines()
+    return (
+        re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200] if lines else type(error).__name__
+    )

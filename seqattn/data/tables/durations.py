@@ -1,0 +1,71 @@
+"""Columns of a Parquet file that hold durations: Parquet itself only has their counts.
+
+Programs that write with Arrow keep its schema beside the table, base64 of a FlatBuffers message
+(https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs).
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqattn.data.tables.connection import call
+
+if TYPE_CHECKING:
+    import duckdb
+
+DURATION = 18
+"""Tag of the type in Schema.fbs."""
+SECONDS = (1.0, 1e-3, 1e-6, 1e-9)
+"""Of a second, a millisecond, a microsecond, a nanosecond: units by number."""
+MILLISECOND = 1
+
+
+def durations_of(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
+    """Seconds of a count, for each column of durations.
+
+    Raises:
+        duckdb.Error: the file is broken.
+    """
+    found = connection.execute(
+        f"SELECT value FROM {call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
+    ).fetchall()
+    try:
+        return _durations(base64.b64decode(bytes(found[0][0]))) if found else {}
+    except (ValueError, struct.error, IndexError):  # no schema that Arrow could have written
+        return {}
+
+
+def _durations(message: bytes) -> dict[str, float]:
+    begin = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
+    buffer = memoryview(message)[begin:]
+
+    def number(form: str, at: int) -> int:
+        return int(struct.unpack_from(f"<{form}", buffer, at)[0])
+
+    def field(table: int, place: int) -> int:
+        """Where a field of a table stands; 0: it has its default."""
+        layout = table - number("i", table)
+        if 4 + 2 * place >= number("H", layout):
+            return 0
+        offset = number("H", layout + 4 + 2 * place)
+        return table + offset if offset else 0
+
+    def follow(at: int) -> int:
+        return at + number("I", at)
+
+    schema = follow(field(follow(0), 2))
+    fields = follow(field(schema, 1))
+    found = {}
+    for k in range(min(number("I", fields), len(buffer))):
+        column = follow(fields + 4 + 4 * k)
+        kind = field(column, 2)
+        if not kind or number("B", kind) != DURATION:
+            continue
+        name = follow(field(column, 0))
+        text = bytes(buffer[name + 4 : name + 4 + number("I", name)]).decode()
+        unit = field(follow(field(column, 3)), 0)
+        found[text] = SECONDS[number("h", unit) if unit else MILLISECOND]
+    return found

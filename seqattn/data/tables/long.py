@@ -1,0 +1,256 @@
+"""Tables with a point a row: rows as sequences, sorted by time."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
+from seqattn.data.files.steps import step_text
+from seqattn.data.tables.casting import empty_cells, first_word
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.roles import YOU_SAID_SO, Roles
+from seqattn.data.tables.style import style_of
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.errors import DataError
+
+TYPED, SORTED = "typed_rows", "sorted_rows"
+AT_ONCE = 2**20
+"""Rows of a piece, or one sequence."""
+
+
+def long_pieces(
+    table: Table, roles: Roles, options: ReadOptions, *, whole: bool
+) -> Iterator[Piece]:
+    """
+    Args:
+        whole: all sequences as one piece.
+
+    Raises:
+        DataError: a time stands twice in one sequence, or a sequence has no name.
+    """
+    features, values = _features(table, roles, options)
+    notes = _sort(table, roles, values)
+    found = table.connection.execute(
+        f"SELECT any_value({_series_name(roles)}) AS series, count(*) AS n, any_value(grp) AS grp,"
+        f" count(DISTINCT grp) AS grps FROM {SORTED} GROUP BY first_row ORDER BY first_row"
+    ).fetchnumpy()
+    lengths = np.asarray(found["n"]).astype(np.int64)
+    several = np.flatnonzero(np.asarray(found["grps"]) > 1)
+    if several.size:
+        _several_groups(table, roles, str(found["series"][several[0]]))
+    ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
+    groups = tuple(map(str, found["grp"])) if roles.group is not None else None
+    parts = _id_parts(table, roles) if len(roles.series) > 1 else None
+    style = style_of(table, roles)
+    for first, last in _chunks(lengths, whole):
+        begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
+        rows, order, points = _fetched(table, roles, len(values), begin, end)
+        yield Piece(
+            ids=ids[first:last],
+            points=Ragged(points, offsets_of(lengths[first:last]), features),
+            where=_where(table, rows, features),
+            order=order,
+            groups=None if groups is None else groups[first:last],
+            notes=notes,
+            style=style,
+            id_parts=None if parts is None else parts[first:last],
+        )
+
+
+def _series_name(roles: Roles) -> str:
+    """The SQL of what a sequence is called."""
+    keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
+    return f"concat_ws('/', {keys})" if keys else "''"
+
+
+def _id_parts(table: Table, roles: Roles) -> tuple[tuple[str, ...], ...]:
+    """The words of each sequence, in the order of the file."""
+    texts = ", ".join(roles.columns[name].text for name in roles.series)
+    return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
+
+
+def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
+    def where(row: int, feature: int) -> str:
+        return f"{table.line(int(rows[row]))}, column {features[feature]!r}"
+
+    return where
+
+
+def _features(
+    table: Table, roles: Roles, options: ReadOptions
+) -> tuple[tuple[str, ...], list[str]]:
+    """Names of the features and the SQL of each: a column of numbers, or whether a word is
+    there."""
+    names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
+    for name in roles.features:
+        if roles.columns[name].kind == "words":
+            word = first_word(table, roles.columns[name], options)
+            raise DataError(
+                f"{table.name}: {word}. Correct the cell;"
+                f" or, for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data"
+                f" check: --one-hot {shlex.quote(name)})."
+            )
+    for name in options.one_hot:
+        text = roles.columns[name].text
+        for word in _words(table, name, text, options):
+            names.append(f"{name}={word}")
+            values.append(
+                f"CASE WHEN {text} IS NULL THEN NULL WHEN {text} = {literal(word)} THEN 1.0 ELSE"
+                " 0.0 END"
+            )
+    return tuple(names), values
+
+
+def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
+    """The words of a column that are features: those asked for, or all.
+
+    Raises:
+        DataError: it holds a word that is not asked for.
+    """
+    known = options.words(name)
+    if known is None:
+        found = table.query(
+            f"SELECT DISTINCT {text} FROM {ROWS} WHERE {text} IS NOT NULL ORDER BY 1"
+        )
+        return tuple(word for (word,) in found)
+    others = table.query(
+        f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} NOT IN ({', '.join(map(literal, known))})"
+        f" ORDER BY {ROW} LIMIT 1"
+    )
+    if others:
+        row, word = others[0]
+        raise DataError(
+            f"{table.name}: {table.line(row)}, column {name!r} holds {word!r}; known are"
+            f" {', '.join(known)}."
+        )
+    return known
+
+
+def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
+    """Write the rows sorted by sequence, in the order of their first rows, and by time."""
+    texts = [roles.columns[name].text for name in roles.series]
+    for name, text in zip(roles.series, texts, strict=True):
+        (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
+        if row is not None:
+            raise DataError(f"{table.name}: {table.line(row)}, column {name!r} is empty.")
+    keys = [f"s{i}" for i in range(len(texts))]
+    time = roles.time.sql if roles.time is not None else f"CAST({ROW} AS DOUBLE)"
+    group = roles.columns[roles.group].text if roles.group is not None else "''"
+    columns = [f"{text} AS {key}" for text, key in zip(texts, keys, strict=True)]
+    columns += [f"{time} AS step", f"{group} AS grp"]
+    columns += [f"CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values)]
+    connection = table.connection
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {TYPED} AS SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
+    )
+    if texts:
+        together = ", ".join(keys)
+        joined = (
+            f"{TYPED} JOIN (SELECT {together}, min({ROW}) AS first_row FROM {TYPED} GROUP BY"
+            f" {together}) USING ({together})"
+        )
+    else:
+        joined = f"(SELECT *, 1 AS first_row FROM {TYPED})"
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {SORTED} AS SELECT * FROM {joined} ORDER BY first_row, step,"
+        f" {ROW}"
+    )
+    connection.execute(f"DROP TABLE {TYPED}")
+    notes = [*table.notes]
+    if roles.time is not None:
+        _check_times(table, roles)
+        if roles.time.note:
+            notes.append(roles.time.note)
+    if _were_moved(table):
+        notes.append("rows are sorted by series and time, which they were not")
+    for name in roles.features:
+        column = roles.columns[name]
+        notes += [f"{name!r}: {column.note}"] if column.note else []
+        notes += list(filter(None, [empty_cells(table, column)]))
+    for name, why in roles.ignored.items():
+        if why != YOU_SAID_SO:
+            notes.append(f"{name!r} is left out: {why}")
+    return tuple(notes)
+
+
+def _were_moved(table: Table) -> bool:
+    """Whether the sorted rows stand in another order than in the file."""
+    back = f"SELECT {ROW} < lag({ROW}) OVER (ORDER BY rowid) AS back FROM {SORTED}"
+    return bool(table.one(f"SELECT count(*) FILTER (back) FROM ({back})")[0])
+
+
+def _check_times(table: Table, roles: Roles) -> None:
+    """
+    Raises:
+        DataError: a sequence has one time twice.
+    """
+    assert roles.time is not None
+    if not table.one(f"SELECT count(*) - count(DISTINCT hash(first_row, step)) FROM {SORTED}")[0]:
+        return
+    twice = table.query(
+        f"SELECT {ROW}, before, {_series_name(roles)}, step FROM (SELECT *, lag({ROW}) OVER w AS"
+        f" before, lag(step) OVER w AS last, lag(first_row) OVER w AS last_series FROM {SORTED}"
+        f" WINDOW w AS (ORDER BY rowid)) WHERE step = last AND first_row = last_series ORDER BY"
+        f" {ROW} LIMIT 1"
+    )
+    if twice:
+        row, before, series, step = twice[0]
+        whose = f" of series {series!r}" if roles.series else ""
+        shown = step_text(np.datetime64(step, "us") if roles.time.is_date else step)
+        raise DataError(
+            f"{table.name}: {table.line(before)} and {table.line(row)} are both of time {shown}"
+            f"{whose}. Remove one of them, or name what tells them apart: data.series (in data"
+            " check: --series COLUMN)."
+        )
+
+
+def _several_groups(table: Table, roles: Roles, series: str) -> None:
+    assert roles.group is not None
+    words = table.query(
+        f"SELECT DISTINCT grp FROM {SORTED} WHERE {_series_name(roles)} = {literal(series)} ORDER"
+        " BY 1 LIMIT 2"
+    )
+    raise DataError(
+        f"{table.name}: series {series!r} has the groups {words[0][0]!r} and {words[1][0]!r} in"
+        f" column {roles.group!r}; it may have one."
+    )
+
+
+def _chunks(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
+    """(first, last) sequences of each piece."""
+    if whole:
+        yield 0, len(lengths)
+        return
+    first = size = 0
+    for k, length in enumerate(lengths.tolist()):
+        if size and size + length > AT_ONCE:
+            yield first, k
+            first, size = k, 0
+        size += length
+    yield first, len(lengths)
+
+
+def _fetched(
+    table: Table, roles: Roles, width: int, begin: int, end: int
+) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64]]:
+    """(rows of the file, times or None, (rows, F) values) of some sorted rows."""
+    cells = "".join(f", v{i}" for i in range(width))
+    found = table.connection.execute(
+        f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE rowid >= {begin} AND rowid < {end}"
+        " ORDER BY rowid"
+    ).fetchnumpy()
+    points = np.empty((end - begin, width))
+    for i in range(width):
+        points[:, i] = np.ma.filled(found[f"v{i}"], np.nan)
+    order = None
+    if roles.time is not None:
+        order = np.asarray(found["step"])
+        order = order.astype(DATES) if roles.time.is_date else order.astype(np.float64)
+    return np.asarray(found["r"]), order, points

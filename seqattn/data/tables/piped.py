@@ -1,0 +1,201 @@
+"""A table that comes through a pipe: read in blocks, so that a slow sender is answered."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from seqattn.data.files.blocks import blocks_of_lines
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import Piece, Ragged, offsets_of
+from seqattn.data.tables.long import long_pieces
+from seqattn.data.tables.roles import SERIES_NAMES, SURE_SERIES, TIME_NAMES, check_more_cells, plain
+from seqattn.data.tables.table import LONGEST_LINE, table_of_text
+from seqattn.data.tables.text_format import TextFormat
+from seqattn.data.tables.tidy import tidied
+from seqattn.data.tables.wide import wide_pieces
+from seqattn.errors import DataError
+
+BLOCK = 2**22
+"""Bytes of text that are read at once."""
+ROWS_THAT_SHOW = 64
+"""Lines after which roles are inferred, where fewer may be too few."""
+DELIMITERS = {"tsv": "\t"}
+
+
+def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Piece]:
+    """Whole sequences as they come; the last waits for what follows.
+
+    The first block says how the rest is read. Rows of one sequence stand together: a sequence that
+    is over cannot be taken up again.
+
+    Raises:
+        DataError: with the row, and what would do.
+    """
+    from seqattn.data.tables import Understood, for_file, understand
+
+    def too_long(lines: int) -> DataError:
+        return DataError(
+            f"{name}: line {lines + 1} is longer than {LONGEST_LINE // 2**20} MiB; that is no table"
+            " of sequences."
+        )
+
+    form: TextFormat | None = None
+    understood: Understood | None = None
+    held: Piece | None = None
+    rows = lines = 0
+    blocks = (block for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long))
+    given = options
+    for block in _with_a_head(blocks, lambda head: _shows_roles(head, name, given, kind)):
+        if form is None:
+            form = _text_format(block, name, options, kind)
+        with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+            file.write(block)
+            file.flush()
+            with table_of_text(Path(file.name), name, form, lines) as table:
+                count = len(table)
+                table.line = _line_from(rows)
+                tidied(table, is_first=understood is None, is_last=False)
+                if understood is None:
+                    options = for_file(table, options)
+                    understood = understand(table, options)
+                elif understood.roles is not None:
+                    check_more_cells(table, understood.roles)
+                if len(table):
+                    if understood.wide is not None:
+                        yield from wide_pieces(table, understood.wide, options)
+                    else:
+                        assert understood.roles is not None
+                        (piece,) = long_pieces(table, understood.roles, options, whole=True)
+                        ready, held = _split_last(_joined(held, piece), options, name)
+                        if ready is not None:
+                            yield ready
+        rows += count
+        lines += block.count(b"\n")
+        form = replace(form, skip=0, comments=0, has_header=False, notes=())
+    if form is None:
+        raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
+    if held is not None:
+        yield held
+
+
+def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> TextFormat:
+    form = TextFormat.of_head(block, name, options, DELIMITERS.get(kind))
+    if form.encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+        raise DataError(
+            f"{name}: is {form.encoding.upper()}, which cannot be read as it comes. Convert it:"
+            f" iconv -f {form.encoding.upper()} -t UTF-8; or give a file."
+        )
+    return form
+
+
+def _with_a_head(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
+    """The same blocks, the first ones as one until they are enough, or the last."""
+    head = b""
+    for block in blocks:
+        head += block
+        if is_enough(head):
+            yield head
+            head = b""
+            break
+    if head.strip():
+        yield head
+    yield from blocks
+
+
+def _shows_roles(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
+    """Whether what has come shows which column names the series: a header and a row do where it is
+    given, or called so that it can be nothing else."""
+    lines = head.count(b"\n")
+    if lines < 2 or lines >= ROWS_THAT_SHOW or len(head) >= BLOCK:
+        return lines >= 2
+    if options.series != "auto":
+        return True
+    header = {plain(cell) for cell in _text_format(head, name, options, kind).header}
+    others = header - {plain(cell) for cell in options.features or ()} - set(TIME_NAMES)
+    return not others or bool(header & set(SERIES_NAMES[:SURE_SERIES]))
+
+
+def _line_from(before: int) -> Any:
+    return lambda row: f"row {before + row}"
+
+
+def _joined(held: Piece | None, piece: Piece) -> Piece:
+    """The sequence that was held back before those of the next block; its rows go on there.
+
+    Raises:
+        DataError: its times do not go on.
+    """
+    if held is None:
+        return piece
+    goes_on = held.ids[-1] == piece.ids[0]
+    orders = held.order, piece.order
+    if (
+        goes_on
+        and orders[0] is not None
+        and orders[1] is not None
+        and orders[1][0] <= orders[0][-1]
+    ):
+        raise DataError(
+            f"{piece.where(0, 0)}: its time comes before that of the row before, and what comes"
+            " through a pipe cannot be sorted. Give a file."
+        )
+    first, second = held.points, piece.points
+    n = len(first.values)
+    lengths = list(first.lengths) + list(second.lengths)
+    if goes_on:
+        lengths[len(first) - 1 : len(first) + 1] = [sum(lengths[len(first) - 1 : len(first) + 1])]
+
+    def where(row: int, feature: int) -> str:
+        return held.where(row, feature) if row < n else piece.where(row - n, feature)
+
+    def both(a: Any, b: Any) -> Any:
+        return None if a is None else a + b[1 if goes_on else 0 :]
+
+    return Piece(
+        ids=both(held.ids, piece.ids),
+        points=Ragged(
+            np.concatenate([first.values, second.values]),
+            offsets_of(np.array(lengths, dtype=np.int64)), first.features,
+        ),
+        where=where,
+        order=None if held.order is None else np.concatenate([held.order, piece.order]),
+        groups=both(held.groups, piece.groups),
+        notes=tuple(dict.fromkeys([*held.notes, *piece.notes])),
+        style=held.style,
+        id_parts=both(held.id_parts, piece.id_parts),
+    )  # fmt: skip
+
+
+def _split_last(piece: Piece, options: ReadOptions, name: str) -> tuple[Piece | None, Piece]:
+    """All sequences but the last, and the last.
+
+    Raises:
+        DataError: the last has too many numbers.
+    """
+    points, n = piece.points, len(piece) - 1
+    at = int(points.offsets[n])
+    if options.most is not None and points.values[at:].size > options.most:
+        raise DataError(
+            f"{name}: the series {piece.ids[-1]!r} has more than {options.most:,} numbers. Write it"
+            " to a file, and give that instead."
+        )
+
+    def part(first: int, last: int, begin: int, end: int) -> Piece:
+        return replace(
+            piece, ids=piece.ids[first:last],
+            points=Ragged(points.values[begin:end], points.offsets[first : last + 1] - begin,
+                          points.features),
+            where=lambda row, feature: piece.where(row + begin, feature),
+            order=None if piece.order is None else piece.order[begin:end],
+            groups=None if piece.groups is None else piece.groups[first:last],
+            id_parts=None if piece.id_parts is None else piece.id_parts[first:last],
+        )  # fmt: skip
+
+    last = part(n, n + 1, at, len(points.values))
+    return (part(0, n, 0, at) if n else None), last

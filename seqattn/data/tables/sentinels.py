@@ -1,0 +1,55 @@
+"""Numbers that stand for a missing value, such as -999."""
+
+from __future__ import annotations
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.table import ROWS, Table
+from seqattn.errors import AmbiguousData
+
+SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0,
+             999.0, 999.9, 9999.0, 9999.9, 99999.0)  # fmt: skip
+
+
+def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -> None:
+    """
+    Raises:
+        AmbiguousData: a feature has such a number, further from all others than these are from
+            each other, and the user has not said what it is.
+    """
+    if options.na_values is not None:
+        return
+    listed = ", ".join(map(literal, SENTINELS))
+    for name in roles.features:
+        if roles.columns[name].kind != "number":
+            continue
+        value = roles.columns[name].sql
+        suspects = table.query(
+            f"SELECT ({value}) AS v, count(*) FROM {ROWS} WHERE ({value}) IN ({listed}) GROUP BY v"
+        )
+        for suspect, count in suspects:
+            low, high, others = table.one(
+                f"SELECT min(v), max(v), count(v) FROM (SELECT ({value}) AS v FROM {ROWS}) WHERE"
+                f" v NOT IN ({listed}) AND NOT isnan(v)"
+            )
+            if others < 3 or low <= suspect <= high:
+                continue
+            distance = low - suspect if suspect < low else suspect - high
+            if distance <= high - low and not suspect < 0 <= low:
+                continue
+            shown = f"{suspect:g}"
+            if not options.asks:
+                table.notes.append(
+                    f"column {name!r} has {shown} in {count} cells, and its other values lie"
+                    f" between {low:g} and {high:g}; it is read as a value, as data.na_values of"
+                    " the training does not name it"
+                )
+                continue
+            raise AmbiguousData(
+                f"{table.name}: column {name!r} has {shown} in {count} cells, and its other values"
+                f" lie between {low:g} and {high:g}. If it stands for a missing value:"
+                f" data.na_values: [{shown!r}] (in data check: --na={shown}); if it is a value:"
+                " data.na_values: [] (in data check: --na=).",
+                ({"na_values": shown}, {"na_values": ""}),
+            )

@@ -1,0 +1,76 @@
+"""The style of a table that was read: what a forecast of it is written in."""
+
+from __future__ import annotations
+
+import re
+
+from seqattn.data.files.style import TableStyle
+from seqattn.data.tables.casting import Column
+from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.table import ROW, ROWS, Table
+
+_ISO = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}(?:([T ])\d{1,2}:\d{2}(:\d{2}(?:([.,])\d{1,9})?)?)?"
+    r"( ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?))?"
+)
+_PARTS = ("%Y", "%m", "%d", "%H", "%M")
+
+
+def style_of(table: Table, roles: Roles) -> TableStyle:
+    """The style of a table with a point a row."""
+    names = () if roles.time is None else roles.time.names
+    numbers = [roles.columns[name] for name in (*roles.features, *names)]
+    decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
+    formats: tuple[str, ...] = ()
+    if roles.time is not None and roles.time.is_date and table.is_text:
+        formats = _formats(table, [roles.columns[name] for name in names])
+    return TableStyle(table.delimiter, decimal, roles.series, names, formats)
+
+
+def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
+    """The formats of columns that are read together; none: ISO 8601 alone is known."""
+    words = [
+        str(table.one(f"SELECT {c.text} FROM {ROWS} ORDER BY {ROW} LIMIT 1")[0]) for c in columns
+    ]
+    first, *others = zip(columns, words, strict=True)
+    if others and first[0].kind == "number":
+        found = [_part(form, word) for form, word in zip(_PARTS, words, strict=False)]
+    else:
+        of_times = ["%H:%M:%S" if word.count(":") > 1 else "%H:%M" for _, word in others]
+        found = [
+            _date_format(*first),
+            *(
+                _part("%H", word) if column.kind == "number" else form
+                for (column, word), form in zip(others, of_times, strict=True)
+            ),
+        ]
+    return tuple(found) if all(found) else ()
+
+
+def _part(form: str, word: str) -> str:
+    """A part of a date; without a leading zero unless the file has one."""
+    return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
+
+
+def _date_format(column: Column, word: str) -> str:
+    """The format of a column of dates; empty: unknown."""
+    if column.kind == "number":
+        digits = word.removesuffix(".0")
+        return {8: "%Y%m%d", 6: "%Y%m"}.get(len(digits), "")
+    if column.formats == ("quarters",):
+        return f"%Y{word[4:-1]}%q"
+    if column.formats:
+        return column.formats[0]
+    match = _ISO.fullmatch(word)
+    if match is None:
+        return ""
+    between, seconds, point, zone = match.groups()
+    time = f"{between}%H:%M" if between else ""
+    if seconds:
+        time += f":%S{point}%f" if point else ":%S"
+    return f"%Y-%m-%d{time}{_utc(zone or '')}"
+
+
+def _utc(zone: str) -> str:
+    """UTC, written as a zone is."""
+    return re.sub(r"\d", "0", zone).replace("-", "+")

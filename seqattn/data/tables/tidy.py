@@ -1,0 +1,99 @@
+"""Rows of a table that are no data, and names that cannot be told apart."""
+
+from __future__ import annotations
+
+from seqattn.data.tables.casting import NA_VALUES
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.data.tables.text_format import looks_like_a_value
+from seqattn.errors import DataError
+
+TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
+"""What a last row begins with that adds the others up."""
+
+
+def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
+    """Leave out columns without a name or a cell, headers that stand there again, and a row of
+    units; each with a note.
+
+    Args:
+        is_first, is_last: whether the file begins, and ends, with the rows of this table.
+
+    Raises:
+        DataError: two columns have one name.
+    """
+    header = list(table.header)
+    while len(header) > 1 and header[-1] == "" and _is_empty(table, len(header) - 1):
+        header.pop()
+    table.header, table.types = tuple(header), table.types[: len(header)]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"{table.name}: the column {twice[0]!r} stands there twice. Rename one of them."
+        )
+    if table.is_text:
+        if len(header) == 1 and is_last:
+            table.connection.execute(  # blank lines at the end of a column are no empty cells
+                f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
+                " WHERE trim(coalesce(c0, '')) <> '')"
+            )
+        _leave_out_headers(table)
+        _leave_out_totals(table)
+        if is_first:
+            _leave_out_units(table)
+
+
+def _is_empty(table: Table, place: int) -> bool:
+    cell = f"c{place}"
+    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({cell}, '')) <> ''")
+    return int(count) == 0
+
+
+def _leave_out_headers(table: Table) -> None:
+    """Rows that say what the header says, as in files that were put one after the other."""
+    same = " AND ".join(
+        f"trim(coalesce(c{i}, '')) = {literal(name)}" for i, name in enumerate(table.header)
+    )
+    rows = [row for (row,) in table.query(f"SELECT {ROW} FROM {ROWS} WHERE {same} ORDER BY {ROW}")]
+    if rows:
+        table.notes.append(f"the header stands there again on {table.line(rows[0])}; left out")
+        table.connection.execute(f"DELETE FROM {ROWS} WHERE {same}")
+
+
+def _leave_out_totals(table: Table) -> None:
+    """Last rows that begin with a word such as Total where all others begin with a value."""
+    rows = table.query(
+        f"SELECT {ROW}, trim(coalesce(c0, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
+    )
+    totals = []
+    for row, cell in rows:
+        if cell.lower().rstrip(":").split(" ")[0] not in TOTALS:
+            break
+        totals.append((row, cell))
+    others = [cell for _, cell in rows[len(totals) :]]
+    if not totals or len(others) < 3 or not all(map(looks_like_a_value, others)):
+        return
+    row, cell = totals[-1]
+    table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data; left out")
+    table.connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
+
+
+def _leave_out_units(table: Table) -> None:
+    """A first row of words above columns of numbers: units, as a second header line has them."""
+    columns = [f"c{i}" for i in range(len(table.header))]
+    rows = table.query(f"SELECT {', '.join(columns)} FROM {ROWS} ORDER BY {ROW} LIMIT 20")
+    if len(rows) < 3:
+        return
+    first, *others = ([(cell or "").strip() for cell in row] for row in rows)
+    of_values = [
+        i for i in range(len(columns)) if all(looks_like_a_value(row[i]) for row in others)
+    ]
+    if not of_values or any(looks_like_a_value(cell) for cell in first):
+        return
+    if all(first[i].lower() in NA_VALUES for i in of_values) or any(
+        row[i] == first[i] for row in others for i in of_values
+    ):
+        return
+    units = ", ".join(f"{table.header[i]} in {first[i]}" for i in of_values if first[i])
+    table.notes.append(f"{table.line(1)} holds units, not values ({units}); left out")
+    table.connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} = 1")

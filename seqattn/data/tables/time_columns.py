@@ -1,0 +1,131 @@
+"""Columns that say when: dates, numbers, and dates in several columns."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.casting import Column, check_cells, first_word
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.errors import AmbiguousData, DataError
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """
+    Attributes:
+        names: its columns; several are read together.
+        sql: TIMESTAMP or DOUBLE.
+        is_date: whether it gives dates.
+        note: what a user should be told.
+    """
+
+    names: tuple[str, ...]
+    sql: str
+    is_date: bool
+    note: str = ""
+
+
+def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
+    """One column as the time.
+
+    Raises:
+        AmbiguousData: its days and months could be either way round.
+        DataError: it holds words, or a cell is empty.
+    """
+    if len(column.formats) > 1:
+        (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
+        raise AmbiguousData(
+            f"{table.name}: {word!r} in column {column.name!r} is day and month, or month and day."
+            f" Say which: data.time_format: '{column.formats[0]}' or '{column.formats[1]}' (in data"
+            f" check: --time-format {column.formats[0]!r}).",
+            tuple({"time_format": form} for form in column.formats),
+        )
+    if column.kind == "words":
+        raise DataError(
+            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is"
+            " known. Correct the cell; or say the format: data.time_format (in data check:"
+            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time,"
+            " leave it out:"
+            f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
+        )
+    check_cells(table, column)
+    check_filled(table, column.name, column.sql)
+    note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
+    if column.kind == "time":
+        return TimeColumn((column.name,), column.sql, True, note)
+    digits = _digits_of_dates(table, column)
+    if digits is not None:
+        return TimeColumn((column.name,), digits, True,
+                          f"{column.name!r} is read as dates without dashes")  # fmt: skip
+    return TimeColumn((column.name,), column.sql, False, note)
+
+
+def check_filled(table: Table, name: str, sql: str) -> None:
+    """
+    Raises:
+        DataError: a cell says no time.
+    """
+    (row,) = table.one(
+        f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL OR NOT isfinite({sql})"
+    )
+    if row is not None:
+        raise DataError(
+            f"{table.name}: {table.line(row)}, column {name!r} is empty or no finite number or"
+            " date, so nothing says when that row was. Fill it in, or remove the row."
+        )
+
+
+def _digits_of_dates(table: Table, column: Column) -> str | None:
+    """Whole numbers such as 20011229 or 200112 as dates; None: they are not all dates of 1900 to
+    2099, or change by one and the same amount."""
+    value = column.sql
+    low, high, fraction = table.one(
+        f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value}))"
+        f" FROM {ROWS}"
+    )
+    if fraction or low is None:
+        return None
+    days = low >= 19_000_101 and high <= 20_991_231
+    months = low >= 190_001 and high <= 209_912
+    if not (days or months):
+        return None
+    (steps,) = table.one(
+        f"SELECT count(DISTINCT v - before) FROM (SELECT {value} AS v, lag({value}) OVER (ORDER BY"
+        f" {ROW}) AS before FROM {ROWS})"
+    )
+    if steps < 2:
+        return None
+    digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
+    form = "'%Y%m%d'" if days else "'%Y%m'"
+    sql = f"CAST(try_strptime({digits}, {form}) AS TIMESTAMP)"
+    wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
+    return None if wrong else f"({sql})"
+
+
+def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions) -> TimeColumn:
+    """A year, a month and so on, or a date and an hour, as one time.
+
+    Raises:
+        DataError: a cell is empty, or is no month, day, hour or minute.
+    """
+    names = tuple(column.name for column in columns)
+    first, *others = columns
+    if first.kind == "time":
+        sql = time_of(table, first, options).sql
+        for column in others:
+            if column.kind == "number":
+                sql = f"({sql} + to_hours(CAST({column.sql} AS INTEGER)))"
+            else:
+                sql = f"({sql} + TRY_CAST(TRY_CAST({column.text} AS TIME) AS INTERVAL))"
+    else:
+        whole = [f"CAST({column.sql} AS BIGINT)" for column in columns]
+        parts = [*whole, *["1", "1", "0", "0"][len(whole) - 1 :], "0"]
+        year, month, day, hour, minute = parts[:5]
+        good = f"{month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
+        made = f"make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0)"
+        sql = f"(CASE WHEN {good} THEN {made} END)"
+    check_filled(table, " and ".join(names), sql)
+    return TimeColumn(names, sql, True)

@@ -1,0 +1,251 @@
+"""Tables with a sequence a row: columns such as x_1, y_1, x_2, y_2, or a date each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files.columns import chosen
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
+from seqattn.data.files.style import TableStyle
+from seqattn.data.tables.casting import FORMATS, check_cells, columns_of, first_word
+from seqattn.data.tables.roles import (
+    SERIES_NAMES,
+    TIME_NAMES,
+    check_names,
+    listed,
+    plain,
+)
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.data.tables.text_format import DATE, NUMBER
+from seqattn.errors import DataError
+
+AT_ONCE = 2**22
+"""Cells of a piece."""
+
+
+@dataclass(frozen=True)
+class Wide:
+    """
+    Attributes:
+        series: the column that names a sequence; None: the number of the row does.
+        features: of a point.
+        cells: columns, step by step, all features of a step together.
+        steps: (L,) what the steps are called, numbers or dates; None: they are counted from 1.
+        notes: what a user should be told.
+    """
+
+    series: str | None
+    features: tuple[str, ...]
+    cells: tuple[str, ...]
+    steps: NDArray[Any] | None
+    notes: tuple[str, ...] = ()
+
+
+def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
+    """(feature, step) -> column, of columns such as x_1, x[2], y.3, lat4, or just 1, 2, 3."""
+    found: dict[tuple[str, int], str] = {}
+    for cell in header:
+        match = re.fullmatch(r"(.*?)[\s_.\-\[(]?(\d{1,9})[\])]?", cell)
+        if match:
+            found.setdefault((match.group(1) or "value", int(match.group(2))), cell)
+    return found
+
+
+def wide_layout(table: Table, options: ReadOptions) -> Wide | None:
+    """How a table with a sequence a row is read; None: its rows are points.
+
+    Raises:
+        DataError: it should have a sequence a row, and lacks columns.
+    """
+    if options.layout == "long":
+        return None
+    series = _series(table, options)
+    taken = [
+        *options.ignore,
+        *([series] if series else []),
+        *([options.group] if options.group else []),
+    ]
+    others = [cell for cell in table.header if cell not in taken]
+    dates = _dates(others)
+    if dates is not None:
+        return Wide(series, ("value",), tuple(dates), np.array(list(dates.values()), dtype=DATES))
+    steps = wide_columns(others)
+    if options.layout == "auto" and not _looks_wide(table, options, others, steps, series):
+        return None
+    if not steps:
+        raise DataError(
+            f"{table.name}: no columns such as x_1, y_1, x_2, y_2, a feature and a step each; found"
+            f" {listed(table.header)}."
+        )
+    stems = list(dict.fromkeys(feature for feature, _ in steps))
+    found = f"found {listed(table.header)}"
+    features, notes = chosen(stems, options, f"{table.name}: no column", found)
+    numbers = sorted({step for feature, step in steps if feature in features})
+    every = range(numbers[0], numbers[-1] + 1)
+    lacking = next(((f, s) for s in every for f in features if (f, s) not in steps), None)
+    if lacking is not None:
+        raise DataError(
+            f"{table.name}: there is no column {lacking[0]!r} of step {lacking[1]}, but there are"
+            f" steps {numbers[0]} to {numbers[-1]}; {found}."
+        )
+    cells = tuple(steps[feature, step] for step in every for feature in features)
+    unread = [cell for cell in others if cell not in steps.values()]
+    if unread:
+        notes = (*notes, f"left out: {listed(unread)}")
+    if options.layout == "auto" and series is None:
+        notes = (
+            *notes,
+            f"a row is read as a sequence of up to {len(every)} points; if it is one point, set"
+            " data.layout to long",
+        )
+    named = numbers[0] not in (0, 1)
+    return Wide(
+        series, features, cells, np.array(every, dtype=np.float64) if named else None, notes
+    )
+
+
+def _series(table: Table, options: ReadOptions) -> str | None:
+    if options.series != "auto":
+        given = [
+            name for name in options.series if name in table.header or options.layout == "wide"
+        ]
+        check_names(table, given, "data.series")
+        return given[0] if given else None
+    names = {name: rank for rank, name in enumerate(SERIES_NAMES)}
+    named = sorted((n for n in table.header if plain(n) in names), key=lambda n: names[plain(n)])
+    if named:
+        return named[0]
+    first = table.header[0]
+    is_step = bool(wide_columns([first])) or bool(DATE.fullmatch(first))
+    if is_step or plain(first) in TIME_NAMES:
+        return None
+    column = f"c{table.header.index(first)}"
+    unique = table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0]
+    return first if unique and not first[-1:].isdecimal() else None
+
+
+def _dates(others: Sequence[str]) -> dict[str, str] | None:
+    """Columns that are called as dates are, with the dates; None: others than these are there."""
+    from datetime import datetime
+
+    if len(others) < 2 or any(NUMBER.fullmatch(cell) for cell in others):
+        return None
+    for form in FORMATS:
+        try:
+            found = {cell: datetime.strptime(cell, form).isoformat() for cell in others}
+        except ValueError:
+            continue
+        return dict(sorted(found.items(), key=lambda pair: pair[1]))
+    return None
+
+
+def _looks_wide(
+    table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
+    series: str | None,
+) -> bool:  # fmt: skip
+    """Columns of two steps of a feature at least, none that says when, and no name twice."""
+    if options.features and set(options.features) <= set(table.header):
+        return False
+    if options.time not in (None, "auto"):
+        return False
+    if options.time == "auto" and any(plain(cell) in TIME_NAMES for cell in others):
+        return False
+    of_feature: dict[str, list[int]] = {}
+    for feature, step in steps:
+        of_feature.setdefault(feature, []).append(step)
+    if options.features and set(options.features) <= of_feature.keys():
+        return True
+    if not any(len(found) > 1 for found in of_feature.values()):
+        return False
+    if series is not None:
+        column = table.column(series)
+        return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
+    if set(others) - set(steps.values()):
+        return False  # a column that is no step: rows are points
+    same, *different = {tuple(sorted(found)) for found in of_feature.values()}
+    return not different and len(same) > 1 and same[-1] - same[0] < len(same)
+
+
+def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piece]:
+    """
+    Raises:
+        DataError: a cell is no number.
+    """
+    columns = columns_of(table, options, wide.cells)
+    for column in columns.values():
+        check_cells(table, column)
+        if column.kind in ("words", "time"):
+            word = first_word(table, column, options)
+            raise DataError(
+                f"{table.name}: {word}. Correct the cell; or, if a row"
+                " is no sequence, set data.layout to long."
+            )
+    count, F = len(table), len(wide.features)
+    if not count:
+        raise DataError(f"{table.name}: has a header but no rows.")
+    names = [name for name in (wide.series, options.group) if name is not None]
+    values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
+    extra = "".join(
+        f", CAST({table.column(name)} AS VARCHAR) AS w{i}" for i, name in enumerate(names)
+    )
+    at_once = max(1, AT_ONCE // len(wide.cells))
+    decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
+    for first in range(1, count + 1, at_once):
+        found = table.connection.execute(
+            f"SELECT {ROW} AS r, {values}{extra} FROM {ROWS} WHERE {ROW} >= {first} AND"
+            f" {ROW} < {first + at_once} ORDER BY {ROW}"
+        ).fetchnumpy()
+        rows = np.asarray(found["r"])
+        cells = np.stack(
+            [np.ma.filled(found[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
+        ).reshape(len(rows), -1, F)
+        words = {name: _words(table, found[f"w{i}"], rows, name) for i, name in enumerate(names)}
+        yield _piece(table, wide, rows, cells, words, options.group, decimal)
+
+
+def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
+    empty = np.flatnonzero(np.ma.getmaskarray(found) | (np.ma.filled(found, "") == ""))
+    if empty.size:
+        line = table.line(int(rows[empty[0]]))
+        raise DataError(f"{table.name}: {line}, column {name!r} is empty.")
+    return tuple(map(str, found))
+
+
+def _piece(
+    table: Table, wide: Wide, rows: NDArray[Any], cells: NDArray[Any],
+    words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
+) -> Piece:  # fmt: skip
+    """Rows as sequences; empty cells at the end of a row are no points."""
+    n, L, F = cells.shape
+    empty = np.isnan(cells).all(axis=2)
+    lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
+    offsets = offsets_of(lengths)
+    kept = np.arange(L) < lengths[:, None]
+
+    def where(row: int, feature: int) -> str:
+        k = int(np.searchsorted(offsets, row, side="right")) - 1
+        column = wide.cells[(row - int(offsets[k])) * F + feature]
+        return f"{table.line(int(rows[k]))}, column {column!r}"
+
+    return Piece(
+        ids=tuple(map(str, rows.tolist())) if wide.series is None else words[wide.series],
+        points=Ragged(cells[kept], offsets, wide.features),
+        where=where,
+        order=None if wide.steps is None else np.broadcast_to(wide.steps, (n, L))[kept],
+        groups=None if group is None else words[group],
+        notes=(*table.notes, *wide.notes),
+        is_wide=True,
+        style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
+    )
+
+
+def renamed_step(options: ReadOptions) -> ReadOptions:
+    """Options without a time, for a table that has its steps in the header."""
+    return replace(options, time=None)
