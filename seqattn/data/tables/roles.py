@@ -33,6 +33,7 @@ SERIES_NAMES = (
 )  # fmt: skip
 """Names of series ids, the surest first."""
 SURE_SERIES = 9  # so many of them are nothing else
+BLOCK_SERIES = 24  # so many are series ids where their rows stand together
 TIME_NAMES = (
     "ds", "timestamp", "datetime", "date_time", "date", "time", "step", "time_step", "timestep",
     "frame", "time_idx", "t", "tick", "period", "year", "quarter", "month", "week", "day", "hour",
@@ -42,6 +43,8 @@ TIME_NAMES = (
 SURE_TIMES = 9  # likewise
 YOU_SAID_SO = "you said so"
 CONSTANT = "it is constant"
+ROUNDING = 1e-12
+"""Of a value, by which float64 may miss equal steps."""
 LEAST_ROWS = 8
 """Fewer rows may grow by one amount by chance."""
 INDEX_NAMES = ("", "unnamed:_0")
@@ -308,6 +311,10 @@ class _Inference:
             if sure and self._names_series(sure[0]):
                 self.reasons.append(f"series: {sure[0]!r}, because of its name")
                 return (sure[0],), time
+            for name in named:
+                if self._is_of_blocks(name):
+                    self.reasons.append(f"series: {name!r}, because of its name and its blocks")
+                    return (name,), time
             return (), time
         words = [n for n in left if self.columns[n].kind == "words" and n not in named]
         if self.options.time == "auto":
@@ -328,6 +335,13 @@ class _Inference:
             self.reasons.append(f"series: {sure[0]!r}, because of its name")
             return (sure[0],), time
         return self._no_series(time)
+
+    def _is_of_blocks(self, name: str) -> bool:
+        """Whether a column called as an id of trips or sessions holds each value in rows that
+        stand together, two at least on average."""
+        if plain(name) not in SERIES_NAMES[:BLOCK_SERIES] and not plain(name).endswith("_id"):
+            return False
+        return 1 < 2 * self._distinct(self.columns[name].text) <= self.rows and self._stays(name)
 
     def _names_series(self, name: str) -> bool:
         """Whether a column that is called so names series: one does not number the rows, nor has
@@ -447,20 +461,22 @@ class _Inference:
         return bool(changes == self._distinct(text))
 
     def _counter(self, series: Sequence[str]) -> TimeColumn | None:
-        """A column of whole numbers that grows by one amount within each series."""
+        """A column of numbers that grows by one amount within each series, whole or not."""
         if self.options.time != "auto" or self.rows < LEAST_ROWS:
             return None
         by = ", ".join(self.columns[name].text for name in series)
         over = f"({f'PARTITION BY {by} ' if by else ''}ORDER BY {ROW})"
         for name in self._left(*series):
-            if not self._is_whole(name):
+            if self.columns[name].kind != "number" or self.columns[name].bad[0]:
                 continue
             value = self.columns[name].sql
-            steps, least = self.table.one(
-                f"SELECT count(DISTINCT step), min(step) FROM (SELECT {value} - lag({value}) OVER"
-                f" {over} AS step FROM {ROWS})"
+            least, most, empty, largest = self.table.one(
+                "SELECT min(step), max(step), count(*) FILTER (v IS NULL), max(abs(v)) FROM"
+                f" (SELECT {value} AS v, {value} - lag({value}) OVER {over} AS step FROM {ROWS})"
             )
-            if steps == 1 and least > 0:
+            if empty or least is None or least <= 0:
+                continue
+            if most - least <= ROUNDING * largest:
                 self.reasons.append(f"time: {name!r}, because it grows by {least:g} in every row")
                 return self._time_of(name)
         return None

@@ -193,7 +193,9 @@ def _comment(lines: Sequence[str]) -> str:
 def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of rows; a broken end is left out."""
     places = [at for at, line in enumerate(lines) if line.strip() and not _is(line, comment)]
-    reader = csv.reader((f"{lines[at]}\n" for at in places), delimiter=delimiter)
+    spaced = delimiter == " "
+    text = (f"{lines[at].strip() if spaced else lines[at]}\n" for at in places)
+    reader = csv.reader(text, delimiter=delimiter, skipinitialspace=spaced)
     before = 0
     try:
         for row in reader:
@@ -261,9 +263,9 @@ def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
             best, found = (round(share, 3), width), sign
     if best[1] > 1 or not lines:
         return found
-    spaced = [row for row in lines[skip : skip + 500] if row.strip() and not _is(row, comment)]
-    widths = {len(row.split()) for row in spaced}
-    return " " if widths and min(widths) > 1 and len(widths) == 1 else ","
+    widths = [len(row) for at, row in _rows(lines[:500], " ", comment) if at >= skip]
+    alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
+    return " " if alike and min(widths) > 1 else ","
 
 
 def looks_like_a_value(cell: str) -> bool:
@@ -357,7 +359,19 @@ def as_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
     """The same text in UTF-8, with one separator between two cells where spaces separate them."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:
+        if form.delimiter != " ":
+            for line in text:
+                yield line.encode()
+            return
+        row = io.StringIO()
         for line in text:
-            yield (" ".join(line.split()) + "\n" if form.delimiter == " " else line).encode()
+            if not line.strip() or _is(line, form.comment):
+                yield line.encode()
+                continue
+            cells = next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
+            csv.writer(row, delimiter=" ", lineterminator="\n").writerow(cells)
+            yield row.getvalue().encode()
+            row.seek(0)
+            row.truncate()
     finally:
         text.detach()
