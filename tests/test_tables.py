@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from seqattn.data.files import Piece, ReadOptions, read_all
 from seqattn.data.inspect import inspect_file
-from seqattn.errors import DataError, SeqattnError
+from seqattn.errors import AmbiguousData, DataError, SeqattnError
 
 FEW = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -257,3 +257,13 @@ def test_a_column_that_grows_by_one_amount_is_no_feature(tmp_path: Path) -> None
     path.write_text("\n".join(rows) + "\n")
     report = inspect_file(path)
     assert (report.roles.time, report.roles.features) == ("A", ("B",))
+
+
+def test_words_do_not_tell_series_apart_where_one_date_stands_there_twice(tmp_path: Path) -> None:
+    path = tmp_path / "weather.csv"
+    days = [*range(1, 15), 14, *range(15, 28)]
+    sky = ["sun", "rain"]
+    rows = [f"2020-01-{day:02},{sky[k % 2]},{k * k % 17}" for k, day in enumerate(days)]
+    path.write_text("date,sky,temp\n" + "\n".join(rows) + "\n")
+    with pytest.raises(AmbiguousData, match="line 15 and line 16 are both of 2020-01-14"):
+        inspect_file(path)
