@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from seqattn.data.files import Piece, ReadOptions, read_all
 from seqattn.data.inspect import inspect_file
-from seqattn.errors import DataError, SeqattnError
+from seqattn.errors import AmbiguousData, DataError, SeqattnError
 
 FEW = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -229,3 +229,41 @@ def test_a_database_that_met_a_fatal_error_is_replaced(tmp_path: Path) -> None:
     read_all(path, ReadOptions())
     connection._databases[os.getpid()].close()
     assert read_all(path, ReadOptions()).points.values.tolist() == [[1.5], [2.5]]
+
+
+def test_any_number_of_spaces_separates_cells_and_quotes_keep_those_inside(tmp_path: Path) -> None:
+    path = tmp_path / "r.txt"
+    rows = [f'"{k}"  "2008-01-{k:02}" {20 + k}.5   "A b {k % 2}"' for k in range(1, 13)]
+    path.write_text('"when" "temp" "where it was"\n' + "\n".join(rows) + "\n")
+    report = inspect_file(path)
+    assert (report.roles.time, report.roles.features) == ("when", ("temp",))
+    assert report.piece.points.values[:2, 0].tolist() == [21.5, 22.5]
+
+
+def test_an_id_whose_rows_stand_together_names_series_whose_times_never_meet(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "trips.csv"
+    rows = [f"{7 + k // 10},{1000 * k + 5 * (k % 10)},{k * k % 17}" for k in range(40)]
+    path.write_text("trip_id,timestamp,speed\n" + "\n".join(rows) + "\n")
+    report = inspect_file(path)
+    assert (report.roles.series, report.sequences) == (("trip_id",), 4)
+    assert report.roles.features == ("speed",)
+
+
+def test_a_column_that_grows_by_one_amount_is_no_feature(tmp_path: Path) -> None:
+    path = tmp_path / "lab.dat"
+    rows = [f"  {0.01 * k:.7e}   {k * k % 17:.7e}" for k in range(30)]
+    path.write_text("\n".join(rows) + "\n")
+    report = inspect_file(path)
+    assert (report.roles.time, report.roles.features) == ("A", ("B",))
+
+
+def test_words_do_not_tell_series_apart_where_one_date_stands_there_twice(tmp_path: Path) -> None:
+    path = tmp_path / "weather.csv"
+    days = [*range(1, 15), 14, *range(15, 28)]
+    sky = ["sun", "rain"]
+    rows = [f"2020-01-{day:02},{sky[k % 2]},{k * k % 17}" for k, day in enumerate(days)]
+    path.write_text("date,sky,temp\n" + "\n".join(rows) + "\n")
+    with pytest.raises(AmbiguousData, match="line 15 and line 16 are both of 2020-01-14"):
+        inspect_file(path)

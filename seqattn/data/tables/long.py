@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
-from seqattn.data.tables.casting import empty_cells, first_word
+from seqattn.data.tables.checks import empty_cells, first_word
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.roles import YOU_SAID_SO, Roles
+from seqattn.data.tables.facts import YOU_SAID_SO
+from seqattn.data.tables.roles import Roles
 from seqattn.data.tables.style import style_of
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError

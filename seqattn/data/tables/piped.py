@@ -14,7 +14,8 @@ from seqattn.data.files.blocks import blocks_of_lines
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import Piece, Ragged, offsets_of
 from seqattn.data.tables.long import long_pieces
-from seqattn.data.tables.roles import SERIES_NAMES, SURE_SERIES, TIME_NAMES, check_more_cells, plain
+from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, plain
+from seqattn.data.tables.roles import check_more_cells
 from seqattn.data.tables.table import LONGEST_LINE, table_of_text
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.tidy import tidied

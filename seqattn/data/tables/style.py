@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from seqattn.data.files.style import TableStyle
-from seqattn.data.tables.casting import Column
+from seqattn.data.tables.column import Column
 from seqattn.data.tables.roles import Roles
 from seqattn.data.tables.table import ROW, ROWS, Table
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from seqattn.data.files.lines import refuse_first_broken_line
 from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
 from seqattn.data.tables.durations import durations_of
-from seqattn.data.tables.text_format import TextFormat, as_plain_text, line_of_row
+from seqattn.data.tables.text_format import TextFormat
+from seqattn.data.tables.text_lines import as_plain_text, line_of_row
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
-import io
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +18,15 @@ from typing import BinaryIO
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import first_lines
+from seqattn.data.tables.header import (
+    SHOWN,
+    commented_header,
+    is_comment,
+    is_header,
+    letters,
+    names_asked_for,
+    with_one_more,
+)
 from seqattn.errors import DataError
 
 csv.field_size_limit(2**25)  # longer than any line that is read
@@ -27,13 +34,6 @@ HEAD = 2**18
 """Bytes of a file that its format is found from."""
 DELIMITERS = (",", ";", "\t", "|")
 COMMENTS = ("#", "%", "//")
-NUMBER = re.compile(r"[+-]?(\d[\d.,' ]*|[.,]\d+)([eE][+-]?\d+)?\s?%?")
-DATE = re.compile(r"\d{1,4}[-/.](\d{1,2}|Q[1-4]|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?")
-MONTH = re.compile(
-    r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
-    r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
-)
-SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,13 @@ class TextFormat:
         begin = _first_row([row for _, row in rows], width)
         rows = rows[begin:]
         first = rows[0][0]
-        comments = sum(_is(line, comment) for line in lines[:first])
+        comments = sum(is_comment(line, comment) for line in lines[:first])
         if comments:
             notes += (f"lines that begin with {comment!r} are comments",)
         if first > options.skip_rows:
-            skipped = [line for line in lines[:first] if line.strip() and not _is(line, comment)]
+            skipped = [
+                line for line in lines[:first] if line.strip() and not is_comment(line, comment)
+            ]
             if skipped:
                 shown = skipped[0] if len(skipped[0]) <= SHOWN else f"{skipped[0][:SHOWN]}..."
                 count = len(skipped)
@@ -109,16 +111,16 @@ class TextFormat:
                 )
         cells = tuple(cell.strip() for cell in rows[0][1])
         if len(cells) < width:
-            header = _with_one_more(cells, rows, name)
+            header = with_one_more(cells, rows, name)
             return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
         has_header = options.has_header
-        if has_header is None and _names_asked_for(options) & set(cells):
+        if has_header is None and names_asked_for(options) & set(cells):
             has_header = True
         if has_header is None:
-            has_header = _is_header(cells, [row for _, row in rows[1:200]])
+            has_header = is_header(cells, [row for _, row in rows[1:200]])
         if not has_header:
-            commented = _commented_header(lines[:first], comment, separator, len(cells))
-            header = commented or tuple(map(_letters, range(len(cells))))
+            commented = commented_header(lines[:first], comment, separator, len(cells))
+            header = commented or tuple(map(letters, range(len(cells))))
             notes += (
                 "the header stands in a comment"
                 if commented
@@ -180,10 +182,6 @@ def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[
     return "utf-8", ()
 
 
-def _is(line: str, comment: str) -> bool:
-    return bool(comment) and line.lstrip().startswith(comment)
-
-
 def _comment(lines: Sequence[str]) -> str:
     """What the first lines begin with that are no rows."""
     first = next((line.lstrip() for line in lines if line.strip()), "")
@@ -192,8 +190,10 @@ def _comment(lines: Sequence[str]) -> str:
 
 def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of rows; a broken end is left out."""
-    places = [at for at, line in enumerate(lines) if line.strip() and not _is(line, comment)]
-    reader = csv.reader((f"{lines[at]}\n" for at in places), delimiter=delimiter)
+    places = [at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)]
+    spaced = delimiter == " "
+    text = (f"{lines[at].strip() if spaced else lines[at]}\n" for at in places)
+    reader = csv.reader(text, delimiter=delimiter, skipinitialspace=spaced)
     before = 0
     try:
         for row in reader:
@@ -220,34 +220,6 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
     return 0
 
 
-def _with_one_more(
-    cells: tuple[str, ...], rows: Sequence[tuple[int, Sequence[str]]], name: str
-) -> tuple[str, ...]:
-    """A header that lacks one name: that of the row numbers, as R writes it, or that of an empty
-    last column.
-
-    Raises:
-        DataError: the rows have a cell too much.
-    """
-    below = [row for _, row in rows[1:] if len(row) > len(cells)]
-    if all(not row[-1].strip() for row in below):
-        return (*cells, "")
-    if all(row[0].strip() == str(at) for at, row in enumerate(below, start=1)):
-        return ("", *cells)
-    at, row = rows[1]
-    raise DataError(
-        f"{name}: line {at + 1} has {len(row)} cells, the header has {len(cells)}:"
-        f" {','.join(row)[:SHOWN]!r}. A cell that holds the separator needs quotes; is it a decimal"
-        " comma?"
-    )
-
-
-def _letters(place: int) -> str:
-    """A, B, ..., Z, AA, AB, ...: as a spreadsheet calls its columns."""
-    before = _letters(place // 26 - 1) if place >= 26 else ""
-    return before + chr(ord("A") + place % 26)
-
-
 def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
     """The sign that cuts most rows into one number of cells, two at least."""
     best, found = (0.0, 1), ","
@@ -261,103 +233,6 @@ def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
             best, found = (round(share, 3), width), sign
     if best[1] > 1 or not lines:
         return found
-    spaced = [row for row in lines[skip : skip + 500] if row.strip() and not _is(row, comment)]
-    widths = {len(row.split()) for row in spaced}
-    return " " if widths and min(widths) > 1 and len(widths) == 1 else ","
-
-
-def looks_like_a_value(cell: str) -> bool:
-    """Whether a cell is a number or a date rather than a name."""
-    return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) or MONTH.fullmatch(cell))
-
-
-def _names_asked_for(options: ReadOptions) -> set[str]:
-    """Columns that are named, which a header must have; numbers could be values as well."""
-    named = [*(options.features or ()), *options.ignore, *options.one_hot]
-    for given in (options.series, options.time):
-        named += [] if given is None or given == "auto" else given
-    return {name for name in named if not looks_like_a_value(name)}
-
-
-def _is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Names, or the steps of a wide table; no header where values stand above values."""
-    values = [cell for cell in cells if looks_like_a_value(cell)]
-    if not values:
-        return any(cells)
-    if len(set(values)) < len(values) or not rows:
-        return False
-    if _names_stand_above_values(cells, rows):
-        return True
-    names = [cell for cell in cells if cell and not looks_like_a_value(cell)]
-    whole = [int(cell) for cell in values if cell.isdecimal()]
-    counted = len(whole) == len(values) > 1 and all(
-        b - a == whole[1] - whole[0] > 0 for a, b in itertools.pairwise(whole)
-    )
-    dates = len(values) > 1 and all(
-        DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in values
-    )
-    if names:
-        below = {row[cells.index(names[0])] for row in rows if len(row) == len(cells)}
-        return (counted or dates) and names[0] not in below
-    return counted and whole[0] in (0, 1)
-
-
-def _names_stand_above_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row has words in most columns that hold values below it."""
-    below = [row for row in rows if len(row) == len(cells)]
-    of_values = [
-        i for i in range(len(cells)) if all(looks_like_a_value(row[i].strip()) for row in below)
-    ]
-    words = [i for i in of_values if len(cells[i]) > 1 and not looks_like_a_value(cells[i])]
-    return bool(below) and len(words) * 2 > len(of_values)
-
-
-def _commented_header(
-    lines: Sequence[str], comment: str, delimiter: str, width: int
-) -> tuple[str, ...]:
-    """Names in the last comment before the first row, if there are as many as columns."""
-    for line in reversed(lines):
-        if _is(line, comment):
-            text = line.lstrip().removeprefix(comment).strip()
-            cells = tuple(cell.strip() for cell in next(csv.reader([text], delimiter=delimiter)))
-            return cells if len(cells) == width and all(cells) else ()
-    return ()
-
-
-def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
-    """The line of the file, counted from 1, on which a row begins; None where the file is packed.
-
-    Args:
-        row: counted from 1, the header left out.
-    """
-    if path.suffix.lower() in (".gz", ".zst"):
-        return None
-    with path.open(encoding=form.encoding, errors="replace", newline="") as file:
-        text = (line for line in file)
-        places: list[int] = []
-
-        def rows() -> Iterator[str]:
-            for at, line in enumerate(text, start=1):
-                blank = not line.strip() and len(form.header) > 1
-                if at > form.skip and not blank and not _is(line, form.comment):
-                    places.append(at)
-                    yield line if line.strip() else '""\n'
-
-        reader = csv.reader(rows(), delimiter=form.delimiter)
-        wanted = row + form.has_header
-        begin = 0
-        for at, _ in enumerate(reader, start=1):
-            if at == wanted:
-                return places[begin]
-            begin = reader.line_num
-    return None
-
-
-def as_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
-    """The same text in UTF-8, with one separator between two cells where spaces separate them."""
-    text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
-    try:
-        for line in text:
-            yield (" ".join(line.split()) + "\n" if form.delimiter == " " else line).encode()
-    finally:
-        text.detach()
+    widths = [len(row) for at, row in _rows(lines[:500], " ", comment) if at >= skip]
+    alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
+    return " " if alike and min(widths) > 1 else ","

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from seqattn.data.tables.casting import NA_VALUES
+from seqattn.data.tables.column import NA_VALUES
 from seqattn.data.tables.connection import literal
+from seqattn.data.tables.header import looks_like_a_value
 from seqattn.data.tables.table import ROW, ROWS, Table
-from seqattn.data.tables.text_format import looks_like_a_value
 from seqattn.errors import DataError
 
 TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")

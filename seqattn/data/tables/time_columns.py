@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import Column, check_cells, first_word
+from seqattn.data.tables.checks import check_cells, first_word
+from seqattn.data.tables.column import Column
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
 

@@ -1,0 +1,141 @@
+"""The `data:` section of a config that trains on a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqattn.config import Split, as_value
+from seqattn.data.files import Piece, ReadOptions
+from seqattn.data.own.proposed import with_proposed_window
+from seqattn.data.spacing import Spacing
+from seqattn.data.tables import Understood
+from seqattn.data.tables.column import Column
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How the steps of a file are spaced.
+
+    Attributes:
+        frequency: in words.
+        missing: rows missing between others.
+        is_even: whether all distances are whole multiples of the spacing.
+    """
+
+    frequency: str
+    missing: int
+    is_even: bool
+
+
+def steps_of(piece: Piece) -> Steps | None:
+    if piece.order is None:
+        return None
+    found = Spacing.found(piece.order, piece.points.offsets)
+    steps = found.distances(piece.order, piece.points.offsets)
+    with np.errstate(invalid="ignore"):
+        is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
+    missing = int(steps.sum()) - len(steps) if is_even else 0
+    is_even = is_even and missing <= len(steps)  # else few rows lie on a grid that most do not fill
+    words = " or ".join(map(str, list(found.frequencies())[:3]))
+    is_even = is_even and bool(words)
+    return Steps(words if is_even else "irregular", missing if is_even else 0, is_even)
+
+
+def section_of(
+    file: Path, options: ReadOptions, piece: Piece, understood: Understood | None,
+    columns: dict[str, Column], steps: Steps | None,
+) -> str:  # fmt: skip
+    """The `data:` section of a config that trains on a file."""
+    lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
+    if understood is None:
+        given = {key: getattr(options, key) for key in ("format", "layout")}
+        lines += [f"  {key}: {value}" for key, value in given.items() if value != "auto"]
+    else:
+        lines += _table_lines(options, understood, columns, steps)
+    if piece.target is None:
+        lines += _window_lines(piece)
+    values = [piece.points.values, *([] if piece.target is None else [piece.target.values])]
+    lacks_rows = steps is not None and steps.is_even and steps.missing > 0
+    if lacks_rows or any(np.isnan(numbers).any() for numbers in values):
+        lines.append("  missing: interpolate  # or drop_sequence")
+    section = "\n".join(lines)
+    return section if piece.target is not None else with_proposed_window(section, piece)
+
+
+def _table_lines(
+    options: ReadOptions, understood: Understood, columns: dict[str, Column], steps: Steps | None
+) -> list[str]:
+    lines = []
+    if understood.wide is not None:
+        lines.append("  layout: wide")
+        if understood.wide.series is not None:
+            lines.append(f"  series: {as_value(understood.wide.series)}")
+    else:
+        roles = understood.roles
+        assert roles is not None
+        lines.append("  layout: long")
+        series = None if not roles.series else _names(roles.series)
+        lines.append(f"  series: {series or 'null'}")
+        if steps is not None and not steps.is_even:
+            lines.append("  time: null  # steps are not evenly spaced: rows are taken as they come")
+        else:
+            lines.append(f"  time: {'null' if roles.time is None else _names(roles.time.names)}")
+        lines.append(f"  features: {as_value(list(roles.features))}")
+        if options.one_hot:
+            lines.append(f"  one_hot: {as_value(list(options.one_hot))}")
+        formats = {
+            columns[name].formats[0]
+            for name in (roles.time.names if roles.time else ())
+            if columns[name].formats and "%" in columns[name].formats[0]
+        }
+        lines += [f"  time_format: {as_value(form)}" for form in formats]
+        signs = {
+            (c.decimal, c.thousands) for n in roles.features if (c := columns[n]).kind == "number"
+        }
+        if any(decimal == "," for decimal, _ in signs):
+            lines.append('  decimal: ","')
+        elif any(thousands for _, thousands in signs):
+            (sign,) = {thousands for _, thousands in signs if thousands}
+            lines.append(f"  thousands: {as_value(sign)}")
+    if options.na_values is not None:
+        lines.append(f"  na_values: {as_value(list(options.na_values))}")
+    for key in ("delimiter", "comment", "encoding"):
+        if getattr(options, key) is not None:
+            lines.append(f"  {key}: {as_value(getattr(options, key))}")
+    if options.skip_rows:
+        lines.append(f"  skip_rows: {options.skip_rows}")
+    return lines
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return as_value(names[0] if len(names) == 1 else list(names))
+
+
+def _window_lines(piece: Piece) -> list[str]:
+    """What is given and what is to be said."""
+    least = shortest(piece)
+    if len(piece) >= 7:
+        half = max(1, least // 2)
+        return [f"  source_length: {half}  # points given, the rest is said: your choice"]
+    third = max(1, least // 40)
+    part = round(least * min(Split().validation, Split().test))
+    lines = []
+    if part < 4 * third:
+        lines.append(
+            f"  # too few points: of {least} the smallest part would have {part}. Give longer"
+            "\n  # series, or files of their own: validation_path and test_path"
+        )
+    return [
+        *lines,
+        f"  window: {{source: {3 * third}, target: {third}}}  # points given and said: your choice",
+        "  split: {by: time}",
+    ]
+
+
+def shortest(piece: Piece) -> int:
+    """Points of the shortest sequence that is not far shorter than most."""
+    lengths = piece.points.lengths
+    return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())

@@ -1,0 +1,90 @@
+"""Cells that are not what the others of their column are, and empty ones."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.column import Column, bad_cells
+from seqattn.data.tables.numerals import allowed
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.errors import AmbiguousData
+
+
+def with_bad_cells(table: Table, column: Column) -> Column:
+    """A column with the cells of other rows that are not what it holds."""
+    return replace(column, bad=bad_cells(table, column.text, column.sql))
+
+
+def check_cells(table: Table, column: Column) -> None:
+    """
+    Raises:
+        AmbiguousData: a cell of a column is not what the others are, or its commas may stand
+            before decimals or between thousands.
+    """
+    if column.either:
+        raise AmbiguousData(
+            f"{table.name}: column {column.name!r} holds {column.either!r} and the like, where the"
+            " comma may stand between thousands or before decimals. Say which: data.thousands: ','"
+            " or data.decimal: ',' (in data check: --thousands , or --decimal ,).",
+            ({"thousands": ","}, {"decimal": ","}),
+        )
+    count, row = column.bad
+    if not count:
+        return
+    (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
+    shown = shortened(text)
+    what = "a number" if column.kind == "number" else "a date"
+    more = f", and {count - 1} more cells hold none" if count > 1 else ""
+    raise AmbiguousData(
+        f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
+        f" {what}{more}. Correct the cell, or say that it is an empty one:"
+        f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
+        " leave the column out: --ignore"
+        f" {shlex.quote(column.name)}.",
+        ({"na_values": text}, {"ignore": column.name}),
+    )
+
+
+def first_word(table: Table, column: Column, options: ReadOptions) -> str:
+    """Where a column of words has the first that is no number."""
+    text = column.text
+    ways = [f"({way.sql(text)}) IS NOT NULL" for way in allowed(options)]
+    found = table.query(
+        f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} IS NOT NULL"
+        f" ORDER BY {' OR '.join(ways) or 'false'}, {ROW} LIMIT 1"
+    )
+    if not found:
+        return f"column {column.name!r} is empty"
+    row, word = found[0]
+    return f"{table.line(row)}, column {column.name!r} holds {shortened(word)!r}, not a number"
+
+
+def shortened(word: str) -> str:
+    return word if len(word) <= 40 else f"{word[:40]}..."
+
+
+def check_units(table: Table, column: Column) -> None:
+    """
+    Raises:
+        AmbiguousData: the numbers of a column have several units.
+    """
+    if column.units:
+        raise AmbiguousData(
+            f"{table.name}: column {column.name!r} has numbers of several units"
+            f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
+            f" data.ignore: [{column.name!r}] (in data check: --ignore"
+            f" {shlex.quote(column.name)}).",
+            ({"ignore": column.name},),
+        )
+
+
+def empty_cells(table: Table, column: Column) -> str:
+    """How many cells of a column are empty, and what stands in them; empty: none is."""
+    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE ({column.sql}) IS NULL")
+    if not count:
+        return ""
+    shown = ", ".join(map(repr, table.empty_words.get(column.name, ())))
+    holds = f" ({shown})" if shown else ""
+    return f"{count:,} {'cell' if count == 1 else 'cells'} of {column.name!r} empty{holds}"

@@ -1,0 +1,138 @@
+"""What is known of a table's columns while their roles are inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.casting import columns_of
+from seqattn.data.tables.column import Column
+from seqattn.data.tables.names import check_names
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.data.tables.time_columns import TimeColumn, time_of
+from seqattn.errors import DataError
+
+YOU_SAID_SO = "you said so"
+ROUNDING = 1e-12
+"""Of a value, by which float64 may miss equal steps."""
+LEAST_ROWS = 8
+"""Fewer rows may grow by one amount by chance."""
+
+
+class Facts:
+    """Questions about the columns of one table, and what has been settled.
+
+    Attributes:
+        rows: how many there are.
+        columns: what each column holds.
+        ignored: columns that are left out, with the reason.
+        reasons: what was inferred and why, a sentence each.
+
+    Raises:
+        DataError: a column that is asked for is not there, or there are no rows.
+    """
+
+    def __init__(self, table: Table, options: ReadOptions) -> None:
+        self.table, self.options = table, options
+        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, YOU_SAID_SO)
+        self.reasons: list[str] = []
+        given = [*options.ignore, *(options.number_columns or ()), *options.one_hot]
+        check_names(table, given, "data.features, data.ignore or data.one_hot")
+        self.rows = len(table)
+        if not self.rows:
+            raise DataError(f"{table.name}: has a header but no rows.")
+        names = [name for name in table.header if name not in self.ignored]
+        self.columns = columns_of(table, options, names)
+
+    def left(self, *taken: str) -> list[str]:
+        """Columns that have no role yet."""
+        given = {*taken, *(self.options.features or ()), *self.options.one_hot}
+        if self.options.group is not None:
+            given.add(self.options.group)
+        return [name for name in self.columns if name not in self.ignored and name not in given]
+
+    def count(self, sql: str) -> int:
+        return int(self.table.one(f"SELECT {sql} FROM {ROWS}")[0])
+
+    def distinct(self, *sql: str) -> int:
+        """How many combinations of values there are, told apart by 64 bits of a hash."""
+        return self.count(f"count(DISTINCT hash({', '.join(sql)}))")
+
+    def is_whole(self, name: str) -> bool:
+        column = self.columns[name]
+        if column.kind != "number" or column.bad[0]:
+            return False
+        value = column.sql
+        return not self.count(f"count(*) FILTER ({value} IS NULL OR {value} <> round({value}))")
+
+    def increases(self, name: str) -> bool:
+        """Whether the numbers of a column increase from row to row, or begin again now and then."""
+        if self.columns[name].kind != "number":
+            return False
+        value = self.columns[name].sql
+        back = self.table.one(
+            f"SELECT count(*) FILTER (step <= 0 OR step IS NULL) FROM (SELECT {value} -"
+            f" lag({value}) OVER (ORDER BY {ROW}) AS step FROM {ROWS} ORDER BY {ROW} OFFSET 1)"
+        )[0]
+        return bool(back * 4 <= self.rows)
+
+    def grows_in_every_row(self, name: str) -> bool:
+        if self.columns[name].kind != "number":
+            return False
+        value = self.columns[name].sql
+        return self.rows > 2 and self.table.one(
+            f"SELECT count(*) FILTER (step IS DISTINCT FROM 1) FROM (SELECT {value} - lag({value})"
+            f" OVER (ORDER BY {ROW}) AS step FROM {ROWS} ORDER BY {ROW} OFFSET 1)"
+        ) == (0,)
+
+    def stays(self, name: str) -> bool:
+        """Whether the rows of each value stand together."""
+        text = self.columns[name].text
+        changes = self.table.one(
+            f"SELECT count(*) FILTER (word IS DISTINCT FROM before) FROM (SELECT {text} AS word,"
+            f" lag({text}) OVER (ORDER BY {ROW}) AS before FROM {ROWS})"
+        )[0]
+        return bool(changes == self.distinct(text))
+
+    def tells_apart(self, names: Sequence[str], time: TimeColumn) -> bool:
+        texts = [self.columns[name].text for name in names]
+        return self.distinct(*texts, time.sql) == self.rows > 2 * self.distinct(*texts)
+
+    def is_constant_in(self, series: Sequence[str], column: Column) -> bool:
+        texts = [self.columns[name].text for name in series]
+        first = " AND ".join(
+            f"{text} = (SELECT {text} FROM {ROWS} ORDER BY {ROW} LIMIT 1)" for text in texts
+        )
+        some = f"(SELECT {column.text} AS v FROM {ROWS} WHERE {first} LIMIT 1000)"
+        if self.table.one(f"SELECT count(DISTINCT v) FROM {some}")[0] > 1:
+            return False  # most features, told without a look at all rows
+        groups = self.distinct(*texts)
+        return (
+            1 < groups < self.rows
+            and self.distinct(*texts, column.text) == groups
+            and not self.count(f"count(*) FILTER ({column.sql} IS NULL)")
+        )
+
+    def time_of(self, name: str) -> TimeColumn:
+        return time_of(self.table, self.columns[name], self.options)
+
+    def counter(self, series: Sequence[str]) -> TimeColumn | None:
+        """A column of numbers that grows by one amount within each series, whole or not."""
+        if self.options.time != "auto" or self.rows < LEAST_ROWS:
+            return None
+        by = ", ".join(self.columns[name].text for name in series)
+        over = f"({f'PARTITION BY {by} ' if by else ''}ORDER BY {ROW})"
+        for name in self.left(*series):
+            if self.columns[name].kind != "number" or self.columns[name].bad[0]:
+                continue
+            value = self.columns[name].sql
+            least, most, empty, largest = self.table.one(
+                "SELECT min(step), max(step), count(*) FILTER (v IS NULL), max(abs(v)) FROM"
+                f" (SELECT {value} AS v, {value} - lag({value}) OVER {over} AS step FROM {ROWS})"
+            )
+            if empty or least is None or least <= 0:
+                continue
+            if most - least <= ROUNDING * largest:
+                self.reasons.append(f"time: {name!r}, because it grows by {least:g} in every row")
+                return self.time_of(name)
+        return None

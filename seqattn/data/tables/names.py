@@ -1,0 +1,50 @@
+"""Names of columns that say what they are, and names in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqattn.data.tables.table import Table
+from seqattn.errors import DataError
+
+SERIES_NAMES = (
+    "unique_id", "series_id", "series", "sequence_id", "sequence", "seq", "ts_id", "item_id", "id",
+    "utterance", "trip_id", "trip", "track_id", "track", "trajectory", "session_id", "session",
+    "subject", "patient", "participant", "trial", "episode", "run", "sample", "store", "item",
+    "dept", "sku", "product", "ticker", "symbol", "station", "sensor_id", "sensor", "device_id",
+    "device", "meter", "user_id", "user", "customer", "country", "region", "city", "site", "name",
+)  # fmt: skip
+"""Names of series ids, the surest first."""
+SURE_SERIES = 9  # so many of them are nothing else
+BLOCK_SERIES = 24  # so many are series ids where their rows stand together
+TIME_NAMES = (
+    "ds", "timestamp", "datetime", "date_time", "date", "time", "step", "time_step", "timestep",
+    "frame", "time_idx", "t", "tick", "period", "year", "quarter", "month", "week", "day", "hour",
+    "minute", "second", "epoch", "index", "idx",
+)  # fmt: skip
+"""Names of time columns, the surest first."""
+SURE_TIMES = 9  # likewise
+
+
+def plain(name: str) -> str:
+    """A name as it is looked up."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def check_names(table: Table, names: Sequence[str], what: str) -> None:
+    """
+    Raises:
+        DataError: a column is not there.
+    """
+    for name in names:
+        if name not in table.header:
+            raise DataError(
+                f"{table.name}: no column {name!r} ({what}); found {listed(table.header)}."
+            )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message, the first few."""
+    shown = [name if len(name) <= 40 else f"{name[:40]}..." for name in names[:12]]
+    more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
+    return ", ".join([*shown, *more]) or "nothing"

@@ -1,0 +1,63 @@
+"""Lines of a text: where a row begins, and text that the database can read."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from seqattn.data.tables.header import is_comment
+from seqattn.data.tables.text_format import TextFormat
+
+
+def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
+    """The line of the file, counted from 1, on which a row begins; None where the file is packed.
+
+    Args:
+        row: counted from 1, the header left out.
+    """
+    if path.suffix.lower() in (".gz", ".zst"):
+        return None
+    with path.open(encoding=form.encoding, errors="replace", newline="") as file:
+        text = (line for line in file)
+        places: list[int] = []
+
+        def rows() -> Iterator[str]:
+            for at, line in enumerate(text, start=1):
+                blank = not line.strip() and len(form.header) > 1
+                if at > form.skip and not blank and not is_comment(line, form.comment):
+                    places.append(at)
+                    yield line if line.strip() else '""\n'
+
+        reader = csv.reader(rows(), delimiter=form.delimiter)
+        wanted = row + form.has_header
+        begin = 0
+        for at, _ in enumerate(reader, start=1):
+            if at == wanted:
+                return places[begin]
+            begin = reader.line_num
+    return None
+
+
+def as_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
+    """The same text in UTF-8, with one separator between two cells where spaces separate them."""
+    text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
+    try:
+        if form.delimiter != " ":
+            for line in text:
+                yield line.encode()
+            return
+        row = io.StringIO()
+        for line in text:
+            if not line.strip() or is_comment(line, form.comment):
+                yield line.encode()
+                continue
+            cells = next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
+            csv.writer(row, delimiter=" ", lineterminator="\n").writerow(cells)
+            yield row.getvalue().encode()
+            row.seek(0)
+            row.truncate()
+    finally:
+        text.detach()

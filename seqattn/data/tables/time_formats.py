@@ -1,0 +1,107 @@
+"""Dates and times in a text: the formats that are tried."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.tables.column import MOSTLY, Column, bad_cells
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.table import ROWS, Table
+
+_DATES = (
+    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y",
+    "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y",
+    "%B %d, %Y", "%b %d %Y",
+)  # fmt: skip
+_TIMES = ("", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%Y %b")
+FORMATS = (
+    *(f"{day}{f' {time}' if time else ''}" for day, time in itertools.product(_DATES, _TIMES)),
+    *_MONTHS,
+)
+"""Formats of dates that are tried."""
+ISO = r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
+ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
+QUARTER = r"\d{4}[- ]?[Qq][1-4]"
+
+
+def as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
+    """A column of dates or times; None: it holds none."""
+    text = words.text
+    sample = [
+        row[0]
+        for row in table.query(
+            f"SELECT DISTINCT {text} AS word FROM {ROWS} WHERE {text} IS NOT NULL"
+            f" ORDER BY hash(word), word LIMIT 200"
+        )
+    ]
+    for candidate in _time_candidates(words, sample, options):
+        bad = bad_cells(table, text, candidate.sql)
+        if bad[0] <= (1 - MOSTLY) * n:
+            return _both_ways(table, replace(candidate, bad=bad), options.time_format)
+    return None
+
+
+def _time_candidates(
+    words: Column, sample: Sequence[str], options: ReadOptions
+) -> Iterator[Column]:
+    """Ways to read a column as times that fit most of a sample."""
+    text, enough = words.text, MOSTLY * len(sample)
+
+    def fits(pattern: str) -> bool:
+        return sum(bool(re.fullmatch(pattern, word)) for word in sample) >= enough
+
+    if options.time_format is not None:
+        sql = f"CAST(try_strptime({text}, {literal(options.time_format)}) AS TIMESTAMP)"
+        yield replace(words, kind="time", sql=sql, formats=(options.time_format,))
+        return
+    if fits(ISO):
+        cast = f"TRY_CAST(replace({text}, ',', '.') AS TIMESTAMP)"
+        sql = f"CASE WHEN regexp_full_match({text}, {literal(ISO)}) THEN {cast} END"
+        yield replace(words, kind="time", sql=f"({sql})")
+        return
+    if fits(ISO + ZONE):
+        zoned = f"regexp_replace({text}, {literal('([+-][0-9]{2})([0-9]{2})$')}, '\\1:\\2')"
+        cast = f"(TRY_CAST({zoned} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
+        sql = f"CASE WHEN regexp_full_match({text}, {literal(ISO + ZONE)}) THEN {cast} END"
+        yield replace(words, kind="time", sql=f"({sql})", zone=True)
+        return
+    if fits(QUARTER):
+        year, quarter = f"CAST(left({text}, 4) AS BIGINT)", f"CAST(right({text}, 1) AS BIGINT)"
+        sql = (
+            f"CASE WHEN regexp_full_match({text}, {literal(QUARTER)}) THEN"
+            f" make_timestamp({year}, 3 * {quarter} - 2, 1, 0, 0, 0) END"
+        )
+        yield replace(words, kind="time", sql=f"({sql})", formats=("quarters",))
+        return
+    for form in FORMATS:
+        if sum(_matches(word, form) for word in sample) >= enough:
+            sql = f"CAST(try_strptime({text}, {literal(form)}) AS TIMESTAMP)"
+            yield replace(words, kind="time", sql=sql, formats=(form,))
+
+
+def _matches(word: str, form: str) -> bool:
+    try:
+        datetime.strptime(word, form)
+    except ValueError:
+        return False
+    return True
+
+
+def _both_ways(table: Table, column: Column, given: str | None) -> Column:
+    """A column of dates with the format that swaps days and months, where that fits as well."""
+    if len(column.formats) != 1 or column.bad[0] or given is not None:
+        return column
+    swapped = re.sub("%[dm]", lambda found: "%m" if found[0] == "%d" else "%d", column.formats[0])
+    if swapped == column.formats[0] or swapped not in FORMATS:
+        return column
+    sql = f"CAST(try_strptime({column.text}, {literal(swapped)}) AS TIMESTAMP)"
+    differs = f"count(*) FILTER (({sql}) IS DISTINCT FROM ({column.sql}))"
+    if bad_cells(table, column.text, sql)[0] or not table.one(f"SELECT {differs} FROM {ROWS}")[0]:
+        return column
+    return replace(column, formats=(column.formats[0], swapped))
