@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -240,8 +240,3 @@ def _piece(
         is_wide=True,
         style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
     )
-
-
-def renamed_step(options: ReadOptions) -> ReadOptions:
-    """Options without a time, for a table that has its steps in the header."""
-    return replace(options, time=None)
