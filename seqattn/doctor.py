@@ -118,7 +118,7 @@ def evidence(
         seeds: test losses of this run's seeds, where there are several.
         history: the epochs of its training, for trends; empty where they are not known.
     """
-    part = data.test.only(slice(0, MOST_SEQUENCES))
+    part = data.test.at(slice(0, MOST_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     against = References.of_data(part, data)
     scored, free = evaluate_and_forecast(trained.model, part, against, data.scaling)
@@ -163,7 +163,7 @@ def _without(trained: Trained, part: Sequences, data: Splits) -> dict[str, float
     for way in ("uniform", "shuffled"):
         try:
             free = free_run(
-                trained.model, part, part.target.shape[1], Override.parse(way),
+                trained.model, part, part.target_steps, Override.parse(way),
                 with_attention=False, scaling=data.scaling,
             )  # fmt: skip
         except UsageError:  # weights that nothing could stand in for

@@ -43,6 +43,10 @@ class DataError(SeqattnError):
     exit_code = 3
 
 
+class NoRows(DataError):  # noqa: N818  it says what is wrong
+    """A table with a header and nothing below it."""
+
+
 class AmbiguousData(DataError):  # noqa: N818  it is a question
     """A file that can be read in two ways, which differ (exit 3).
 

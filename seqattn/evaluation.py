@@ -20,17 +20,17 @@ from seqattn.attention import Override
 from seqattn.data import InSample, Rule, Scaling, Sequences, Splits
 from seqattn.data.baselines import (
     LEAST_SQUARES,
+    baselines_of,
     errors_by_feature,
     errors_by_step,
-    forecasts,
     least_squares,
     mean_squared_error,
 )
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
+from seqattn.data.sequences import real_points
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
-from seqattn.training import to_tensors
-from seqattn.training.batches import Batch, slices
+from seqattn.training.batches import Batch, GatheredBatch, batch_of, slices
 
 CHUNK = 2048
 CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
@@ -127,19 +127,25 @@ class References:
         scale = None if scaling is None else scaling.target.scale
         if scaling is not None and as_trained:
             scale = scaling.units(part)
-        free, notes = forecasts(train, part, rule, in_sample)
+        free = baselines_of(train, part, rule, in_sample)
+        losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
+
+        def score(name: str, forecast: NDArray[np.float64]) -> None:
+            losses[name] = mean_squared_error(forecast, part, scale)
+            rmse[name] = errors_by_feature(forecast, part)
+            if in_sample is not None:
+                errors[name] = Errors.of(forecast, part, in_sample)
+
+        for name in free.made:  # one after the other, so that one forecast is in memory
+            score(name, free.forecast(name, part))
+        baselines = dict(losses)
         linear = least_squares(train, part, scaling)
-        fitted = {} if linear is None else {LEAST_SQUARES: linear}
-        every = {**free, **fitted}
+        if linear is not None:
+            score(LEAST_SQUARES, linear)
         return cls(
             None if part.ideal is None else mean_squared_error(part.ideal, part, scale),
-            {name: mean_squared_error(said, part, scale) for name, said in free.items()},
-            {name: mean_squared_error(said, part, scale) for name, said in fitted.items()},
-            {name: errors_by_feature(said, part) for name, said in every.items()},
-            in_sample,
-            {} if in_sample is None
-            else {name: Errors.of(said, part, in_sample) for name, said in every.items()},
-            tuple(notes),
+            baselines, {name: losses[name] for name in losses.keys() - baselines.keys()}, rmse,
+            in_sample, errors, free.notes,
         )  # fmt: skip
 
     @classmethod
@@ -150,7 +156,12 @@ class References:
             part: of the data set, or the user's own sequences read as it was.
         """
         return cls.of(
-            part, data.train, data.rule, data.scaling, data.in_sample, as_trained=as_trained
+            part,
+            data.baseline_part,
+            data.rule,
+            data.scaling,
+            data.in_sample,
+            as_trained=as_trained,
         )
 
     def with_those_of(self, other: References) -> References:
@@ -260,8 +271,8 @@ def free_run(
         model.skip.check_sources(part.source_lengths, part.ids)
     if override is not None:
         override.check(int(part.source_lengths.min()))
-    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
-    values = list[Tensor]()
+    batch = batch_of(part, *_device_and_type(model), scaling=scaling)
+    values = list[NDArray[np.float64]]()
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
     with torch.inference_mode():
@@ -271,7 +282,8 @@ def free_run(
                 chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
                 with_attention=with_attention or watch is not None,
             )  # fmt: skip
-            values.append(forecast.values.double().cpu())
+            said = forecast.values.double().cpu().numpy()
+            values.append(said if scaling is None else scaling.unscaled(said, part.at(places)))
             layers = dict[MapKind, list[Tensor]]()
             for layer in forecast.attention:
                 meaning = layer.meaning
@@ -284,9 +296,8 @@ def free_run(
                     maps.setdefault(kind, []).append(weights)
             if watch is not None and stacked:
                 watch(meaning, {kind: one.numpy() for kind, one in stacked.items()}, places)
-    said = torch.cat(values).numpy()
     return FreeRun(
-        said if scaling is None else scaling.unscaled(said, part),
+        np.concatenate(values),
         {kind: torch.cat(pieces).numpy() for kind, pieces in maps.items()},
         meaning,
     )
@@ -295,7 +306,7 @@ def free_run(
 def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) -> float | None:
     """The mean squared error of forecasts, or None where the truth is not known to their end, or
     nothing of it was observed."""
-    if part.target.shape[1] != result.values.shape[1] or not part.target_cells.any():
+    if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
     return mean_squared_error(
         result.values, part, None if scaling is None else scaling.target.scale
@@ -304,8 +315,8 @@ def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) ->
 
 def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | None = None) -> float:
     """The loss of a model with every step fed the truth."""
-    batch = to_tensors(part, *_device_and_type(model), scaling=scaling)
-    values, steps = list[Tensor](), batch.target.shape[-2]
+    batch = batch_of(part, *_device_and_type(model), scaling=scaling)
+    values, steps = list[NDArray[np.float64]](), batch.target_steps
     truth = torch.ones(steps, dtype=torch.bool)
     with torch.inference_mode():
         for places in slices(len(batch), _at_once(batch, steps)):
@@ -314,16 +325,15 @@ def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | Non
                 chunk.source, chunk.target, source_lengths=chunk.source_lengths,
                 teacher_forcing=truth, with_attention=False,
             )  # fmt: skip
-            values.append(forecast.values.double().cpu())
-    said = torch.cat(values).numpy()
-    if scaling is None:
-        return mean_squared_error(said, part)
-    return mean_squared_error(scaling.unscaled(said, part), part, scaling.target.scale)
+            said = forecast.values.double().cpu().numpy()
+            values.append(said if scaling is None else scaling.unscaled(said, part.at(places)))
+    scale = None if scaling is None else scaling.target.scale
+    return mean_squared_error(np.concatenate(values), part, scale)
 
 
-def _at_once(batch: Batch, steps: int) -> int:
+def _at_once(batch: Batch | GatheredBatch, steps: int) -> int:
     """Sequences of a chunk."""
-    points = batch.source.shape[-2] + steps
+    points = batch.source_steps + steps
     return max(1, min(CHUNK, CHUNK_PAIRS // points**2))
 
 
@@ -361,10 +371,11 @@ def evaluate_and_forecast(
             return
         looking = looking or Looking(is_distribution=meaning == "distribution")
         known = None if part.alignment is None else part.alignment[places]
-        looking.add(maps["cross"], part.source_lengths[places], part.target_keep[places], known)
+        keep = real_points(part.target_lengths[places], part.target_steps)
+        looking.add(maps["cross"], part.source_lengths[places], keep, known)
 
     run = free_run(
-        model, part, part.target.shape[1], with_attention=with_attention, scaling=scaling,
+        model, part, part.target_steps, with_attention=with_attention, scaling=scaling,
         watch=look,
     )  # fmt: skip
     scale = None if scaling is None else scaling.target.scale

@@ -24,6 +24,12 @@ ROOT = Path(__file__).resolve().parents[1]
 N, S, T, F, H, K = 7, 11, 13, 3, 5, 17
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test reads or writes the user's cache folder."""
+    os.environ["SEQATTN_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)

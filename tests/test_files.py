@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load, tasks
+from seqattn.data.cutting import as_sources
 from seqattn.data.files import Piece, ReadOptions, format_of, read_all, read_pieces, step_text
 from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
-from seqattn.data.own import as_sources, spacing_of
+from seqattn.data.regularize import regularized
+from seqattn.data.series import Series, spacing_of
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import long
 from seqattn.errors import DataError, UsageError
@@ -189,9 +191,13 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
     assert points(named) == [[[1, 2]]]
 
 
+def series_of(piece: Piece) -> Series:
+    return regularized(piece, "f", OwnFile(path="-"), spacing_of(piece))
+
+
 def goes_on(piece: Piece, steps: int) -> np.ndarray[Any, Any]:
     """The steps after those of a piece."""
-    return Steps.of_sources(as_sources(piece, None, (), spacing_of(piece))).after(steps)
+    return Steps.of_sources(as_sources(series_of(piece), None)).after(steps)
 
 
 def test_dates_are_steps_that_go_on() -> None:
@@ -564,7 +570,7 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
     described = yaml.safe_load(section) or {}
     for key, some in (("path", slice(0, 7)), ("validation_path", slice(7, 13))):
         file = tmp_path / f"{key}.{written}"
-        other, _ = write_sequences(part.only(some), written, wide=form == "wide", goes_on=goes_on)
+        other, _ = write_sequences(part.at(some), written, wide=form == "wide", goes_on=goes_on)
         file.write_bytes(other)
         described[key] = str(file)
     file = tmp_path / f"a.{written}"
@@ -649,7 +655,7 @@ def test_numbers_survive_a_csv_file(walks: list[list[tuple[float, float]]], last
 
 
 def test_arrays_hold_nan_at_padding() -> None:
-    part = as_sources(read(GOOD), None)
+    part = as_sources(series_of(read(GOOD)), None)
     arrays = forecast_arrays(part, np.ones((2, 3, 2)), with_target=False)
     assert np.isnan(arrays["source"][1, 1]).all()
     assert arrays["forecast"].tolist() == np.ones((2, 3, 2)).tolist()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import Scaling, Sequences, sequences
-from seqattn.data.baselines import forecasts, least_squares
+from seqattn.data.baselines import baselines_of, least_squares
+from seqattn.data.fitting import fit
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
-from seqattn.data.own import fit
-from seqattn.data.scaling import fit_feature
-from seqattn.data.streaming import Moments
+from seqattn.data.scaling import Fitted, Method, fit_features
 from seqattn.errors import DataError
 from seqattn.evaluation import References
 
@@ -78,30 +78,32 @@ def test_the_linear_baseline_is_relative_where_the_model_is() -> None:
     assert relative < plain[name] * 10  # under one name, whatever it is fitted to
 
 
+def fitted(method: Method, *values: np.ndarray[Any, Any]) -> Fitted:
+    """The scale of a feature whose values come in pieces."""
+    return fit_features(method, ("x",), lambda: (("x", piece) for piece in values))["x"]
+
+
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
 @pytest.mark.parametrize("spread", [1e-3, 1e-5, 1e-6])
-def test_a_feature_is_scaled_by_its_spread_however_small(method: str, spread: float) -> None:
+def test_a_feature_is_scaled_by_its_spread_however_small(method: Method, spread: float) -> None:
     """1e9 and a spread of 1e-15 to 1e-12 of it: down to what float64 can tell apart."""
     values = 1e9 + spread * np.random.default_rng(1).normal(size=4001)
     near = values - 1e9  # exact
-    found, plain = (fit_feature(method, lambda v=v: [v]) for v in (values, near))  # type: ignore[arg-type, misc]
+    found, plain = (fitted(method, values), fitted(method, near))
     assert not found.constant
     assert found.scale == pytest.approx(plain.scale, rel=1e-6)
     assert found.shift - 1e9 == pytest.approx(plain.shift, abs=1.2e-7)
-    if method != "robust":
-        moments = Moments()
-        for piece in np.array_split(values, 7):
-            moments.add(piece)
-        assert moments.fitted(method).scale == pytest.approx(plain.scale, rel=0.1)
+    apart = fitted(method, *np.array_split(values, 7))
+    assert apart.scale == pytest.approx(plain.scale, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
-def test_rounding_is_no_spread_and_is_said(method: str) -> None:
+def test_rounding_is_no_spread_and_is_said(method: Method) -> None:
     values = np.where(np.arange(100) % 2, 0.1 + 0.2, 0.3)
-    found = fit_feature(method, lambda: [values])  # type: ignore[arg-type]
+    found = fitted(method, values)
     assert (found.scale, found.constant) == (1, True)
     if method == "robust":  # of quartiles, too
-        wide = fit_feature(method, lambda: [np.append(values, [5.0, -5.0])])
+        wide = fitted(method, np.append(values, [5.0, -5.0]))
         assert wide.quartiles_are_equal
         assert wide.scale > 0.1
     part = part_of(1)
@@ -114,11 +116,11 @@ def test_the_season_before_a_short_source_is_refused_in_every_part() -> None:
     """A training part may be long enough where another is not."""
     train, test = part_of(1), part_of(2)
     given = InSample(S, "given", (1.0, 1.0), (None, None))
-    forecasts(train, test, None, given)
+    baselines_of(train, test, None, given)
     lengths = test.source_lengths.copy()
     lengths[3] = S - 1
     said = "data.season is 5, but a source may have only 4 points"
     with pytest.raises(DataError, match=said):
-        forecasts(train, replace(test, source_lengths=lengths), None, given)
+        baselines_of(train, replace(test, source_lengths=lengths), None, given)
     with pytest.raises(DataError, match=said):
         check_season(replace(test, source_lengths=lengths), S)

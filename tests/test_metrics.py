@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqattn.config import OwnFile, Stream
+from seqattn.config import OwnFile
 from seqattn.data import Sequences, Splits, load
-from seqattn.data.baselines import DRIFT, LAST_POINT, forecasts, least_squares
+from seqattn.data.baselines import DRIFT, LAST_POINT, baselines_of, least_squares
 from seqattn.data.metrics import Errors, InSample, SeriesTable
 from seqattn.data.naive import drift, last_value, seasonal_naive
-from seqattn.data.own.in_sample import target_series
-from seqattn.data.own.series import series_of
-from seqattn.data.streaming import series as stream_series
+from seqattn.data.own import target_series
+from seqattn.data.regularize import regularized
+from seqattn.data.series import Spans
 from seqattn.errors import DataError
 from seqattn.evaluation import References
 
@@ -93,7 +93,8 @@ def test_each_feature_finds_its_place_in_the_source() -> None:
 
 def table(values: Any, offsets: list[int]) -> SeriesTable:
     values = np.asarray(values, dtype=np.float64)
-    return SeriesTable(values, list(range(values.shape[1])), np.array(offsets))
+    starts, lengths = np.array(offsets[:-1]), np.diff(offsets)
+    return SeriesTable(values, list(range(values.shape[1])), starts, lengths)
 
 
 def test_errors_by_hand() -> None:
@@ -225,13 +226,15 @@ def test_where_there_is_no_season_there_is_no_row_but_a_note(tmp_path: Path) -> 
 
 def test_a_shorter_source_than_the_season_found_leaves_the_row_out(tmp_path: Path) -> None:
     data = loaded(written(tmp_path / "f.csv", weekly(1)))
-    short = replace(data.test, source_lengths=np.full(len(data.test), 6))
-    free, notes = forecasts(data.train, short, None, data.in_sample)
-    assert "seasonal naive (season 7, found)" not in free
-    assert notes == ["no seasonal naive forecast: a source has only 6 points, the season 7"]
+    short = replace(data.test.at(slice(None)), source_lengths=np.full(len(data.test), 6))
+    free = baselines_of(data.train, short, None, data.in_sample)
+    assert "seasonal naive (season 7, found)" not in free.made
+    assert list(free.notes) == [
+        "no seasonal naive forecast: a source has only 6 points, the season 7"
+    ]
 
 
-@pytest.mark.parametrize("kind", ["time", "files", "stream"])
+@pytest.mark.parametrize("kind", ["time", "files", "cache"])
 def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> None:
     """Other values there, with other gaps, lengths and seasons, change nothing that baselines and
     MASE are made of."""
@@ -252,8 +255,8 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
             columns = {"step": np.arange(len(values))}
             columns |= {k: pa.array(values[:, i], from_pandas=True) for i, k in enumerate("xy")}
             pq.write_table(pa.table(columns), paths[key])
-        kinds = {"files": OwnFile, "stream": Stream}
-        return load(kinds[kind].model_validate({**keys, **paths}))
+        keys["cache"] = "always" if kind == "cache" else "auto"
+        return load(OwnFile.model_validate({**keys, **paths}))
 
     numbers = np.random.default_rng(2)
     other = np.sin(np.arange(126.0))[:, None] * [5, -1] + numbers.normal(size=(126, 2))
@@ -265,19 +268,17 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
     assert one.in_sample is not None
     assert one.in_sample.season == 7
     part = one.test  # the same to be forecast, from either training part
-    (free, _), (again, _) = (
-        forecasts(each.train, part, None, each.in_sample) for each in (one, two)
-    )
-    assert free.keys() == again.keys()
-    for name in free:
-        assert free[name].tobytes() == again[name].tobytes(), name
+    free, again = (baselines_of(each.train, part, None, each.in_sample) for each in (one, two))
+    assert free.made.keys() == again.made.keys()
+    for name in free.made:
+        assert free.forecast(name, part).tobytes() == again.forecast(name, part).tobytes(), name
     fitted = [least_squares(each.train, part, each.scaling) for each in (one, two)]
     assert fitted[0] is not None
     assert fitted[1] is not None
     assert fitted[0].tobytes() == fitted[1].tobytes()
 
 
-def test_a_stream_has_the_season_and_scale_of_a_file(tmp_path: Path) -> None:
+def test_a_folder_has_the_season_and_scale_of_a_file(tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     names, every = [], []
@@ -295,7 +296,7 @@ def test_a_stream_has_the_season_and_scale_of_a_file(tmp_path: Path) -> None:
         "window": {"source": 14, "target": 3},
         "split": {"by": "sequence", "validation": 0.2, "test": 0.2},
     }
-    data = load(Stream.model_validate({**keys, "path": str(folder)}))
+    data = load(OwnFile.model_validate({**keys, "path": str(folder), "cache": "always"}))
     assert data.in_sample is not None
     assert (data.in_sample.season, data.in_sample.origin) == (7, "found")
     train = {name.rpartition("@")[0] for name in data.train.ids}
@@ -303,23 +304,6 @@ def test_a_stream_has_the_season_and_scale_of_a_file(tmp_path: Path) -> None:
     moves = [every[k][7:] - every[k][:-7] for k in range(40) if f"s{k}" in train]
     scale = np.abs(np.concatenate(moves)).mean(axis=0)
     assert data.in_sample.scale == pytest.approx(scale.tolist(), rel=1e-12)
-
-
-def test_a_sample_of_the_series_of_a_stream_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_series, "MOST_VALUES", 50)
-    sample = stream_series.SeriesSample(1)
-    for unit in range(9):
-        series = table(np.arange(30.0)[:, None] + 100 * unit, [0, 10, 20, 30])
-        ids = [f"{unit}-{k}" for k in range(3)]
-        sample.add(unit, ids, series, {ids[0]: 0, ids[1]: 1, ids[2]: 0})
-        assert sample.values <= 50
-    kept = sample.table()
-    assert len(kept) == 5
-    assert len({float(kept[k][0, 0]) // 100 for k in range(5)}) > 2  # of many units
-    assert all(float(kept[k][0, 0]) % 100 in (0, 20) for k in range(5))  # of the training part
-    long = stream_series.SeriesSample(1)
-    long.add(0, ["a"], table(np.arange(400.0)[:, None], [0, 400]), {"a": 0})
-    assert long.table()[0].ravel().tolist() == list(range(50))
 
 
 def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path) -> None:
@@ -336,7 +320,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
 
 def test_target_series_are_the_columns_to_be_said(tmp_path: Path) -> None:
     from seqattn.data.files import read_all
-    from seqattn.data.own import form_of, treat_missing
+    from seqattn.data.reading import options_of
 
     values = weekly(1, 50)
     values[[3, 9], 1] = NAN
@@ -345,7 +329,6 @@ def test_target_series_are_the_columns_to_be_said(tmp_path: Path) -> None:
         "path": str(path), "series": None, "source_features": ["x", "y"],
         "target_features": ["y"], "window": {"source": 5, "target": 2}, "missing": "interpolate",
     })  # fmt: skip
-    series = series_of(read_all(path, form_of(config)), [0], "f", None)
-    treat_missing(series, config)
-    found = target_series(series, config)
+    series = regularized(read_all(path, options_of(config)), "f", config, None)
+    found = target_series(series, Spans.of_series(series), config)
     assert np.array_equal(found[0][:, 0], values[:, 1], equal_nan=True)

@@ -15,22 +15,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqattn.config import OwnFile, Recurrent, Stream
+from seqattn.config import OwnFile, Recurrent
 from seqattn.data import Scaling, Sequences, load
 from seqattn.data.baselines import (
     TRAINING_MEAN,
+    baselines_of,
     errors_by_feature,
     errors_by_step,
-    forecasts,
     least_squares,
     mean_squared_error,
 )
-from seqattn.data.own import fit
+from seqattn.data.fitting import fit
 from seqattn.errors import DataError
 from seqattn.models import Choices, build_model
-from seqattn.training import Batch, to_tensors
+from seqattn.training import Batch, batches, to_tensors
 from seqattn.training.batches import together
-from seqattn.training.feeds import feed_of
+from seqattn.training.feeds import Feed
 from seqattn.training.objective import Autograd, Derived, reinforcement, stacked
 from seqattn.training.validation import validate
 
@@ -86,7 +86,7 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
     part: Sequences, relative: bool
 ) -> None:
     observed = part.target_cells
-    told = forecasts(part, part, None)[0][TRAINING_MEAN][0]
+    told = baselines_of(part, part, None).forecast(TRAINING_MEAN, part)[0]
     for t in range(T):
         for f in range(F):
             seen = part.target[:, t, f][observed[:, t, f]]
@@ -300,7 +300,9 @@ def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
         load(OwnFile.model_validate(keys))
 
 
-def test_a_stream_trains_on_the_cells_that_a_file_trains_on(tmp_path: Path) -> None:
+def test_a_cache_trains_on_the_cells_that_memory_trains_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = values_of(3, 48)
     names = [f"s{k}" for k in range(48)]
     for name, rows in (
@@ -319,22 +321,22 @@ def test_a_stream_trains_on_the_cells_that_a_file_trains_on(tmp_path: Path) -> N
         "validation_path": str(tmp_path / "validation.parquet"),
         "test_path": str(tmp_path / "test.parquet"),
     }  # fmt: skip
-    file, stream = (load(kind.model_validate(keys)) for kind in (OwnFile, Stream))
-    assert stream.stream is not None
-    assert stream.scaling.target.scale == pytest.approx(file.scaling.target.scale)
-    assert np.array_equal(stream.test.target, file.test.target, equal_nan=True)
-    streamed = feed_of([stream.stream], 8, None, torch.device("cpu"))
-    in_memory = feed_of(
-        [to_tensors(file.train, scaling=file.scaling)], 8, None, torch.device("cpu")
+    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    in_memory, on_disk = (
+        load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )
-    for feed in (streamed, in_memory):
+    assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
+    feeds = [Feed([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
+             for data in (on_disk, in_memory)]  # fmt: skip
+    assert [type(feed.data) for feed in feeds] == [batches.GatheredBatch, batches.Batch]
+    for feed in feeds:
         feed.open([1], 0)
     for step in range(4):
-        one, other = (feed.fetch(step).batch for feed in (streamed, in_memory))
+        one, other = (feed.fetch(step).batch for feed in feeds)
         assert one.target_keep is not None and other.target_keep is not None
         assert torch.equal(one.target_keep, other.target_keep)
-        assert torch.allclose(one.target, other.target, atol=1e-6)
-        assert streamed.points(step) == in_memory.points(step)
+        assert torch.equal(one.target, other.target)
+        assert feeds[0].points(step) == feeds[1].points(step)
 
 
 @settings(max_examples=15, deadline=None)

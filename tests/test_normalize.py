@@ -17,13 +17,13 @@ import pytest
 
 from seqattn import experiment
 from seqattn.comparison import compare, sentences
-from seqattn.config import Config, OwnFile, Stream, from_plain, resolve
+from seqattn.config import Config, OwnFile, from_plain, resolve
 from seqattn.config.comparing import plan
 from seqattn.config.searching import search
 from seqattn.data import Scaling, Sequences, Splits, load
-from seqattn.data.baselines import forecasts, least_squares, mean_squared_error
+from seqattn.data.baselines import baselines_of, least_squares, mean_squared_error
+from seqattn.data.fitting import fit
 from seqattn.data.instance import InstanceStatistics
-from seqattn.data.own import fit
 from seqattn.data.sequences import Floats
 from seqattn.errors import ConfigError
 from seqattn.evaluation import References, evaluate, free_run
@@ -255,7 +255,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, Trained]) -> No
     units = scaling.units(data.test)[:, 0, 0]
     forced = [
         validate(Autograd(trained.model), to_tensors(one, scaling=scaling))[1][0]
-        for one in (data.test.only(slice(k, k + 1)) for k in range(len(data.test)))
+        for one in (data.test.at(slice(k, k + 1)) for k in range(len(data.test)))
     ]
     assert summary["test_loss_teacher_forced"] == pytest.approx(
         np.mean(np.array(forced) * np.square(units / spread)), rel=1e-5
@@ -266,7 +266,9 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, Trained]) -> No
     assert summary["validation_loss"] == pytest.approx(
         np.square((free - data.validation.target) / own).mean(), rel=1e-5
     )
-    last = forecasts(data.train, data.validation, None)[0]["last source point"]
+    last = baselines_of(data.train, data.validation, None).forecast(
+        "last source point", data.validation
+    )
     assert summary["validation_baselines"]["last source point"] == pytest.approx(
         np.square((last - data.validation.target) / own).mean()
     )
@@ -379,7 +381,7 @@ def test_filled_cells_do_not_count_when_a_file_is_forecast(
     assert np.abs(np.array(mean) - test.source[:, :, 0].mean(axis=1)).max() > 0.01
 
 
-# --- streams --------------------------------------------------------------------------------------
+# --- caches --------------------------------------------------------------------------------------
 
 
 def table_of(points: Floats, first: int) -> pa.Table:
@@ -392,7 +394,7 @@ def table_of(points: Floats, first: int) -> pa.Table:
     return pa.table(columns)
 
 
-def test_a_stream_is_scaled_as_a_file_is(tmp_path: Path) -> None:
+def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     points = series(100, 15)
     points[::9, :10] = 4.25
     for name, first, last in (("train", 0, 60), ("validation", 60, 80), ("test", 80, 100)):
@@ -403,43 +405,36 @@ def test_a_stream_is_scaled_as_a_file_is(tmp_path: Path) -> None:
     shared = {"target_length": 3, "normalize": "instance"}
     folders = {f"{part}_path": str(tmp_path / part) for part in ("validation", "test")}
     files = {key: f"{path}/p.parquet" for key, path in folders.items()}
-    streamed = load(Stream.model_validate({"path": str(tmp_path / "train"), **folders, **shared}))
+    cached = load(OwnFile.model_validate(
+        {"path": str(tmp_path / "train"), **folders, **shared, "cache": "always"}))  # fmt: skip
     filed = load(
         OwnFile.model_validate({"path": str(tmp_path / "train" / "p.parquet"), **files, **shared})
     )
-    assert streamed.scaling.source.scale == pytest.approx(filed.scaling.source.scale, rel=1e-12)
-    assert streamed.scaling.source.shift.tolist() == [0]
+    assert cached.scaling.as_plain() == filed.scaling.as_plain()
     (note,) = [note for note in filed.notes if "constant" in note]
     # Of those that begin with ten equal points, four of lengths 9 and 10.
     assert note.startswith("x is constant in 4 of 60 training sources")
-    assert note in streamed.notes
-    assert streamed.stream is not None
-    # With one scaling all is the same, bit by bit, whatever unit a sequence is read in.
-    exactly = replace(streamed.stream, scaling=filed.scaling)
-    rows = exactly.epoch(1, 0, 60).rows(0)
-    names = [name.partition(" of ")[0] for name in exactly.names(rows)]
-    source, target = filed.scaling.scaled(filed.train, np.float32)
-    places = [filed.train.ids.index(name) for name in names]
-    assert len(set(places)) == 60
-    assert rows.source.tobytes() == np.ascontiguousarray(source[places]).tobytes()
-    assert rows.target.tobytes() == np.ascontiguousarray(target[places]).tobytes()
+    assert note in cached.notes
+    for one, other in zip(cached.scaling.scaled(cached.train, np.float32),
+                          filed.scaling.scaled(filed.train, np.float32), strict=True):  # fmt: skip
+        assert one.tobytes() == other.tobytes()
 
 
-def test_a_run_on_a_stream_is_one_on_a_file(tmp_path: Path) -> None:
+def test_a_run_from_the_cache_is_one_from_memory(tmp_path: Path) -> None:
     points = series(100, 15)
     losses = []
     for name, first, last in (("train", 0, 60), ("validation", 60, 80), ("test", 80, 100)):
         (tmp_path / name).mkdir()
         pq.write_table(table_of(points[first:last], first), tmp_path / name / "p.parquet")
-    for kind, end in (("stream", ""), ("file", "/p.parquet")):
+    for cache, end in (("always", ""), ("never", "/p.parquet")):
         paths = [f"data.{key}={tmp_path / part}{end}" for key, part in (
             ("path", "train"), ("validation_path", "validation"), ("test_path", "test"))]  # fmt: skip
-        config = a_run(tmp_path, *paths, f"data.kind={kind}", "data.source_length=null",
-                       "data.target_length=3", f"name={kind}")  # fmt: skip
+        config = a_run(tmp_path, *paths, f"data.cache={cache}", "data.source_length=null",
+                       "data.target_length=3", f"name={cache}")  # fmt: skip
         folder, summary = experiment.run(config, tmp_path, plots=False)
         rows = [row.as_row()[1:4] for row in folder.read_metrics()]
         losses.append([*np.ravel(rows), summary["test_loss"]])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert losses[0] == losses[1]
 
 
 # --- the config -----------------------------------------------------------------------------------
@@ -449,8 +444,6 @@ def test_none_is_scaling_none() -> None:
     config = OwnFile.model_validate({"path": "x", "normalize": "none"})
     assert config.scaling == "none"
     assert OwnFile.model_validate(config.model_dump()) == config
-    stream = Stream.model_validate({"path": "x", "normalize": "none"})
-    assert stream.scaling == "none"
     part = by_hand()
     part.source[..., 1], part.target[..., 2] = 2, 2  # constant everywhere
     assert fit(config, part)[0].is_identity
@@ -463,12 +456,9 @@ def test_none_is_scaling_none() -> None:
      "is true, but data.normalize: instance takes the level from each sequence already"),
     (["normalize=window"], "normalize", "none, global, instance"),
 ])  # fmt: skip
-@pytest.mark.parametrize("kind", ["file", "stream"])
-def test_keys_that_contradict_each_other_are_refused(
-    kind: str, sets: list[str], key: str, words: str
-) -> None:
+def test_keys_that_contradict_each_other_are_refused(sets: list[str], key: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve(None, [f"data.kind={kind}", "data.path=x", *(f"data.{each}" for each in sets)])
+        resolve(None, ["data.kind=file", "data.path=x", *(f"data.{each}" for each in sets)])
     (mistake,) = caught.value.mistakes
     assert key in mistake
     assert words in mistake.replace('"', "")
@@ -537,7 +527,8 @@ def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, Trained]) 
     """Sequences of ten times the size count a hundred times, as in the units of the data."""
     _, trained = run
     data = data_of(trained)
-    large = replace(data.test, source=10 * data.test.source, target=10 * data.test.target)
+    test = data.test.at(slice(None))
+    large = replace(test, source=10 * test.source, target=10 * test.target)
     assert evaluated(trained, replace(data, test=large)) == pytest.approx(
         100 * evaluated(trained, data), rel=1e-4
     )

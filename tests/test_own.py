@@ -14,8 +14,7 @@ import pytest
 from seqattn.config import OwnFile
 from seqattn.data import Splits, load, sequences
 from seqattn.data.baselines import least_squares
-from seqattn.data.own.cutting import gathered
-from seqattn.data.scaling import Method, fit_feature
+from seqattn.data.scaling import Method, fit_features
 from seqattn.errors import DataError
 from seqattn.training import batches, to_tensors
 from seqattn.training.checkpoints import Layout, load_model
@@ -120,8 +119,9 @@ def test_scales_by_hand() -> None:
     points = np.array([0.0, 1.0, 2.0, 9.0])
 
     def fitted(method: Method) -> tuple[float, float]:
-        whole = fit_feature(method, lambda: [points])
-        apart = fit_feature(method, lambda: [points[:1], points[:0], points[1:]])
+        pieces = [points[:1], points[:0], points[1:]]
+        whole = fit_features(method, ("x",), lambda: [("x", points)])["x"]
+        apart = fit_features(method, ("x",), lambda: (("x", piece) for piece in pieces))["x"]
         assert (apart.shift, apart.scale) == pytest.approx((whole.shift, whole.scale), rel=1e-15)
         return whole.shift, whole.scale
 
@@ -162,19 +162,6 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
     monkeypatch.setattr(batches, "MOST_GATHERED", 50)
     for a, b in zip(at_once, found(), strict=True):
         assert np.allclose(a, b, rtol=1e-6, atol=1e-6)
-
-
-def test_parts_of_even_sequences_are_views(tmp_path: Path) -> None:
-    values = np.arange(24.0).reshape(12, 2)
-    even = gathered(values, np.array([1, 5, 9]), np.array([3, 3, 3]))
-    assert np.shares_memory(even, values)
-    assert even[2, 2].tolist() == [22, 23]
-    for starts, lengths in (([0, 5, 9], [3, 3, 3]), ([0, 4, 8], [3, 2, 3]), ([0, 1], [3, 3])):
-        copied = gathered(values, np.array(starts), np.array(lengths))
-        assert not np.shares_memory(copied, values)
-        for row, first, length in zip(copied, starts, lengths, strict=True):
-            assert np.array_equal(row[:length], values[first : first + length])
-            assert (row[length:] == 0).all()
 
 
 def test_relative_forgets_the_level(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqattn.config import OwnFile, Stream
+from seqattn.config import OwnFile
 from seqattn.data import Splits, load
 from seqattn.data.files.writing import Steps
 from seqattn.data.spacing import Frequency, Spacing
@@ -334,46 +334,39 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
         min_size=6, max_size=6,
     )
 )  # fmt: skip
-def test_a_stream_reads_the_same_sequences_however_they_lie_in_files_or_refuses(
+def test_series_are_the_same_however_they_lie_in_files(
     tmp_path_factory: pytest.TempPathFactory, homes: list[tuple[int, int, int]]
 ) -> None:
-    """Six sequences of 10 points in three files: the first points of each in one, the rest in one."""
+    """Six series of 10 points in three files: the first points of each in one, the rest in one."""
     home = tmp_path_factory.mktemp("d")
     rows: list[list[tuple[str, int]]] = [[], [], []]
     for k, (cut, first, second) in enumerate(homes):
         for t in range(10):
             rows[first if t < cut else second].append((f"s{k}", t))
-    torn = any(cut and first != second for cut, first, second in homes)
     for k, mine in enumerate(rows):
         if mine:
             pq.write_table(pa.table({
                 "sequence": [name for name, _ in mine], "step": [t for _, t in mine],
-                "x": [float(t) for _, t in mine],
+                "x": [float(10 * int(name[1:]) + t) for name, t in mine],
             }), home / f"part-{k}.parquet")  # fmt: skip
-    described = Stream.model_validate({
-        "path": str(home), "target_length": 1, "split": {"validation": 0.3, "test": 0.3},
-    })  # fmt: skip
-    try:
-        splits = load(described)
-    except DataError as error:
-        assert torn == ("has rows in" in str(error))
-        assert torn == (str(error).count("/part-") == 2)
-        assert torn or "part has no sequences" in str(error)
-        return
-    assert not torn
-    assert splits.stream is not None
-    assert len(splits.stream) + len(splits.validation) + len(splits.test) == 6
+    for cache in ("never", "always"):
+        splits = load(OwnFile.model_validate({
+            "path": str(home), "target_length": 1, "split": {"validation": 0.3, "test": 0.3},
+            "cache": cache,
+        }))  # fmt: skip
+        found = {
+            name: [*source[:, 0], *target[:, 0]]
+            for part in (splits.train, splits.validation, splits.test)
+            for name, source, target in zip(part.ids, part.source, part.target, strict=True)
+        }
+        assert found == {f"s{k}": [10.0 * k + t for t in range(10)] for k in range(6)}
 
 
-def test_a_sequence_that_comes_again_in_a_file_further_on_is_refused_with_both(
-    tmp_path: Path,
-) -> None:
+def test_a_time_that_comes_again_in_a_file_further_on_is_refused(tmp_path: Path) -> None:
     for k, names in enumerate(["ab", "cd", "ea"]):
         pq.write_table(pa.table({
             "sequence": [name for name in names for _ in range(4)],
-            "step": [t + 4 * (k == 2) for _ in names for t in range(4)], "x": [0.0] * 8,
+            "step": [t + 3 * (k == 2) for _ in names for t in range(4)], "x": [0.0] * 8,
         }), tmp_path / f"part-{k}.parquet")  # fmt: skip
-    with pytest.raises(
-        DataError, match="part-2.parquet: its sequence 'a' has rows in .*part-0.parquet, too"
-    ):
-        load(Stream.model_validate({"path": str(tmp_path), "target_length": 1}))
+    with pytest.raises(DataError, match="the series 'a' has two rows of 3 in its files"):
+        load(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))

@@ -18,10 +18,10 @@ import pytest
 from seqattn import experiment
 from seqattn.config import resolve
 from seqattn.data import inspect as reader
+from seqattn.data import reading
 from seqattn.data.files import ReadOptions, read_all, step_text
 from seqattn.data.files.style import TableStyle
 from seqattn.data.files.writing import TableWriter
-from seqattn.data.own import form_of
 from seqattn.data.spacing import Spacing
 from seqattn.errors import DataError, UsageError
 from tests.conftest import ROOT, Ended
@@ -75,7 +75,7 @@ def test_a_forecast_has_the_form_of_its_file_and_is_read_like_it(
         assert header is None or first == header
         assert row is None or re.fullmatch(row, second), second
 
-    form = form_of(config.data)
+    form = reading.options_of(config.data)
     lost = seqattn("predict", run.path, "--input", path, "--output", path)
     assert lost.code == 2
     assert path.suffix == ".gz" or "is the same file as" in lost.err

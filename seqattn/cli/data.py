@@ -170,9 +170,9 @@ def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
     folder = file if file.is_dir() else None
     first = ""
     if folder is not None:
-        from seqattn.data.tables.fragments import files_of
+        from seqattn.data.reading import files_of
 
-        files = files_of(folder)
+        files = files_of(str(folder), options.format)
         size = sum(one.stat().st_size for one in files)
         first = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
@@ -185,8 +185,7 @@ def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
     _show(file, report)
     said = report.section
     if folder is not None:
-        said = said.replace("kind: file", "kind: stream").replace(str(file), str(folder))
-        said = said.replace("\n  split: {by: time}", "")  # series by series, all their windows
+        said = said.replace(str(file), str(folder))
     show("\nTo train on it, put this into a config:\n")
     show(said)
 

@@ -123,7 +123,7 @@ def explain(
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     part = data_of(trained).test
-    chosen = part.only(checked_example(example, len(part)))
+    chosen = part.at(checked_example(example, len(part)))
     steps = int(chosen.target_lengths[0])
     if not 1 <= step <= steps:
         raise UsageError(

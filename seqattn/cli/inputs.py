@@ -17,6 +17,7 @@ from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
+from seqattn.data.cutting import LeftOut, as_sources, cut, cut_at
 from seqattn.data.files import (
     ENDINGS,
     PACKED,
@@ -34,24 +35,19 @@ from seqattn.data.files.writing import (
     json_line,
     rounded,
 )
-from seqattn.data.own import (
+from seqattn.data.own import check_observed, renamed, short_notes
+from seqattn.data.reading import options_of
+from seqattn.data.regularize import regularized
+from seqattn.data.sequences import Floats
+from seqattn.data.series import (
     Series,
-    as_sources,
-    check_observed,
+    Spans,
     columns_apart,
-    cut,
-    cut_at,
     ended_sides,
-    form_of,
     last_rows,
     of_rows,
-    renamed,
-    series_of,
-    short_notes,
     spacing_of,
-    treat_missing,
 )
-from seqattn.data.sequences import Floats
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
@@ -75,7 +71,7 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
     """
     config = own_config(trained)
     wanted = replace(
-        form_of(config, given_only=True), format=_format_for(file, config),
+        options_of(config, given_only=True), format=_format_for(file, config),
         features=trained.layout.features, group=None, may_rename=True, asks=False,
     )  # fmt: skip
     told = set[str]()
@@ -91,11 +87,11 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
         found += len(series)
         if len(series):
             clean = Piece(
-                tuple(series.ids), series.points, series.where, order=series.order,
+                tuple(series.ids), series.points, piece.where, order=series.order,
                 style=piece.style, id_parts=_parts_of(piece, series.ids),
             )  # fmt: skip
-            said, filled = trained.layout.said, series.was_empty
-            yield clean, as_sources(clean, config, said, series.spacing, filled), names
+            part = as_sources(series, config, trained.layout.said)
+            yield clean, part.at(slice(None)), names
     if not found:
         raise DataError(
             f"{name}: all of its sequences ({read:,}) have empty cells and were dropped"
@@ -121,7 +117,7 @@ def scored(file: Path, trained: Trained) -> Sequences:
     """
     config = trained.config.data
     own = own_config(trained)
-    form = form_of(own)
+    form = options_of(own)
     if not isinstance(config, OwnFile):
         form = ReadOptions(features=trained.layout.features, may_rename=True)
     elif form.features is None:
@@ -133,13 +129,16 @@ def scored(file: Path, trained: Trained) -> Sequences:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:
         piece = renamed(piece, trained.layout.features)
-    series = series_of(piece, range(len(piece)), _called(file), spacing_of(piece, _spaced(trained)))
-    treat_missing(series, own, has_key=isinstance(config, OwnFile))
+    series = regularized(
+        piece, _called(file), own, spacing_of(piece, _spaced(trained)),
+        has_key=isinstance(config, OwnFile),
+    )  # fmt: skip
+    left_out = LeftOut()
     if isinstance(config, OwnFile):
-        part = cut(series, config)
+        part = cut(series, Spans.of_series(series).kept(series), config, left_out)
     else:
         part = cut_at(series, trained.layout.source_length)
-    for line in short_notes(series.too_short):
+    for line in short_notes(left_out.too_short):
         note(f"{_called(file)}: {line}.")
     check_observed(part, _called(file))
     return part
@@ -185,14 +184,13 @@ def _without_gaps(piece: Piece, name: str, trained: Trained) -> Series:
     if last is not None:
         piece = last_rows(piece, last)  # no fewer than so many steps
     piece = replace(piece, target=None, where_target=None)
-    series = series_of(piece, range(len(piece)), name, spacing)
     has_key = isinstance(trained.config.data, OwnFile)
-    treat_missing(series, alone, has_key=has_key, last=last)
-    if series.filled:
-        note(f"{name}: {counted(series.filled, 'empty cell')} interpolated.")
-    if series.dropped:
-        note(f"{name}: {counted(len(series.dropped), 'sequence')} with empty cells dropped.")
-    return series
+    series = regularized(piece, name, alone, spacing, has_key=has_key, last=last)
+    if series.empty:
+        note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
+    if dropped := len(series.names_of_dropped):
+        note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
+    return series.kept()
 
 
 class Forecasts:
@@ -309,9 +307,9 @@ def joined_sources(parts: list[Sequences]) -> Sequences:
     """Sources of several parts as one; no targets are known."""
     if len(parts) == 1:
         return parts[0]
-    S = max(part.source.shape[1] for part in parts)
+    S = max(part.source_steps for part in parts)
     source = np.concatenate(
-        [np.pad(p.source, ((0, 0), (0, S - p.source.shape[1]), (0, 0))) for p in parts]
+        [np.pad(p.source, ((0, 0), (0, S - p.source_steps), (0, 0))) for p in parts]
     )
     first = parts[0]
     return Sequences(

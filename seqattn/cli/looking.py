@@ -182,7 +182,7 @@ def _weights(
         part = inputs.joined_sources(parts)
     else:
         part = data_of(trained).test
-    part = part.only(slice(0, examples))
+    part = part.at(slice(0, examples))
     result = free_run(
         trained.model, part, steps or trained.layout.target_length, scaling=trained.layout.scaling
     )

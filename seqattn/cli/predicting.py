@@ -91,7 +91,7 @@ def predict(
         return
     part = data_of(trained).test
     if example is not None:
-        part = part.only(checked_example(example, len(part)))
+        part = part.at(checked_example(example, len(part)))
     forecasts = inputs.Forecasts(where, chosen.value, trained, part.said)
     _continue(trained, part, length, attention_override, attention, forecasts)
 

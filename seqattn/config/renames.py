@@ -16,6 +16,10 @@ RENAMED: dict[KeyPath, tuple[KeyPath, str]] = {
 """Old key -> new key, and the value that was the default: it means that the column is found."""
 
 
+STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
+"""Shares that `kind: stream` had."""
+
+
 class RenamedKeyWarning(FutureWarning):
     """A config has a key of an earlier version."""
 
@@ -27,10 +31,10 @@ def with_new_names(
 
     Both names of one key are left as they are: the old one is then unknown.
     """
-    found, moved = dict(content), dict(places)
+    found, moved = _without_streams(content, dict(places), warn=warn), dict(places)
     for old, (new, default) in RENAMED.items():
         section = found.get(old[0])
-        if not isinstance(section, dict) or section.get("kind") not in ("file", "stream"):
+        if not isinstance(section, dict) or section.get("kind") != "file":
             continue
         if old[-1] not in section or new[-1] in section:
             continue
@@ -51,3 +55,25 @@ def with_new_names(
                 RenamedKeyWarning, stacklevel=2,
             )  # fmt: skip
     return found, moved
+
+
+def _without_streams(
+    content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
+) -> dict[str, Any]:
+    """The same where `data` was `kind: stream`: now every file may be larger than memory."""
+    section = content.get("data")
+    if not isinstance(section, dict) or section.get("kind") != "stream":
+        return dict(content)
+    split = section.get("split")
+    data = {key: value for key, value in section.items() if key not in ("buffer", "shards")}
+    data |= {"kind": "file", "cache": "always",
+             "split": {**STREAM_SPLIT, **(split if isinstance(split, dict) else {})}}  # fmt: skip
+    if warn:
+        place = f"{places[('data', 'kind')]}: " if ("data", "kind") in places else ""
+        warnings.warn(
+            f"{place}data.kind: stream is now kind: file with data.cache: always; the old name"
+            " stops working in the next version. data.buffer and data.shards have no use any"
+            " more; give data.split, whose shares were 0.01 each",
+            RenamedKeyWarning, stacklevel=3,
+        )  # fmt: skip
+    return {**content, "data": data}

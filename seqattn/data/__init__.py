@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from seqattn.config import Data, OwnFile, Squares
-from seqattn.config import Stream as StreamConfig
-from seqattn.data import own, squares, streaming, tasks
+from seqattn.data import own, squares, tasks
 from seqattn.data.baselines import Rule
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
-from seqattn.data.streaming import Stream
+from seqattn.data.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,12 @@ class Splits:
         rule: name and forecast of the task's own parameter-free rule, or None.
         notes: what a user should be told of files that were read.
         split: (name, part, first step, last step) of each sequence of such files.
-        digests: SHA-256 of each such file.
+        digests: SHA-256 of each path of the config.
+        sources: SHA-256 of each file, where a path stands for several.
         frequency: how far apart the steps of all training series of such files are; None: they have
             none, or several.
         in_sample: season and scale of the errors, of the training series of such files.
-        stream: the training part where it does not stay in memory; `train` is a sample of it.
+        fitted_on: the training sequences that baselines are fitted to.
     """
 
     train: Sequences
@@ -40,17 +41,20 @@ class Splits:
     notes: tuple[str, ...] = ()
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()
-    stream: Stream | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
     frequency: Frequency | None = None
     in_sample: InSample | None = None
 
+    fitted_on: Sequences | None = None
+
     @property
-    def training_sequences(self) -> int:
-        return len(self.train if self.stream is None else self.stream)
+    def baseline_part(self) -> Sequences:
+        """The training sequences that baselines are fitted to."""
+        return self.train if self.fitted_on is None else self.fitted_on
 
     def batches(self, size: int) -> int:
         """Steps of an epoch."""
-        return -(-self.training_sequences // size)
+        return -(-len(self.train) // size)
 
 
 def load(config: Data) -> Splits:
@@ -58,25 +62,17 @@ def load(config: Data) -> Splits:
 
     Raises:
         DataError: files that cannot be used, with the place in the file.
-        UsageError: a table, and no pyarrow to read it.
+        StorageError: there is no room for a cache of large files.
     """
-    if isinstance(config, StreamConfig):
-        read = streaming.load_stream(config)
-        splits = Splits(
-            read.sample, read.validation, read.test, read.stream.scaling, None, read.notes, (),
-            read.digests, read.stream, read.frequency, read.in_sample,
-        )  # fmt: skip
-    elif isinstance(config, OwnFile):
-        found = own.load_own(config)
-        splits = Splits(
-            *found.parts, found.scaling, None, found.notes, found.split, found.digests,
-            frequency=found.frequency, in_sample=found.in_sample,
-        )  # fmt: skip
     if isinstance(config, OwnFile):
+        found = own.load_own(config)
         if config.season is not None:
-            for each in (splits.train, splits.validation, splits.test):
+            for each in found.parts:
                 check_season(each, config.season)
-        return splits
+        return Splits(
+            *found.parts, found.scaling, None, found.notes, found.split, found.digests,
+            found.sources, found.frequency, found.in_sample, found.fitted_on,
+        )  # fmt: skip
 
     def part(n: int, seed: int) -> Sequences:
         if isinstance(config, Squares):
@@ -111,7 +107,7 @@ def shape_of(config: Data) -> tuple[int, int] | None:
         )
     longest = {key: None for key in type(config).model_fields if key.startswith("min_")}
     one = tasks.generate(config.model_copy(update=longest), 1, 0)
-    return one.source.shape[1], one.target.shape[1]
+    return one.source_steps, one.target_steps
 
 
-__all__ = ["InSample", "Rule", "Scaling", "Sequences", "Splits", "Stream", "load", "shape_of"]
+__all__ = ["InSample", "Rule", "Scaling", "Sequences", "Splits", "Windows", "load", "shape_of"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season, drift, last_value, places_of_targets, seasonal_naive
-from seqattn.data.scaling import Scaling
-from seqattn.data.sequences import Floats, Integers, Sequences, stretches
+from seqattn.data.scaling import Scaler, Scaling
+from seqattn.data.sequences import AT_ONCE, Floats, Integers, Sequences, stretches
 
 Rule = Callable[[Floats, Integers, int], Floats]
 """(source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
@@ -23,15 +24,30 @@ DRIFT = "drift"
 LEAST_SQUARES = "linear least squares (fitted)"
 
 
-def forecasts(
+@dataclass(frozen=True)
+class Baselines:
+    """The parameter-free baselines of a part, and what should be said of one that is not there.
+
+    Attributes:
+        made: name -> what makes its forecast (n, T, F) of some sequences of the part.
+        notes: sentences.
+    """
+
+    made: dict[str, Callable[[Sequences], Floats]]
+    notes: tuple[str, ...]
+
+    def forecast(self, name: str, part: Sequences) -> Floats:
+        """(N, T, F) of all sequences of the part."""
+        return np.concatenate([self.made[name](some) for _, some in part.chunks()])
+
+
+def baselines_of(
     train: Sequences,
     test: Sequences,
     rule: tuple[str, Rule] | None,
     in_sample: InSample | None = None,
-) -> tuple[dict[str, Floats], list[str]]:
-    """The parameter-free baselines' forecasts of the test targets, (N, T, F) each, and what should
-    be said of one that is not there.
-
+) -> Baselines:
+    """
     Args:
         train: what the mean is taken of, target step by target step.
         test: what is forecast.
@@ -42,31 +58,34 @@ def forecasts(
     Raises:
         DataError: a season that the user gave, and a source that is shorter.
     """
-    N, T, F = test.target.shape
-    found = {TRAINING_MEAN: np.broadcast_to(_mean_by_step(train, T), (N, T, F))}
+    T = test.target_steps
+    means = _mean_by_step(train, T)
+    made: dict[str, Callable[[Sequences], Floats]] = {
+        TRAINING_MEAN: lambda part: np.repeat(means[None], len(part), axis=0)
+    }
     notes = list[str]()
     carried = places_of_targets(test)
     if carried is not None:  # else what is to be said was never given
-        found[LAST_POINT] = last_value(test, carried)
+        made[LAST_POINT] = lambda part: last_value(part, carried)
         if in_sample is not None:
-            found[DRIFT] = drift(test, carried)
+            made[DRIFT] = lambda part: drift(part, carried)
     if in_sample is not None and in_sample.season is not None:
-        shortest = int(test.source_lengths.min())
+        season, shortest = in_sample.season, int(test.source_lengths.min())
         if in_sample.origin == "given":
-            check_season(test, in_sample.season)
+            check_season(test, season)
         if carried is None:
             notes.append("no seasonal naive forecast: what is to be said is not given")
-        elif shortest < in_sample.season:
+        elif shortest < season:
             notes.append(
                 f"no seasonal naive forecast: a source has only {shortest} points, the season"
-                f" {in_sample.season}"
+                f" {season}"
             )
         else:
-            found[in_sample.seasonal_naive] = seasonal_naive(test, carried, in_sample.season)
+            made[in_sample.seasonal_naive] = lambda part: seasonal_naive(part, carried, season)
     if rule is not None:
         name, forecast = rule
-        found[name] = forecast(test.source, test.source_lengths, T)
-    return found, notes
+        made[name] = lambda part: forecast(part.source, part.source_lengths, T)
+    return Baselines(made, tuple(notes))
 
 
 def least_squares(
@@ -86,27 +105,23 @@ def least_squares(
         (N, T, F), or None where lengths vary or differ from the training's, since an affine map
         has one shape.
     """
-    if not _have_one_shape(train, test):
+    alike = (train.source_steps, train.target_steps) == (test.source_steps, test.target_steps)
+    if not (alike and train.is_one_shape and test.is_one_shape):
         return None
     trained, tested = _Table(train, scaling), _Table(test, scaling)
-    inputs, outputs = (_Columns.of(trained, side) for side in (trained.inputs, trained.outputs))
+    inputs = _Columns.of(rows for rows, _ in trained.stretches())
+    outputs = _Columns.of(rows for _, rows in trained.stretches())
     weights = _weights(trained, inputs, outputs)
-    found = np.concatenate([
-        outputs.unscaled(inputs.design(tested.inputs(at)) @ weights) for at in tested.stretches()
-    ])  # fmt: skip
-    forecast = tested.own[1].unscaled(found.reshape(test.target.shape))
-    never = (outputs.count == 0).reshape(test.target.shape[1:])
-    forecast[:, never] = _mean_by_step(train, len(never))[never]
-    return np.asarray(forecast)
-
-
-def _have_one_shape(train: Sequences, test: Sequences) -> bool:
-    """Whether all sequences of both have as many source points, and as many target points."""
-    return (
-        all(part.source_keep.all() and part.target_keep.all() for part in (train, test))
-        and train.source.shape[1:] == test.source.shape[1:]
-        and train.target.shape[1:] == test.target.shape[1:]
-    )
+    never = (outputs.count == 0).reshape(test.target_steps, len(test.said))
+    means = _mean_by_step(train, test.target_steps) if never.any() else None
+    found = []
+    for some, own in tested.parts():
+        rows = outputs.unscaled(inputs.design(tested.inputs(some, own[0])) @ weights)
+        forecast = own[1].unscaled(rows.reshape(len(some), test.target_steps, len(test.said)))
+        if means is not None:
+            forecast[:, never] = means[never]
+        found.append(forecast)
+    return np.concatenate(found)
 
 
 def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
@@ -115,46 +130,63 @@ def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
     width = len(inputs.centre) + 1
     found = np.zeros((width, len(outputs.centre)))
     whole = outputs.count == len(table.part)
-    for columns in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]):
-        triangle = np.zeros((0, width + len(columns)))
-        for at in table.stretches():
-            targets = outputs.scaled(table.outputs(at))[:, columns]
-            rows = np.column_stack([inputs.design(table.inputs(at)), targets])
-            # The triangle of a QR decomposition stands for all rows before, and is no taller than
-            # wide.
-            triangle = np.concatenate([triangle, rows[~np.isnan(targets).any(axis=1)]])
-            if len(triangle) > triangle.shape[1] and at.stop < len(table.part):
-                triangle = np.asarray(np.linalg.qr(triangle, mode="r"))
-        if len(columns):
+    every = [columns for columns in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None])
+             if len(columns)]  # fmt: skip
+    at_once = max(1, AT_ONCE // width**2)
+    for first in range(0, len(every), at_once):
+        some = every[first : first + at_once]
+        for columns, triangle in zip(some, _triangles(table, inputs, outputs, some), strict=True):
             solved = np.linalg.lstsq(triangle[:, :width], triangle[:, width:], rcond=None)
             found[:, columns] = solved[0]
     return found
 
 
-class _Table:
-    """A part as inputs and outputs, a sequence a row: what an affine map sees of it.
+def _triangles(
+    table: _Table, inputs: _Columns, outputs: _Columns, every: SequenceOf[NDArray[np.int64]]
+) -> list[Floats]:
+    """For each set of output columns the rows that have them all, or the triangle of their QR
+    decomposition, which stands for them and is no taller than wide."""
+    width = len(inputs.centre) + 1
+    found: list[Floats] = [np.zeros((0, width + len(columns))) for columns in every]
+    for given, said in table.stretches():
+        design, targets = inputs.design(given), outputs.scaled(said)
+        for k, columns in enumerate(every):
+            seen = ~np.isnan(targets[:, columns]).any(axis=1)
+            rows = np.column_stack([design[seen], targets[seen][:, columns]])
+            rows = np.concatenate([found[k], rows])
+            if len(rows) > rows.shape[1] and len(design) < len(table.part):
+                rows = np.asarray(np.linalg.qr(rows, mode="r"))
+            found[k] = rows
+    return found
 
-    Attributes:
-        own: the own shift and scale of each sequence, of source and target.
-    """
+
+class _Table:
+    """A part as inputs and outputs, a sequence a row: what an affine map sees of it."""
 
     def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
-        self.part = part
-        self.own = (scaling or Scaling.identity(part)).of_each(part)
+        self.part, self.scaling = part, scaling or Scaling.identity(part)
 
-    def stretches(self) -> Iterator[slice]:
-        for first, rows in stretches(self.part.source):
-            yield slice(first, first + len(rows))
+    def parts(self) -> Iterator[tuple[Sequences, tuple[Scaler, Scaler]]]:
+        """Some sequences, and the own shift and scale of each, of source and target."""
+        for _, some in self.part.chunks():
+            for first, rows in stretches(some.source):
+                here = some.at(slice(first, first + len(rows))) if len(rows) < len(some) else some
+                yield here, self.scaling.of_each(here)
 
-    def inputs(self, at: slice) -> Floats:
+    def stretches(self) -> Iterator[tuple[Floats, Floats]]:
+        """((n, S F) inputs, (n, T F) outputs) of some sequences."""
+        for some, own in self.parts():
+            yield self.inputs(some, own[0]), self.outputs(some, own[1])
+
+    def inputs(self, part: Sequences, own: Scaler) -> Floats:
         """(n, S F)"""
-        return self._flat(self.own[0].at(at).scaled(self.part.source[at]))
+        return self._flat(own.scaled(part.source))
 
-    def outputs(self, at: slice) -> Floats:
+    def outputs(self, part: Sequences, own: Scaler) -> Floats:
         """(n, T F), NaN where a cell was not observed."""
-        points = self.own[1].at(at).scaled(self.part.target[at])
-        if self.part.target_observed is not None:
-            points = np.where(self.part.target_observed[at], points, np.nan)
+        points = own.scaled(part.target)
+        if part.target_observed is not None:
+            points = np.where(part.target_observed, points, np.nan)
         return self._flat(points)
 
     @staticmethod
@@ -177,10 +209,13 @@ class _Columns:
     count: NDArray[np.int64]
 
     @classmethod
-    def of(cls, table: _Table, rows: Callable[[slice], Floats]) -> _Columns:
+    def of(cls, stretches: Iterable[Floats]) -> _Columns:
+        """
+        Args:
+            stretches: (n, columns), NaN where a cell was not observed.
+        """
         low, high, count = np.full(1, np.inf), np.full(1, -np.inf), np.zeros(1, dtype=np.int64)
-        for at in table.stretches():
-            values = rows(at)
+        for values in stretches:
             low = np.fmin(low, np.fmin.reduce(values, axis=0))
             high = np.fmax(high, np.fmax.reduce(values, axis=0))
             count = count + (~np.isnan(values)).sum(axis=0)
@@ -203,9 +238,11 @@ class _Columns:
 
 def _mean_by_step(part: Sequences, steps: int) -> Floats:
     """(steps, F) mean observed target point of each step; where there is none, of all steps."""
-    cells = part.target_cells
-    target = part.target if part.target_observed is None else np.where(cells, part.target, 0)
-    total, seen = target.sum(axis=0), cells.sum(axis=0)  # padding is 0
+    total, seen = np.zeros((1, 1)), np.zeros((1, 1), dtype=np.int64)
+    for _, some in part.chunks():
+        cells = some.target_cells
+        target = some.target if some.target_observed is None else np.where(cells, some.target, 0)
+        total, seen = total + target.sum(axis=0), seen + cells.sum(axis=0)  # padding is 0
     overall = total.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     total, seen = total[:steps], seen[:steps]
     means = np.tile(overall, (steps, 1))

@@ -32,45 +32,42 @@ Origin = Literal["given", "found"]
 
 @dataclass(frozen=True, eq=False)
 class SeriesTable:
-    """The target features of the training series, row after row.
+    """The target features of the training series.
 
     Attributes:
-        values: (rows, columns).
+        values: (rows, columns), NaN where a cell was not observed.
         columns: F places of the target features.
-        offsets: (series + 1,) where each series begins, and where the last ends.
-        empty: (rows, columns) cells that were not observed; None: those of `values` that are NaN.
+        starts, lengths: (series,) rows of each.
     """
 
     values: NDArray[np.floating]
     columns: list[int]
-    offsets: Integers
-    empty: NDArray[np.bool_] | None = None
+    starts: Integers
+    lengths: Integers
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.starts)
 
     def __getitem__(self, k: int) -> Floats:
         """(L, F) of a series, NaN where a cell was not observed."""
-        return self.rows(int(self.offsets[k]), int(self.offsets[k + 1]))
-
-    def rows(self, first: int, last: int) -> Floats:
-        """(last - first, F), NaN where a cell was not observed."""
-        values = self.values[first:last, self.columns].astype(np.float64)
-        if self.empty is not None:
-            values[self.empty[first:last, self.columns]] = np.nan
-        return values
+        first = int(self.starts[k])
+        rows = self.values[first : first + int(self.lengths[k]), self.columns]
+        return np.asarray(rows, dtype=np.float64)
 
     def differences(self, lag: int) -> Iterator[tuple[Floats, float]]:
         """((n, F) values less those `lag` steps before, NaN where one was not observed; largest
-        absolute value), a stretch of rows after the other."""
-        rows, F = len(self.values), len(self.columns)
-        at_once = max(1, AT_ONCE // 16 // max(1, F))  # several arrays of as many rows
-        for first in range(0, rows - lag, at_once):
-            last = min(first + at_once, rows - lag)
-            early = np.arange(first, last)
-            ends = self.offsets[np.searchsorted(self.offsets, early, side="right")]
-            same = early + lag < ends
-            before, after = self.rows(first, last)[same], self.rows(first + lag, last + lag)[same]
+        absolute value), some rows after the other."""
+        ends = np.cumsum(np.maximum(self.lengths - lag, 0))
+        pairs = int(ends[-1]) if len(ends) else 0
+        at_once = max(1, AT_ONCE // 16 // max(1, len(self.columns)))  # several arrays of as many
+        for first in range(0, pairs, at_once):
+            pair = np.arange(first, min(first + at_once, pairs))
+            k = np.searchsorted(ends, pair, side="right")
+            early = self.starts[k] + pair - (ends[k] - np.maximum(self.lengths[k] - lag, 0))
+            before, after = (
+                np.asarray(self.values[rows][:, self.columns], dtype=np.float64)
+                for rows in (early, early + lag)
+            )
             finite = np.nan_to_num(np.concatenate([before, after]))
             yield after - before, float(np.abs(finite).max(initial=0.0))
 

@@ -29,8 +29,7 @@ def last_value(part: Sequences, places: list[int]) -> Floats:
         places: of the target features among the source's.
     """
     _, last = _ends(part, places)
-    values = _at(part, last, places)[:, None]
-    return np.broadcast_to(values, part.target.shape)
+    return np.repeat(_at(part, last, places)[:, None], part.target_steps, axis=1)
 
 
 def drift(part: Sequences, places: list[int]) -> Floats:
@@ -43,7 +42,7 @@ def drift(part: Sequences, places: list[int]) -> Floats:
     first, last = _ends(part, places)
     low, high = _at(part, first, places), _at(part, last, places)
     slope = (high - low) / np.maximum(last - first, 1)
-    steps = part.source_lengths[:, None, None] + np.arange(part.target.shape[1])[:, None]
+    steps = part.source_lengths[:, None, None] + np.arange(part.target_steps)[:, None]
     return np.asarray(high[:, None] + slope[:, None] * (steps - last[:, None]))
 
 
@@ -55,7 +54,7 @@ def seasonal_naive(part: Sequences, places: list[int], season: int) -> Floats:
         places: of the target features among the source's.
         season: steps, no more than the shortest source has.
     """
-    T = part.target.shape[1]
+    T = part.target_steps
     phases = min(season, T)
     steps = part.source_lengths[:, None] - season + np.arange(phases)  # (N, phases)
     rows = np.arange(len(part))[:, None]
@@ -91,7 +90,7 @@ def check_season(part: Sequences, season: int) -> None:
 def _ends(part: Sequences, places: list[int]) -> tuple[Integers, Integers]:
     """(N, F) first and last source step with an observed value; the last of all where there is
     none."""
-    N, S = part.source.shape[:2]
+    N, S = len(part), part.source_steps
     end = np.broadcast_to(part.source_lengths[:, None] - 1, (N, len(places)))
     if part.source_observed is None:
         return np.zeros_like(end), end

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from seqattn.config import Split, as_value
+from seqattn.config import OwnFile, Split, as_value
 from seqattn.data.files import Piece, ReadOptions
-from seqattn.data.own.proposed import with_proposed_window
+from seqattn.data.own import target_series
+from seqattn.data.proposal import ProposedWindow, propose_window
+from seqattn.data.regularize import regularized
+from seqattn.data.series import Series, Spans, spacing_of
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import Understood
 from seqattn.data.tables.column import Column
+from seqattn.errors import DataError
+
+WINDOW = re.compile(r"^  window: .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -139,3 +146,38 @@ def shortest(piece: Piece) -> int:
     """Points of the shortest sequence that is not far shorter than most."""
     lengths = piece.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
+
+
+def proposed_window(piece: Piece) -> ProposedWindow | None:
+    """See `propose_window`; rows that are missing between evenly spaced ones count as steps."""
+    spacing = spacing_of(piece)
+    if spacing is not None and not spacing.is_known.all():
+        spacing = None
+    config = OwnFile(path="-", missing="interpolate")
+    try:
+        series = regularized(piece, "the file", config, spacing)
+    except DataError:  # uneven steps, or an empty column: rows are taken as they come
+        spacing = None
+        series = Series("the file", piece.ids, piece.points)
+    frequency = None if spacing is None else spacing.common()
+    table = target_series(series, Spans.of_series(series), config)
+    return propose_window(table, frequency, int(piece.points.lengths.min()))
+
+
+def with_proposed_window(section: str, piece: Piece) -> str:
+    """A `data:` section with a window from the season, where it has a window and there is a season.
+
+    Args:
+        section: in YAML, as `seqattn data check` prints it.
+    """
+    if not WINDOW.search(section):
+        return section
+    proposed = proposed_window(piece)
+    if proposed is None:
+        return section
+    lines = (
+        f"  # {proposed.why}\n"
+        f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points given and"
+        " said, from the season: your choice"
+    )
+    return WINDOW.sub(lambda _: lines, section)

@@ -58,7 +58,7 @@ class Sequences:
     target: Floats
     target_lengths: Integers
     features: tuple[str, ...]
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     labels: tuple[str, ...] = ()
     ideal: Floats | None = None
     alignment: Integers | None = None
@@ -111,16 +111,45 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.source)
 
-    def only(self, places: slice) -> Sequences:
+    @property
+    def source_steps(self) -> int:
+        """Points of the longest source."""
+        return int(self.source.shape[1])
+
+    @property
+    def target_steps(self) -> int:
+        """Points of the longest target."""
+        return int(self.target.shape[1])
+
+    @property
+    def is_one_shape(self) -> bool:
+        """Whether all sources are of one length, and all targets."""
+        return bool(
+            (self.source_lengths == self.source_steps).all()
+            and (self.target_lengths == self.target_steps).all()
+        )
+
+    @property
+    def masks_sources(self) -> bool:
+        """Whether some real source cells were not observed."""
+        return self.source_observed is not None
+
+    @property
+    def masks_targets(self) -> bool:
+        """Whether some real target cells were not observed."""
+        return self.target_observed is not None
+
+    def at(self, places: slice | Integers) -> Sequences:
         """The sequences at some places."""
+        few = range(len(self))[places] if isinstance(places, slice) else places.tolist()
         return Sequences(
             self.source[places],
             self.source_lengths[places],
             self.target[places],
             self.target_lengths[places],
             self.features,
-            self.ids[places],
-            self.labels[places],
+            tuple(self.ids[k] for k in few),
+            tuple(self.labels[k] for k in few) if self.labels else (),
             None if self.ideal is None else self.ideal[places],
             None if self.alignment is None else self.alignment[places],
             self.said,
@@ -129,6 +158,11 @@ class Sequences:
             None if self.source_observed is None else self.source_observed[places],
             None if self.target_observed is None else self.target_observed[places],
         )
+
+    def chunks(self) -> Iterator[tuple[slice, Sequences]]:
+        """All of it, some sequences after the other where they are gathered as they are needed:
+        (places, sequences in memory)."""
+        yield slice(0, len(self)), self
 
     @property
     def source_keep(self) -> NDArray[np.bool_]:

@@ -368,7 +368,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
     check_fixed_lengths(config, data)
     job = Job(config, folder, data, started=started)
     job.model = job.new_model()
-    points = max(data.train.source.shape[1], data.train.target.shape[1])
+    points = max(data.train.source_steps, data.train.target_steps)
     if job.model.longest is not None and points > job.model.longest:
         raise UsageError(
             f"model.longest is {job.model.longest}, but the data have sequences of {points} points:"

@@ -20,7 +20,7 @@ def write_film(folder: RunFolder, film: Sequence[Frame], validation: Sequences) 
     """Frames as arrays, with the sequences that they are of; cells at padding are NaN."""
     weights = np.stack([frame.weights for frame in film])
     P = weights.shape[1]
-    probe = validation.only(slice(0, P))
+    probe = validation.at(slice(0, P))
     T, S = weights.shape[-2:]
     steps = np.arange(T) < probe.target_lengths[:, None]
     points = np.arange(S) < probe.source_lengths[:, None]

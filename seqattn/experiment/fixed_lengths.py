@@ -20,18 +20,15 @@ def check_fixed_lengths(config: Config, data: Splits) -> None:
     """
     if config.model.skip == "none":
         return
-    parts, stream = (data.train, data.validation, data.test), data.stream
-    source = _range([part.source_lengths for part in parts], data.train.source.shape[1])
-    target = _range([part.target_lengths for part in parts], data.train.target.shape[1])
-    if stream is not None:  # `train` is a sample of it
-        source, target = (min(source[0], stream.S), stream.S), (min(target[0], stream.T), stream.T)
-    ragged = (False, False) if stream is None else (stream.ragged_source, stream.ragged_target)
-    if source[0] == source[1] and target[0] == target[1] and not any(ragged):
+    parts = (data.train, data.validation, data.test)
+    source = _range([part.source_lengths for part in parts], data.train.source_steps)
+    target = _range([part.target_lengths for part in parts], data.train.target_steps)
+    if source[0] == source[1] and target[0] == target[1]:
         return
     raise DataError(
         "model.skip: linear needs one length for all sources and one for all targets: its map has a"
-        f" weight for each point. Here sources have {_words(*source, ragged[0])} points and targets"
-        f" {_words(*target, ragged[1])}."
+        f" weight for each point. Here sources have {_words(*source)} points and targets"
+        f" {_words(*target)}."
         " Cut all sequences alike (data.window of a file), make them alike"
         " (data.variable_length: false, no data.min_...), or set model.skip: none."
     )
@@ -48,11 +45,5 @@ def _range(lengths: Sequence[Integers], room: int) -> tuple[int, int]:
     return shortest, room if shortest == longest else longest
 
 
-def _words(shortest: int, longest: int, ragged: bool) -> str:
-    """
-    Args:
-        ragged: whether some are shorter that are not at hand.
-    """
-    if shortest < longest:
-        return f"{shortest} to {longest}"
-    return f"{longest} or fewer" if ragged else str(longest)
+def _words(shortest: int, longest: int) -> str:
+    return f"{shortest} to {longest}" if shortest < longest else str(longest)

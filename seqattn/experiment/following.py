@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import tempfile
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from seqattn.errors import Stopped, UsageError
 from seqattn.experiment.jobs import Job
 from seqattn.experiment.surroundings import choose_device
 from seqattn.runs import RunFolder
-from seqattn.training import Run, World, load_state, to_tensors, train
+from seqattn.training import Run, World, batch_of, load_state, train
 
 TRAINED = b"trained already"
 
@@ -49,8 +50,12 @@ def told(config: Config) -> str:
 
 def digest(data: Splits) -> bytes:
     """What all processes must have alike of the sequences."""
-    parts = [data.train.source, data.train.target, data.validation.source, data.validation.target]
-    return "".join(data.digests).encode() + b"".join(part.tobytes() for part in parts)
+    found = hashlib.sha256("".join(data.digests).encode())
+    for part in (data.train, data.validation):
+        for _, some in part.chunks():
+            found.update(some.source.tobytes())
+            found.update(some.target.tobytes())
+    return found.digest()
 
 
 def follow(
@@ -79,8 +84,8 @@ def follow(
             state, _ = load_state(file, model)
     torch.set_num_threads(threads or 1)
     run = Run(
-        model.to(chosen), data.stream or to_tensors(data.train, chosen, scaling=data.scaling),
-        to_tensors(data.validation, chosen, scaling=data.scaling), config.training, config.seed,
+        model.to(chosen), batch_of(data.train, chosen, scaling=data.scaling),
+        batch_of(data.validation, chosen, scaling=data.scaling), config.training, config.seed,
         state, data.train.ids,
     )  # fmt: skip
     train([run], stop=lambda: stop() != 0, world=world)

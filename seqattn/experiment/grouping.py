@@ -74,8 +74,6 @@ def _cuts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         alike.setdefault(_shape_of_step(job), []).append(job)
     for shape in alike.values():
         most = max(1, group_bytes() // bytes_of_a_run(shape[0]))
-        if shape[0].data.stream is not None:  # each reads for itself
-            most = 1
         for first in range(0, len(shape), most):
             yield shape[first : first + most]
 

@@ -73,16 +73,19 @@ def newest_state(job: Job) -> TrainingState | None:
 
 def _which(job: Job) -> str:
     """Which of many files are no longer what they were."""
-    before, stream = job.folder.read_sources(), job.data.stream
-    if stream is None or not before:
+    before, now = job.folder.read_sources(), job.data.sources
+    if not before or not now:
         return ""
-    now = stream.files()
     found = [
         f"{name} is {'missing' if name not in now else 'new' if name not in before else 'another'}"
         for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
     ]  # fmt: skip
     more = f", and {len(found) - 5} more" if len(found) > 5 else ""
-    return f" In {stream.config.path}: {', '.join(found[:5])}{more}." if found else ""
+    return (
+        f" In {getattr(job.config.data, 'path', '')}: {', '.join(found[:5])}{more}."
+        if found
+        else ""
+    )
 
 
 def refuse_other_rates(job: Job) -> None:

@@ -8,7 +8,7 @@ from seqattn.config import (
     Config,
     Generated,
 )
-from seqattn.data import Splits, shape_of
+from seqattn.data import Sequences, Splits, shape_of
 from seqattn.errors import (
     UsageError,
 )
@@ -16,6 +16,7 @@ from seqattn.experiment.jobs import Job
 from seqattn.storage import (
     physical_memory,
 )
+from seqattn.training.batches import MOST_RESIDENT, is_gathered
 from seqattn.training.memory import bytes_needed, bytes_of_sequences, numbers_of_a_sequence
 from seqattn.training.validation import sequences_together
 
@@ -33,8 +34,9 @@ def bytes_of_a_run(job: Job) -> int:
     sequences that are scored together where these are more. The two follow each other, and without
     a backward pass less is kept of a sequence (`tests/walks/test_memory.py` measures both).
     """
-    N, S, F = job.data.train.source.shape
-    T = job.data.train.target.shape[1]
+    train = job.data.train
+    S, T, F = train.source_steps, train.target_steps, len(train.features)
+    N = _resident(train, (S + T) * F)
     P = sum(parameter.numel() for parameter in job.new_model().parameters())
     batch = job.config.training.batch_size
     sequences = max(batch, min(len(job.data.validation), sequences_together(S + T, batch)))
@@ -61,10 +63,10 @@ def refuse_too_large(config: Config, data: Splits | None = None) -> None:
     """
     if data is not None:
         parts = data.train, data.validation, data.test
-        S, T = (max(part.source.shape[1] for part in parts),
-                max(part.target.shape[1] for part in parts))  # fmt: skip
-        counts = len(data.train), len(data.validation), len(data.test)
+        S, T = max(part.source_steps for part in parts), max(part.target_steps for part in parts)
         features = max(len(data.train.features), len(data.train.said))
+        train, validation, test = (_resident(part, (S + T) * features) for part in parts)
+        counts = train, validation, test
         needed = bytes_needed(config, S, T, counts, features)
     elif (shape := shape_of(config.data)) is not None:
         needed = bytes_needed(config, *shape)
@@ -99,3 +101,12 @@ def refuse_too_much_data(configs: Sequence[Config]) -> None:
             f" GiB, and the machine has {memory / 2**30:.1f} GiB. Nothing was begun. Give fewer"
             " --seeds, or hold the data fixed: compare --fixed-data."
         )
+
+
+def _resident(part: Sequences, numbers: int) -> int:
+    """Sequences of a part that are in memory as tensors.
+
+    Args:
+        numbers: of one.
+    """
+    return min(len(part), max(1, MOST_RESIDENT // numbers)) if is_gathered(part) else len(part)

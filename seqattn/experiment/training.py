@@ -21,12 +21,13 @@ from seqattn.storage import Beside, write_json, written_together
 from seqattn.training import (
     Batch,
     Frame,
+    GatheredBatch,
     Run,
     TrainingState,
     World,
+    batch_of,
     save_best,
     save_state,
-    to_tensors,
     train,
 )
 from seqattn.training.threads import choose_threads
@@ -43,11 +44,11 @@ def train_group(
 ) -> None:
     """Train jobs side by side and conclude each."""
     alone = len(jobs) == 1
-    tensors: dict[int, Batch] = {}
+    tensors: dict[int, Batch | GatheredBatch] = {}
 
-    def part(sequences: Sequences, data: Splits) -> Batch:
+    def part(sequences: Sequences, data: Splits) -> Batch | GatheredBatch:
         if id(sequences) not in tensors:
-            tensors[id(sequences)] = to_tensors(sequences, device, scaling=data.scaling)
+            tensors[id(sequences)] = batch_of(sequences, device, scaling=data.scaling)
         return tensors[id(sequences)]
 
     # Many runs save together, so that the disk is waited for once; one saves while it goes on.
@@ -76,14 +77,14 @@ def train_group(
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
-        if job.data.stream is not None:
-            job.folder.write_sources(job.data.stream.files())
+        if job.data.sources:
+            job.folder.write_sources(job.data.sources)
         if count != 1:
             write_json(job.folder.environment, {**about, "threads": count})
         lines = [
             *job.data.notes,
             f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
-            f" {job.data.training_sequences} training sequences, device {device}, threads {count}"
+            f" {len(job.data.train)} training sequences, device {device}, threads {count}"
             f" ({why}), torch {torch.__version__}",
         ]
         if not alone:
@@ -161,7 +162,7 @@ def train_group(
 
 def _run_of(
     job: Job,
-    part: Callable[[Sequences, Splits], Batch],
+    part: Callable[[Sequences, Splits], Batch | GatheredBatch],
     device: torch.device,
     watchers: Watchers,
     beside: Beside | None,
@@ -215,7 +216,7 @@ def _run_of(
         results.write_divergence(job, error, state)
 
     return Run(
-        job.model.to(device), job.data.stream or part(job.data.train, job.data),
+        job.model.to(device), part(job.data.train, job.data),
         part(job.data.validation, job.data),
         job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save,
         diverged, job.group, film,

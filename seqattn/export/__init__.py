@@ -207,10 +207,10 @@ def _quantized(
     small = {name: quantized(graph) for name, graph in graphs.by_name().items()}
     for name, graph in small.items():
         write_whole(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
-    if data is None or data.test.target.shape[1] != steps:
+    if data is None or steps != data.test.target_steps:
         return {}
     scale = trained.layout.scaling.target.scale
-    together = sequences_together(trained, data.test.source.shape[1], steps)
+    together = sequences_together(trained, data.test.source_steps, steps)
     return {
         kind: mean_squared_error(forecasts(graph, data.test, together), data.test, scale)
         for kind, graph in (

@@ -81,7 +81,7 @@ def check(
     for words, whole in sets.items():
         noise, apart = 0.0, dict[str, dict[str, float]]()
         for places in slices(len(whole), together):
-            part = all_observed(whole.only(places))
+            part = all_observed(whole.at(places))
             unit = scaling.units(part)
             expected = _in_units(free_run(trained.model, part, steps, scaling=scaling), unit)
             closer = _in_units(free_run(precise, part, steps, scaling=scaling), unit)
@@ -114,7 +114,7 @@ def _sets(
     """
     sets, S = dict[str, Sequences](), trained.layout.source_length
     if test is not None and len(test):
-        part = test.only(slice(0, many))
+        part = test.at(slice(0, many))
         sets[f"{len(part)} test sequences"] = part
     if trained.model.skip is not None:
         sets[f"{many} random of {S} points"] = _random(trained, many, S)
@@ -169,7 +169,7 @@ def forecasts(graph: ModelProto, part: Sequences, together: int) -> NDArray[np.f
     """
     session, said = session_of(graph), list[NDArray[np.float64]]()
     for places in slices(len(part), together):
-        some = part.only(places)
+        some = part.at(places)
         given = {SOURCE: some.source.astype(np.float64), LENGTHS: some.source_lengths}
         (forecast,) = session.run([FORECAST], given)
         said.append(forecast)
@@ -241,7 +241,7 @@ def _random(trained: Trained, n: int, longest: int) -> Sequences:
 def example(trained: Trained, steps: int, test: Sequences | None) -> Arrays:
     """Some sources, NaN behind their end, with the model's forecast and weights."""
     few = slice(0, 4)
-    part = _random(trained, 4, trained.layout.source_length) if test is None else test.only(few)
+    part = _random(trained, 4, trained.layout.source_length) if test is None else test.at(few)
     part = all_observed(part)
     right = free_run(trained.model, part, steps, scaling=trained.layout.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)

@@ -1,6 +1,6 @@
 """How a model learns: the loop, its schedules, and the state that a checkpoint keeps."""
 
-from seqattn.training.batches import Batch, to_tensors
+from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
 from seqattn.training.checkpoints import (
     PATHS,
     Layout,
@@ -28,11 +28,13 @@ __all__ = [
     "PATHS",
     "Batch",
     "Frame",
+    "GatheredBatch",
     "Layout",
     "Run",
     "Trained",
     "TrainingState",
     "World",
+    "batch_of",
     "early_stopping",
     "file_digests",
     "learning_rates",

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.data import Scaling, Sequences
+from seqattn.data import Scaling, Sequences, Windows
 from seqattn.streams import streams
 
 MOST_GATHERED = 2**26
@@ -53,6 +53,19 @@ class Batch:
 
     def __len__(self) -> int:
         return self.source.shape[-3]
+
+    @property
+    def source_steps(self) -> int:
+        return self.source.shape[-2]
+
+    @property
+    def target_steps(self) -> int:
+        return self.target.shape[-2]
+
+    @property
+    def runs(self) -> int:
+        """Of the leading axis; 1 where there is none."""
+        return self.source.shape[0] if self.source.dim() == 4 else 1
 
     @property
     def shape(self) -> BatchShape:
@@ -148,9 +161,115 @@ def masks_of(part: Sequences) -> dict[str, NDArray[Any]]:
 
 
 def shape_of_batch(part: Sequences) -> BatchShape:
-    """The shape of the batch that `to_tensors` makes of a part."""
-    masks = tuple((name, mask.ndim) for name, mask in masks_of(part).items())
-    return BatchShape(part.source.shape, part.target.shape, masks)
+    """The shape of the batch that `batch_of` makes of a part."""
+    N, masks = len(part), list[tuple[str, int]]()
+    if not (part.source_lengths == part.source_steps).all():
+        masks.append(("source_lengths", 1))
+    if part.masks_targets:
+        masks.append(("target_keep", 3))
+    elif not (part.target_lengths == part.target_steps).all():
+        masks.append(("target_keep", 2))
+    return BatchShape(
+        (N, part.source_steps, len(part.features)),
+        (N, part.target_steps, len(part.said)),
+        tuple(masks),
+    )
+
+
+class GatheredBatch:
+    """A part whose sequences become tensors when they are taken: what a `Batch` of all of them
+    would hold, without holding it.
+
+    Args:
+        scaling: to the model's units.
+        runs: of a leading axis, all with the same sequences; None: there is none.
+    """
+
+    def __init__(
+        self, part: Windows, scaling: Scaling, device: torch.device | str, dtype: torch.dtype,
+        runs: int | None = None,
+    ) -> None:  # fmt: skip
+        self.part, self.scaling, self.device, self.dtype = part, scaling, device, dtype
+        self.copies = runs
+        of_part = shape_of_batch(part)
+        self.shape = of_part
+        self.masks = dict(of_part.masks)
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    @property
+    def source_steps(self) -> int:
+        return self.part.source_steps
+
+    @property
+    def target_steps(self) -> int:
+        return self.part.target_steps
+
+    @property
+    def runs(self) -> int:
+        return self.copies or 1
+
+    def of_runs(self, runs: int) -> GatheredBatch:
+        """The same for several runs."""
+        return GatheredBatch(self.part, self.scaling, self.device, self.dtype, runs)
+
+    def take(self, places: slice) -> Batch:
+        """The sequences at these places, of each run."""
+        found = self._gathered(places)
+        if self.copies is None:
+            return found
+        return found._each(lambda tensor: tensor.expand(self.runs, *tensor.shape))
+
+    def at(self, places: Tensor) -> Batch:
+        """The sequences at (N,) places, or at those of each run, (R, N)."""
+        found = self._gathered(places.flatten().cpu().numpy())
+        if places.dim() == 1:
+            return found
+        return found._each(lambda tensor: tensor.view(*places.shape, *tensor.shape[1:]))
+
+    def _gathered(self, places: slice | NDArray[np.int64]) -> Batch:
+        some = self.part.points_at(places)
+        found = to_tensors(some, self.device, self.dtype, self.scaling)
+        lengths = keep = None
+        if "source_lengths" in self.masks:
+            lengths = torch.as_tensor(some.source_lengths, device=self.device)
+        if "target_keep" in self.masks:
+            mask = some.target_cells if self.masks["target_keep"] == 3 else some.target_keep
+            keep = torch.as_tensor(np.require(mask, bool, ["C", "W"]), device=self.device)
+        return Batch(found.source, found.target, lengths, keep)
+
+
+MOST_RESIDENT = 2**22
+"""Numbers of a part that become tensors at once, where it is not larger than its rows."""
+
+
+def batch_of(
+    part: Sequences,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    scaling: Scaling | None = None,
+) -> Batch | GatheredBatch:
+    """All sequences of a part as tensors: at once, or where that would be far larger than what
+    they are cut from, or than memory, when they are taken.
+
+    Args:
+        scaling: to the model's units; None: they are the part's.
+    """
+    if isinstance(part, Windows) and is_gathered(part):
+        return GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
+    return to_tensors(part, device, dtype, scaling)
+
+
+def is_gathered(part: Sequences) -> bool:
+    """Whether the sequences of a part become tensors when they are taken."""
+    if not isinstance(part, Windows):
+        return False
+    numbers = len(part) * (
+        part.source_steps * len(part.features) + part.target_steps * len(part.said)
+    )
+    rows = part.given.values
+    return numbers > MOST_RESIDENT and (part.is_on_disk or numbers > 4 * rows.size)
 
 
 def to_tensors(
@@ -188,7 +307,7 @@ def orders(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.
 
 
 def in_orders(
-    data: Batch, orders: Sequence[NDArray[np.int64]], size: int
+    data: Batch | GatheredBatch, orders: Sequence[NDArray[np.int64]], size: int
 ) -> Callable[[int], Batch]:
     """An epoch's batches by their number, each run's in its own order, (R, n, ...).
 
@@ -201,19 +320,32 @@ def in_orders(
         size: sequences of a batch.
     """
     places = torch.from_numpy(orders[0] if len(orders) == 1 else np.stack(orders))
-    places = places.to(data.source.device)
-    numbers = data.source[..., :1, :, :].numel() + data.target[..., :1, :, :].numel()
-    if places.shape[-1] * numbers <= MOST_GATHERED:
-        return data.at(places).split(size).__getitem__
+    if isinstance(data, Batch):
+        places = places.to(data.source.device)
+        numbers = data.source[..., :1, :, :].numel() + data.target[..., :1, :, :].numel()
+        if places.shape[-1] * numbers <= MOST_GATHERED:
+            return data.at(places).split(size).__getitem__
     batches = places.split(size, dim=-1)
     return lambda step: data.at(batches[step])
 
 
-def together(parts: Sequence[Batch]) -> Batch:
-    """The same part of several runs: (R, N, ...), without a copy where all have the same."""
+def together(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBatch:
+    """The same part of several runs: (R, N, ...), without a copy where all have the same.
+
+    Raises:
+        ValueError: parts that are gathered when they are taken, and are not one.
+    """
     first, *others = parts
     if not others:
         return first
+    if isinstance(first, GatheredBatch):
+        if any(not isinstance(one, GatheredBatch) or one.part is not first.part for one in others):
+            raise ValueError("runs whose sequences are gathered as they are needed share them")
+        return first.of_runs(len(parts))
+    return _stacked([part for part in parts if isinstance(part, Batch)])
+
+
+def _stacked(parts: Sequence[Batch]) -> Batch:
 
     def of(found: Sequence[Tensor]) -> Tensor:
         if all(tensor is found[0] for tensor in found):

@@ -119,7 +119,7 @@ class Layout:
         frequency: Frequency | None = None,
     ) -> Layout:
         return cls(
-            part.features, part.said, part.source.shape[1], part.target.shape[1],
+            part.features, part.said, part.source_steps, part.target_steps,
             Scaling.identity(part) if scaling is None else scaling, digests, frequency,
         )  # fmt: skip
 

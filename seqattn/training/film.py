@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqattn.models import SequenceModel
-from seqattn.training.batches import Batch
+from seqattn.training.batches import Batch, GatheredBatch
 
 PROBES = 8
 MOST_CELLS = 2**15
@@ -32,9 +32,9 @@ class Frame:
     meaning: str = "distribution"
 
 
-def probe_of(validation: Batch) -> Batch:
+def probe_of(validation: Batch | GatheredBatch) -> Batch:
     """The first validation sequences, of each run, fewer where they are long."""
-    cells = validation.source.shape[-2] * validation.target.shape[-2]
+    cells = validation.source_steps * validation.target_steps
     return validation.take(slice(0, max(1, min(PROBES, MOST_CELLS // cells)))).owned()
 
 

@@ -13,17 +13,16 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Training
-from seqattn.data import Stream
 from seqattn.errors import DataError, NotFiniteError, UsageError, WorldError
 from seqattn.models import SequenceModel
 from seqattn.runs import EpochRecord
 from seqattn.storage import written_together
 from seqattn.streams import streams
 from seqattn.training.batch_key import batch_key
-from seqattn.training.batches import Batch, together
+from seqattn.training.batches import Batch, GatheredBatch, together
 from seqattn.training.checkpoints import Slot, TrainingState
 from seqattn.training.draws import StepDraws
-from seqattn.training.feeds import feed_of
+from seqattn.training.feeds import Feed
 from seqattn.training.film import Frame, frames, probe_of
 from seqattn.training.objective import COMPILE_SECONDS, Autograd, stacked
 from seqattn.training.optimizers import Optimizer
@@ -46,7 +45,7 @@ class Run:
 
     Attributes:
         model: initialised, on its device. Its weights are not touched where there are several runs.
-        data: the training sequences, or where they are read from.
+        data: the training sequences.
         validation: what chooses the best epoch.
         seed: of batch order and coins.
         state: where to go on; None starts.
@@ -63,8 +62,8 @@ class Run:
     """
 
     model: SequenceModel
-    data: Batch | Stream
-    validation: Batch
+    data: Batch | GatheredBatch
+    validation: Batch | GatheredBatch
     config: Training
     seed: int
     state: TrainingState | None = None
@@ -139,8 +138,7 @@ def train(
 
 
 def _batch_key(run: Run) -> str:
-    parts = [part.shape for part in (run.data, run.validation) if isinstance(part, Batch)]
-    return batch_key(run.model.points, run.config, parts)
+    return batch_key(run.model.points, run.config, [run.data.shape, run.validation.shape])
 
 
 class Group:
@@ -156,8 +154,7 @@ class Group:
         runs, self.going = in_rows(runs) if world is None else (list(runs), [True])
         self.runs, self.R = runs, len(runs)
         self.config = runs[0].config  # for what is not in PER_RUN
-        device = next(runs[0].model.parameters()).device
-        self.feed = feed_of([run.data for run in runs], self.config.batch_size, world, device)
+        self.feed = Feed([run.data for run in runs], self.config.batch_size, world)
         self.stack, self.objective = stacked(
             [run.model for run in runs],
             by_hand=by_hand and self.config.compile != "on",

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import torch
 
-from seqattn.data import Stream
 from seqattn.training.loop import Group, Run
 
 TINY = 2_000_000  # multiplications of a step that need no trial
@@ -71,12 +70,13 @@ def multiplications(runs: Sequence[Run]) -> int:
     """Of a training step, about: every weight meets every point, forward and twice backward."""
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
     data = runs[0].data
-    points = (
-        data.S + data.T
-        if isinstance(data, Stream)
-        else (data.source.shape[-2] + data.target.shape[-2])
+    return (
+        3
+        * len(runs)
+        * weights
+        * (data.source_steps + data.target_steps)
+        * runs[0].config.batch_size
     )
-    return 3 * len(runs) * weights * points * runs[0].config.batch_size
 
 
 def cores() -> list[int]:

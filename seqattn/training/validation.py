@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from seqattn.training.batches import Batch, slices
+from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.objective import Objective
 from seqattn.training.world import World
 
@@ -23,7 +23,10 @@ def sequences_together(points: int, batch_size: int) -> int:
 
 
 def validate(
-    objective: Objective, data: Batch, batch_size: int = 1, world: World | None = None
+    objective: Objective,
+    data: Batch | GatheredBatch,
+    batch_size: int = 1,
+    world: World | None = None,
 ) -> tuple[list[float], list[float]]:
     """Mean squared error over a part, free running and with every step teacher-forced.
 
@@ -36,13 +39,13 @@ def validate(
     Returns:
         both for each run, as numbers in double precision.
     """
-    R = data.source.shape[0] if data.source.dim() == 4 else 1
+    R, mine = data.runs, slice(0, len(data))
     if world is not None:
-        data = data.take(world.share(len(data)))
+        mine = world.share(len(data))
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
-    points = data.source.shape[-2] + data.target.shape[-2]
-    for places in slices(len(data), sequences_together(points, batch_size)):
-        batch = data.take(places).owned()
+    at_once = sequences_together(data.source_steps + data.target_steps, batch_size)
+    for first in range(mine.start, mine.stop, at_once):
+        batch = data.take(slice(first, min(first + at_once, mine.stop))).owned()
         real = batch.points
         for total, losses in zip(totals, objective.free_and_forced(batch), strict=True):
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config import OwnFile, Stream
+from seqattn.config import OwnFile
 from seqattn.config.searching import Range, Search
 from seqattn.data import load
 from seqattn.errors import (
@@ -233,7 +233,7 @@ def _about(wanted: Search) -> dict[str, Any]:
     config = {key: value for key, value in about["config"].items()
               if key not in HARMLESS or key == "training.epochs"}  # fmt: skip
     data = wanted.base.data  # no file can be searched
-    digests = list(load(data).digests) if isinstance(data, OwnFile | Stream) else []
+    digests = list(load(data).digests) if isinstance(data, OwnFile) else []
     plain: dict[str, Any] = json.loads(json.dumps({**about, "config": config, "data": digests}))
     return plain
 

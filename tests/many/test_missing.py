@@ -10,10 +10,10 @@ import pytest
 
 from tests.faults.nursery import Nursery
 from tests.many.several import losses, together, words
-from tests.test_streaming import folder_of, long
+from tests.many_files import folder_of, long
 
 
-@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
 @pytest.mark.parametrize("density", [0.7, 0.15])
 def test_shares_weigh_what_was_observed_of_them(
     kind: str, density: float, nursery: Nursery, tmp_path: Path
@@ -31,8 +31,8 @@ def test_shares_weigh_what_was_observed_of_them(
             table = table.set_column(place, name, pa.array(column, from_pandas=True))
         tables.append(table)
     folder_of(tmp_path / "d", *tables)
-    path = "d" if kind == "stream" else "d/part-0.parquet"
-    sets = [f"data.kind={kind}", f"data.path={path}", "data.source_length=3",
+    path, cache = ("d", "always") if kind == "folder" else ("d/part-0.parquet", "auto")
+    sets = ["data.kind=file", f"data.path={path}", f"data.cache={cache}", "data.source_length=3",
             "data.missing=interpolate", "data.split.validation=0.3", "data.split.test=0.3",
             "training.epochs=4", "training.batch_size=5",
             "training.teacher_forcing.probability=0.5"]  # fmt: skip

@@ -17,7 +17,7 @@ from seqattn.training import load_model
 from tests.conftest import ROOT
 from tests.faults.nursery import Nursery
 from tests.many.several import LONG, SETS, losses, together, words
-from tests.test_streaming import folder_of, wide
+from tests.many_files import folder_of, wide
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -156,15 +156,14 @@ def test_torchrun_starts_again_where_a_lost_process_left(nursery: Nursery, tmp_p
         assert whole.read_bytes() == (folder.path / name).read_bytes()
 
 
-@pytest.mark.parametrize(("size", "shards"), [(2, 1), (2, 4), (3, 2)])
+@pytest.mark.parametrize("size", [2, 3])
 def test_files_that_are_read_as_needed_are_shared(
-    size: int, shards: int, nursery: Nursery, tmp_path: Path
+    size: int, nursery: Nursery, tmp_path: Path
 ) -> None:
-    """Lanes of their own (2 of 4), all read by each (1 lane; 2 of which 3 processes have no equal
-    share); sequences of 2 to 4 points, so that no process knows the points of a batch alone."""
+    """Sequences of 2 to 4 points, so that no process knows the points of a batch alone."""
     folder_of(tmp_path / "d", *(wide(40, 40 * k, ragged=True) for k in range(4)), group=11)
-    sets = ["data.kind=stream", "data.path=d", "data.source_length=2", "data.buffer=20",
-            f"data.shards={shards}", "data.split.validation=0.1", "data.split.test=0.1",
+    sets = ["data.kind=file", "data.path=d", "data.source_length=2", "data.cache=always",
+            "data.split.validation=0.1", "data.split.test=0.1",
             "training.epochs=4", "training.batch_size=11"]  # fmt: skip
     assert nursery.run(words("one", sets=sets), tmp_path).code == 0
     done = together(nursery, tmp_path, size, words("many", sets=sets))

@@ -22,7 +22,7 @@ import torch
 from pydantic import ValidationError
 
 from seqattn import experiment
-from seqattn.config import Config, Section, Stream, as_plain, every_key
+from seqattn.config import Config, Section, as_plain, every_key
 from seqattn.config.sections import choices, field_variants
 from seqattn.data import load
 from seqattn.errors import SeqattnError
@@ -90,7 +90,7 @@ def bases() -> dict[str, Config]:
                                                    "location": {"kind": "location_shift"}}},
         },
         "stream": {
-            "data": {"kind": "stream", "path": str(files()["folder"]), **features,
+            "data": {"kind": "file", "cache": "always", "path": str(files()["folder"]), **features,
                      "source_length": 5, "split": {"validation": 0.2, "test": 0.2}},
         },
         "transformer": {
@@ -122,8 +122,9 @@ def bases() -> dict[str, Config]:
 def by_hand(base: Config, path: str) -> list[Changes]:
     """Changes of keys whose second value does not follow from their type: names of columns and
     files, and what goes only with another key."""
-    named, stream = files(), isinstance(base.data, Stream)
-    swapped, other = ("swapped_folder", "other_folder") if stream else ("swapped", "other")
+    named = files()
+    of_folder = getattr(base.data, "cache", "") == "always"
+    swapped, other = ("swapped_folder", "other_folder") if of_folder else ("swapped", "other")
     parts = {"data.validation_path": str(named[other]), "data.test_path": str(named[swapped])}
     table: dict[str, list[Changes]] = {
         "data.path": [{path: str(named[swapped])}],
@@ -144,6 +145,7 @@ def by_hand(base: Config, path: str) -> list[Changes]:
         "data.features": [{path: ["c", "a", "b"]}, {path: ["a", "c"]}],
         "data.source_features": [{path: ["b", "a"]}, {path: ["b", "c"]}, {path: ["a"]}],
         "data.target_features": [{path: ["c", "a"]}, {path: ["b", "c"]}, {path: ["c"]}],
+        "data.cache": [{path: "never"}],
         "data.normalize": [{path: "none", "data.scaling": "none"}],
         "data.target_length": [{path: 2, "data.source_length": None}],
         "data.window": [{path: {"source": 3, "target": 2}, "data.source_length": None}],

@@ -24,7 +24,6 @@ from seqattn.config.knobs.data import (
     Sort,
     Split,
     Squares,
-    Stream,
     Window,
 )
 from seqattn.config.knobs.model import (
@@ -187,7 +186,6 @@ __all__ = [
     "Split",
     "Squares",
     "StepRate",
-    "Stream",
     "TeacherForcing",
     "TeacherForcingKnobs",
     "Training",

@@ -247,11 +247,13 @@ class OwnFile(Section):
     kind: Literal["file"] = "file"
     """What the sequences are."""
     path: FileName
-    """The file, seen from where the command runs; with the two paths below, the training part."""
+    """The file, seen from where the command runs; or a folder of files of one format and all below
+    it, or a pattern such as data/*.csv. With the two paths below, the training part."""
     validation_path: FileName | None = None
-    """A file of its own for the validation part; null: split.validation of `path`."""
+    """One of its own for the validation part; its files do not train. null: split.validation of
+    `path`."""
     test_path: FileName | None = None
-    """A file of its own for the test part; null: split.test of `path`."""
+    """One of its own for the test part, likewise; null: split.test of `path`."""
     format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
         "auto"
     )
@@ -323,6 +325,11 @@ class OwnFile(Section):
     """Steps after which a series repeats, for the seasonal naive baseline and for MASE; null: found
     in the training series, if they have one."""
 
+    cache: Literal["auto", "always", "never"] = "auto"
+    """Whether the numbers of the files are kept in a cache folder, from where training reads them
+    as it needs them: also more than memory holds, and at the next start without reading the files
+    again. auto: of 32 MiB of files or more."""
+
     _scaling_follows = model_validator(mode="before")(with_scaling)
     _one_way_to_normalize = model_validator(mode="after")(check_normalization)
 
@@ -369,57 +376,6 @@ class OwnFile(Section):
         return self
 
 
-class SmallSplit(Split):
-    """Which sequences train, which choose the best epoch, and which test; the latter two stay in
-    memory."""
-
-    by: Literal["sequence"] = "sequence"
-    """What is kept together: each sequence, with all its windows, by a number drawn from its name.
-    For any other split give data.validation_path and test_path."""
-    validation: Share = 0.01
-    """Share of the validation part."""
-    test: Share = 0.01
-    """Share of the test part; what is left trains."""
-
-
-class Stream(OwnFile):
-    """Your own sequences from many Parquet or Arrow files, more than memory holds: training reads
-    them as it needs them. docs/own-data.md says how."""
-
-    model_config = must_say("kind")
-    kind: Literal["stream"] = "stream"  # type: ignore[assignment]
-    """What the sequences are."""
-    path: FileName
-    """A folder of .parquet, .arrow or .feather files, all below it, or one such file; with the two
-    paths below, the training part."""
-    validation_path: FileName | None = None
-    """Another for the validation part, which stays in memory; its files do not train, if they lie
-    below `path`. null: split.validation of `path`."""
-    test_path: FileName | None = None
-    """Another for the test part, likewise; null: split.test of `path`."""
-    buffer: Count = 65_536
-    """Sequences that are shuffled together, in memory; the more, the nearer to a shuffle of all."""
-    shards: Annotated[int, Field(ge=1, le=256)] = 1
-    """Shares of equal length that each batch takes as many sequences of. Processes that train
-    together read their own, if their number divides this; else each reads everything."""
-    split: SmallSplit = SmallSplit()
-    """How the files of `path` become three parts."""
-
-    @model_validator(mode="after")
-    def _in_one_pass(self) -> Self:
-        if self.format not in ("auto", "parquet", "arrow"):
-            raise contradiction(
-                "format", f"is {self.format}; kind: stream reads parquet and arrow. kind: file"
-                " reads the rest"
-            )  # fmt: skip
-        if self.scaling == "robust":
-            raise contradiction(
-                "scaling", "is robust, which needs all values at once. Choose standard, minmax or"
-                " none"
-            )  # fmt: skip
-        return self
-
-
 Data = Annotated[
     Annotated[Squares, Tag("squares")]
     | Annotated[Polygons, Tag("polygons")]
@@ -428,7 +384,6 @@ Data = Annotated[
     | Annotated[Sort, Tag("sort")]
     | Annotated[Recall, Tag("recall")]
     | Annotated[Lag, Tag("lag")]
-    | Annotated[OwnFile, Tag("file")]
-    | Annotated[Stream, Tag("stream")],
+    | Annotated[OwnFile, Tag("file")],
     told_apart_by("kind", "squares"),
 ]

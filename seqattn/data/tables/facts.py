@@ -10,7 +10,7 @@ from seqattn.data.tables.column import Column
 from seqattn.data.tables.names import check_names
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, time_of
-from seqattn.errors import DataError
+from seqattn.errors import NoRows
 
 YOU_SAID_SO = "you said so"
 ROUNDING = 1e-12
@@ -40,7 +40,7 @@ class Facts:
         check_names(table, given, "data.features, data.ignore or data.one_hot")
         self.rows = len(table)
         if not self.rows:
-            raise DataError(f"{table.name}: has a header but no rows.")
+            raise NoRows(f"{table.name}: has a header but no rows.")
         names = [name for name in table.header if name not in self.ignored]
         self.columns = columns_of(table, options, names)
 

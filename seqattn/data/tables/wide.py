@@ -20,7 +20,7 @@ from seqattn.data.tables.header import DATE, NUMBER
 from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, listed, plain
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_formats import FORMATS
-from seqattn.errors import DataError
+from seqattn.errors import DataError, NoRows
 
 AT_ONCE = 2**22
 """Cells of a piece."""
@@ -185,7 +185,7 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
             )
     count, F = len(table), len(wide.features)
     if not count:
-        raise DataError(f"{table.name}: has a header but no rows.")
+        raise NoRows(f"{table.name}: has a header but no rows.")
     names = [name for name in (wide.series, options.group) if name is not None]
     values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
     extra = "".join(

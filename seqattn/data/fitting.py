@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.instance import InstanceStatistics
-from seqattn.data.scaling import Fitted, Scaler, Scaling, fit_feature, places_in
-from seqattn.data.sequences import Floats, Integers, Sequences, stretches
+from seqattn.data.scaling import Fitted, Scaler, Scaling, fit_features, places_in
+from seqattn.data.sequences import Integers, Sequences
 
 
 def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """The scaling of a training part, and what should be said of it."""
-    own = own_levels(config, train)
+    """The scaling of a training part, and what should be said of it.
 
-    def columns(name: str) -> Iterator[Floats]:
-        """What was observed of a feature, on both sides: it gets one scale for both."""
-        for names, points, cells, scaler in zip(
-            (train.features, train.said), (train.source, train.target),
-            (train.source_cells, train.target_cells), own, strict=True,
-        ):  # fmt: skip
-            if name in names:
-                i = names.index(name)
-                for first, rows in stretches(points):
-                    here = slice(first, first + len(rows))
-                    yield np.asarray(scaler.at(here).scaled(rows)[:, :, i][cells[here, :, i]])
-
+    Raises:
+        DataError: data.scaling: robust, and more values than can be sorted in memory.
+    """
+    names = tuple(dict.fromkeys([*train.features, *train.said]))
     fitted = {}
     if config.scaling != "none":
-        fitted = {
-            name: fit_feature(config.scaling, lambda name=name: columns(name))  # type: ignore[misc]
-            for name in dict.fromkeys([*train.features, *train.said])
-        }
+        fitted = fit_features(config.scaling, names, _observed(config, train))
     scaling, notes = scaling_of(config, fitted, train.features, train.said)
     if config.normalize == "instance":
         notes += instance_notes(train.features, train.said, constant_windows(train), len(train))
     return scaling, notes
 
 
-def own_levels(config: OwnFile, part: Sequences) -> tuple[Scaler, Scaler]:
-    """What is taken from each source and target before a scaling is fitted: the last source point
-    (data.relative). With data.normalize: instance nothing is, so that losses count in the same
-    units as without."""
-    return replace(Scaling.identity(part), relative=config.relative).of_each(part)
+def _observed(
+    config: OwnFile, train: Sequences
+) -> Callable[[], Iterator[tuple[str, NDArray[np.floating]]]]:
+    """What was observed of each feature, some sequences after the other: (feature, values)."""
+    relative = replace(Scaling.identity(train), relative=config.relative)
+
+    def values() -> Iterator[tuple[str, NDArray[np.floating]]]:
+        for _, some in train.chunks():
+            # With data.normalize: instance nothing is taken off here, so that losses count in the
+            # same units as without.
+            own = relative.of_each(some)
+            for names, points, cells, scaler in zip(
+                (some.features, some.said), (some.source, some.target),
+                (some.source_cells, some.target_cells), own, strict=True,
+            ):  # fmt: skip
+                scaled = scaler.scaled(points)
+                for i, name in enumerate(names):
+                    yield name, scaled[:, :, i][cells[:, :, i]]
+
+    return values
 
 
 def scaling_of(
@@ -79,7 +83,10 @@ def scaling_of(
 
 def constant_windows(part: Sequences) -> Integers:
     """(F,) in how many sources each feature is constant."""
-    return np.asarray(InstanceStatistics.of(part).constant.sum(axis=0))
+    found = np.zeros(len(part.features), dtype=np.int64)
+    for _, some in part.chunks():
+        found += InstanceStatistics.of(some).constant.sum(axis=0)
+    return found
 
 
 def instance_notes(

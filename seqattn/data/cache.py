@@ -1,0 +1,99 @@
+"""Where the numbers of large files are kept, so that they are read once.
+
+An entry is a folder named by a digest of what it was made from: paths, sizes and times of the
+files, and how they are read. It is made under another name and renamed when it is whole, so that
+processes may make the same one side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from seqattn.data.series import Series
+from seqattn.data.store import VERSION, SeriesStore, mapped
+from seqattn.errors import StorageError
+
+FROM = 2**25
+"""Bytes of files from which on `data.cache: auto` keeps their numbers."""
+
+
+def cache_folder() -> Path:
+    """SEQATTN_CACHE, or seqattn in the user's cache folder."""
+    given = os.environ.get("SEQATTN_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seqattn"
+
+
+def is_large(files: Sequence[Path]) -> bool:
+    return sum(file.stat().st_size for file in files) >= FROM
+
+
+def cached(
+    files: Sequence[Path], how: str, name: str,
+    read: Callable[[SeriesStore], dict[str, str]],
+) -> Series:  # fmt: skip
+    """The series of some files, from the cache folder; read into it first if they are not there.
+
+    Args:
+        how: they are read, in words that change when the series would.
+        name: of the files, for messages.
+        read: puts their series into a store, and returns the SHA-256 of each file.
+
+    Raises:
+        StorageError: there is no room for them.
+    """
+    home = cache_folder()
+    entry = home / _key(files, how)
+    found = mapped(entry)
+    if found is not None:
+        return found
+    with _new_folder(home, files) as made:
+        store = SeriesStore(made)
+        digests = read(store)
+        store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
+        with contextlib.suppress(OSError):  # another process was faster, or an old one is broken
+            if mapped(entry) is None:
+                shutil.rmtree(entry, ignore_errors=True)
+            made.rename(entry)
+    found = mapped(entry)
+    if found is None:
+        raise StorageError(f"{entry}: cannot be read back. Remove it, or set data.cache: never.")
+    return found
+
+
+def _key(files: Sequence[Path], how: str) -> str:
+    text = [str(VERSION), how]
+    for file in files:
+        status = file.stat()
+        text.append(f"{file.resolve()}\t{status.st_size}\t{status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:24]
+
+
+@contextlib.contextmanager
+def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
+    """An empty folder beside the entries, removed unless it is renamed.
+
+    Raises:
+        StorageError: there is no room, or the folder cannot be made.
+    """
+    made = home / f"making-{os.getpid()}-{os.urandom(4).hex()}"
+    remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."
+    try:
+        made.mkdir(parents=True)
+        size, free = sum(file.stat().st_size for file in files), shutil.disk_usage(home).free
+        if 2 * size > free:
+            raise StorageError(
+                f"{home}: has {free / 2**30:.1f} GiB free, and the numbers of"
+                f" {size / 2**30:.1f} GiB of files may need twice as much. {remedy}"
+            )
+        yield made
+    except OSError as error:
+        raise StorageError(f"{home}: {error.strerror or error}. {remedy}") from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

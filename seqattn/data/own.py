@@ -1,0 +1,338 @@
+"""The user's own sequences as three parts.
+
+The order matters, so that nothing leaks: series are split first; windows are cut within a part, and
+empty cells of a source are filled from its own points; scaling, season and the scale of errors are
+taken from the training part alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seqattn.config import OwnFile
+from seqattn.data.cutting import LeftOut, cut
+from seqattn.data.files import Piece, Ragged
+from seqattn.data.fitting import fit
+from seqattn.data.metrics import InSample, SeriesTable
+from seqattn.data.naive import check_season, places_of_targets
+from seqattn.data.reading import digest_of, files_of, read_series
+from seqattn.data.scaling import Scaling
+from seqattn.data.sequences import Integers, Sequences
+from seqattn.data.series import Series, Spans
+from seqattn.data.spacing import Frequency
+from seqattn.data.splitting import PARTS, three_parts
+from seqattn.data.windows import Windows
+from seqattn.errors import DataError
+from seqattn.streams import stream
+from seqattn.wording import counted
+
+UNKNOWN = "unknown"
+"""The path in a checkpoint's config: a checkpoint names no file."""
+MOST_FITTED = 2**27
+"""Numbers of the training sequences that baselines are fitted to."""
+MOST_LISTED = 10**6
+"""Series of which a run folder says which part they are in."""
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """What became of the user's files.
+
+    Attributes:
+        parts: training, validation, test.
+        fitted_on: the training sequences that baselines are fitted to.
+        scaling: fitted on the training part.
+        notes: what a user should be told, a sentence each.
+        split: (name of the series, part, first step, last step) of each.
+        digests: SHA-256 of each path of the config.
+        sources: SHA-256 of each file, where a path stands for several.
+        frequency: how far apart the steps of all training series are, or None.
+        in_sample: season and scale of the errors, of the training series.
+    """
+
+    parts: tuple[Windows, Windows, Windows]
+    fitted_on: Windows
+    scaling: Scaling
+    notes: tuple[str, ...]
+    split: tuple[tuple[str, str, str, str], ...]
+    digests: tuple[str, ...]
+    sources: dict[str, str]
+    frequency: Frequency | None
+    in_sample: InSample
+
+
+def load_own(config: OwnFile) -> Own:
+    """Read, split, cut and scale.
+
+    Raises:
+        DataError: what a user can mend, with its place in the file.
+        StorageError: there is no room for a cache of large files.
+    """
+    read = _read(config)
+    notes = [f"{one.name}: {note}" for one in read for note in one.notes]
+    if len(read) == 1:
+        spans, short = three_parts(read[0], config)
+        series = read * 3
+    else:
+        spans, short, series = [Spans.of_series(one) for one in read], [], read
+    notes += _spacing_notes(series, spans)
+    left_out = LeftOut(too_short=short)
+    parts = list[Windows]()
+    spans = [some.kept(one) for one, some in zip(series, spans, strict=True)]
+    for part, one, some in zip(PARTS, series, spans, strict=True):
+        if not len(some):
+            raise DataError(f"{one.name}: the {part} part has no sequences left.")
+        made = cut(one, some, config, left_out)
+        if not len(made):
+            raise DataError(f"{one.name}: the {part} part has no sequences left.")
+        check_observed(made, f"{one.name}: the {part} part", every_feature=part == "train")
+        parts.append(made)
+    _check_alike(parts)
+    train, validation, test = parts
+    in_sample, of_season = in_sample_of(target_series(series[0], spans[0], config), train, config)
+    scaling, said = fit(config, train)
+    fitted_on = _some(train, config)
+    notes += [*_left_out_notes(read, left_out), *said, *of_season]
+    notes.append(
+        f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
+        f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
+    )
+    if len(fitted_on) < len(train):
+        notes.append(f"baselines are fitted to {len(fitted_on):,} training sequences")
+    frequency = _common(series[0], spans[0])
+    few = sum(map(len, spans)) <= MOST_LISTED
+    split = tuple(_split_rows(series, spans)) if few else ()
+    sources = {path: digest for one in read for path, digest in one.digests.items()}
+    return Own(
+        (train, validation, test), fitted_on, scaling, tuple(notes), split,
+        tuple(_digest(one) for one in read), sources if len(sources) > len(read) else {},
+        frequency, in_sample,
+    )  # fmt: skip
+
+
+def _paths(config: OwnFile) -> list[str]:
+    return [path for path in (config.path, config.validation_path, config.test_path) if path]
+
+
+def _read(config: OwnFile) -> list[Series]:
+    """The series of each path of a config.
+
+    Raises:
+        DataError: two parts have the same file, or the bytes of one.
+    """
+    if config.path == UNKNOWN:
+        raise DataError(
+            "a checkpoint does not say where its training data lie. Give a run folder, or your own"
+            " sequences with --input."
+        )
+    paths = _paths(config)
+    files = [files_of(path, config.format) for path in paths]
+    held = {file.resolve() for some in files[1:] for file in some}
+    training = [file for file in files[0] if file.resolve() not in held]
+    if not training or len(held) < sum(map(len, files[1:])):
+        raise DataError(f"{paths[0]}: is the file of two parts. Give each part files of its own.")
+    note = ""
+    if len(training) < len(files[0]):
+        note = (f"{len(files[0]) - len(training)} of the {len(files[0])} files are those of the"
+                " other two parts, and do not train")  # fmt: skip
+    found, seen = list[Series](), dict[str, str]()
+    for path, some in zip(paths, [training, *files[1:]], strict=True):
+        series = read_series(path, some, config)
+        for file, digest in series.digests.items():
+            if digest in seen:
+                raise DataError(
+                    f"{file}: has the bytes of {seen[digest]}, which belongs to another part. Give"
+                    " each part sequences of its own."
+                )
+        seen |= {digest: file for file, digest in series.digests.items()}
+        found.append(series)
+    if note:
+        found[0] = replace(found[0], notes=(*found[0].notes, note))
+    return found
+
+
+def _digest(series: Series) -> str:
+    """SHA-256 of a part's file, or of the digests of all its files in their order."""
+    content = list(series.digests.values())
+    if len(content) == 1:
+        return content[0]
+    return hashlib.sha256("".join(content).encode()).hexdigest()
+
+
+def digests(config: OwnFile) -> tuple[str, ...]:
+    """SHA-256 of each path of a config; see `Own.digests`.
+
+    Raises:
+        DataError: one is not there.
+    """
+    found = []
+    held = {file.resolve() for path in _paths(config)[1:] for file in files_of(path, config.format)}
+    for k, path in enumerate(_paths(config)):
+        files = files_of(path, config.format)
+        content = [digest_of(file) for file in files if k or file.resolve() not in held]
+        found.append(
+            content[0] if len(content) == 1
+            else hashlib.sha256("".join(content).encode()).hexdigest()
+        )  # fmt: skip
+    return tuple(found)
+
+
+def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
+    """The target features of each series of a part, whole: windows would repeat its points. Where a
+    file keeps targets apart, they alone, since nothing says that they go on from their sources."""
+    if series.target is not None:
+        target = series.target
+        starts, lengths = target.offsets[:-1][spans.whose], target.lengths[spans.whose]
+        return SeriesTable(target.values, list(range(len(target.features))), starts, lengths)
+    names = config.target_features or series.columns
+    places = [series.columns.index(name) for name in names]
+    return SeriesTable(series.points.values, places, spans.starts, spans.lengths)
+
+
+def in_sample_of(
+    table: SeriesTable, train: Sequences, config: OwnFile
+) -> tuple[InSample, list[str]]:
+    """What baselines and MASE take from the training part, and what a user should be told of it.
+
+    Raises:
+        DataError: a season that was given and that no source of the training part can repeat.
+    """
+    if config.season is not None:
+        check_season(train, config.season)
+    is_given = places_of_targets(train) is not None
+    longest = int(train.source_lengths.min()) if is_given else None
+    found, note = InSample.of(table, config.season, longest)
+    return found, [note] if note else []
+
+
+def check_observed(part: Sequences, called: str, *, every_feature: bool = False) -> None:
+    """
+    Args:
+        called: the part, for a message.
+        every_feature: whether each feature must have been observed, as in a training part.
+
+    Raises:
+        DataError: no target cell of the part, or of one feature, was observed.
+    """
+    if not part.masks_targets:
+        return
+    seen = np.zeros(len(part.said), dtype=bool)
+    for _, some in part.chunks():
+        seen |= some.target_cells.any(axis=(0, 1))
+    if not seen.any():
+        raise DataError(
+            f"{called} has no target that was observed: all its cells are empty, so nothing can be"
+            " learned or scored. Give rows with values, or change what is to be said."
+        )
+    if every_feature and not seen.all():
+        raise DataError(
+            f"{called} has no observed {part.said[int(seen.argmin())]!r} in its targets, so it"
+            " cannot be learned. Give rows with values, or leave it out of what is to be said."
+        )
+
+
+def renamed(piece: Piece, features: tuple[str, ...]) -> Piece:
+    """The same with the model's names for its columns."""
+    points = piece.points
+    return replace(piece, points=Ragged(points.values, points.offsets, features))
+
+
+def short_notes(names: Sequence[str]) -> list[str]:
+    """What is to be said of sequences that are left out because they are short."""
+    if not names:
+        return []
+    more = ", ..." if len(names) > 5 else ""
+    return [
+        f"{counted(len(names), 'sequence')} left out, too short to be cut into source and target:"
+        f" {', '.join(names[:5])}{more}"
+    ]
+
+
+def _some(train: Windows, config: OwnFile) -> Windows:
+    """Training sequences for the baselines: all, or as many as bear it, drawn by the seed of the
+    split."""
+    numbers = train.source_steps * len(train.features) + train.target_steps * len(train.said)
+    most = max(1, MOST_FITTED // numbers)
+    if len(train) <= most:
+        return train
+    drawn = stream(config.split.seed, "sample", 0).permutation(len(train))[:most]
+    return train.subset(np.sort(drawn))
+
+
+def _check_alike(parts: Sequence[Sequences]) -> None:
+    """
+    Raises:
+        DataError: parts of files of their own have other features.
+    """
+    first = parts[0]
+    for part in parts:
+        if (part.features, part.said) != (first.features, first.said):
+            raise DataError(
+                f"one part has the features {', '.join(part.features)} (given) and"
+                f" {', '.join(part.said)} (to be said), the training part"
+                f" {', '.join(first.features)} and {', '.join(first.said)}."
+            )
+
+
+def _left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
+    empty = sum(one.empty for one in read)
+    notes = [
+        f"{empty} empty cells: interpolated where they are given, left out of losses and errors"
+        " where they are to be said (data.missing)"
+    ] if empty else []  # fmt: skip
+    notes += short_notes(left_out.too_short)
+    names = [name for one in read for name in one.names_of_dropped]
+    count = len(names) + left_out.dropped
+    if count:
+        shown = [*names, *left_out.names][:5]
+        notes.append(
+            f"{count} sequences with empty cells were dropped (data.missing):"
+            f" {', '.join(shown)}{', ...' if count > 5 else ''}"
+        )
+    return notes
+
+
+def _spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]:
+    """What should be said of series that are spaced unlike, or unevenly."""
+    found, uneven = dict[Frequency, int](), dict[str, None]()
+    for one, some in zip(series, spans, strict=True):
+        if one.spacing is not None:
+            mine = one.spacing.at(some.whose)
+            found |= mine.frequencies()
+            at = np.flatnonzero(~mine.is_known & (some.lengths > 1))
+            uneven |= dict.fromkeys(one.ids[int(k)] for k in some.whose[at])
+    notes = []
+    if len(found) > 1:
+        first = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")
+        notes.append(f"series have different spacings, each its own: {first}")
+    if uneven:
+        notes.append(
+            f"the steps of {len(uneven)} sequences are not evenly spaced ({next(iter(uneven))!r}),"
+            " so their rows are taken as they come"
+        )
+    return notes
+
+
+def _common(series: Series, spans: Spans) -> Frequency | None:
+    return None if series.spacing is None else series.spacing.at(spans.whose).common()
+
+
+def _split_rows(
+    series: Sequence[Series], spans: Sequence[Spans]
+) -> Iterator[tuple[str, str, str, str]]:
+    for part, one, some in zip(PARTS, series, spans, strict=True):
+        for k, first, length in zip(some.whose, some.starts, some.lengths, strict=True):
+            last = int(first + length - 1)
+            if one.order is None:
+                yield one.ids[int(k)], part, "1", str(int(length))
+            else:
+                yield one.ids[int(k)], part, one.step(int(first), k), one.step(last, k)
+
+
+def _range(lengths: Integers) -> str:
+    low, high = int(lengths.min()), int(lengths.max())
+    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,295 @@
+"""Files, folders and patterns of files as series."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from seqattn.config import OwnFile
+from seqattn.config.knobs.data import names_in
+from seqattn.data.cache import cached, is_large
+from seqattn.data.files import (
+    ENDINGS,
+    PACKED,
+    TABLES,
+    Piece,
+    Ragged,
+    ReadOptions,
+    Seen,
+    check_file,
+    format_of,
+    offsets_of,
+    read_all,
+    read_pieces,
+    step_text,
+)
+from seqattn.data.regularize import regularized
+from seqattn.data.sequences import Integers
+from seqattn.data.series import Series, blocks_of, spacing_of
+from seqattn.data.store import SeriesStore
+from seqattn.errors import DataError, NoRows
+
+ROWS = 2**20
+"""Rows that are put in order together."""
+
+
+def files_of(path: str, form: str = "auto") -> list[Path]:
+    """The file of a path, all data files of a folder and those below it, or those that a pattern
+    such as data/*.csv fits; by name.
+
+    Args:
+        form: format of the files; auto: as their names end.
+
+    Raises:
+        DataError: there is none.
+    """
+    place = Path(path)
+    if any(sign in path for sign in "*?[") and not place.exists():
+        files = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (also absolute)
+        files = [file for file in files if file.is_file()]
+        if not files:
+            raise DataError(f"{path}: no file fits this pattern.")
+        return files
+    if not place.is_dir():
+        check_file(place)
+        return [place]
+    try:
+        files = sorted(file for file in place.rglob("*") if file.is_file())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    kinds: dict[str, list[Path]] = {}
+    for file in files:
+        name = Path(file.stem) if file.suffix.lower() in PACKED else file
+        ending = name.suffix.lower().removeprefix(".")
+        if ending in ENDINGS and not any(part.startswith(".") for part in file.parts):
+            kinds.setdefault(ENDINGS[ending], []).append(file)
+    if form != "auto":
+        kinds = {kind: found for kind, found in kinds.items() if kind == form}
+    if not kinds:
+        raise DataError(
+            f"{path}: is a folder without a data file"
+            f"{'' if form == 'auto' else f' of format {form}'}; files end in"
+            f" {', '.join(f'.{ending}' for ending in ENDINGS)}."
+        )
+    if len(kinds) > 1:
+        raise DataError(
+            f"{path}: has files of several formats ({', '.join(sorted(kinds))}). Say which:"
+            f" data.format: {min(kinds)}, or give a pattern: {path}/*.{min(kinds)}"
+        )
+    return next(iter(kinds.values()))
+
+
+def options_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
+    """How a config wants its files read.
+
+    Args:
+        given_only: only the columns that are given, as for a forecast.
+    """
+    wanted: list[str] | None = config.features
+    apart = None
+    if config.source_features is not None and config.target_features is not None:
+        apart = tuple(config.source_features), tuple(config.target_features)
+        both = [*config.source_features, *config.target_features]
+        wanted = list(dict.fromkeys(config.source_features if given_only else both))
+    series, time = names_in(config.series), names_in(config.time)
+    return ReadOptions(
+        format=config.format, layout=config.layout, delimiter=config.delimiter,
+        comment=config.comment, encoding=config.encoding, has_header=config.header,
+        skip_rows=config.skip_rows, decimal=config.decimal, thousands=config.thousands,
+        na_values=None if config.na_values is None else tuple(config.na_values),
+        time_format=config.time_format,
+        series="auto" if config.series == ["auto"] else series,
+        time="auto" if config.time == ["auto"] else time or None,
+        group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
+        features=None if wanted is None else tuple(wanted), apart=None if given_only else apart,
+    )  # fmt: skip
+
+
+def read_series(path: str, files: Sequence[Path], config: OwnFile) -> Series:
+    """The series of a part's files.
+
+    Args:
+        path: as the user gave it.
+
+    Raises:
+        DataError: what a user can mend, with its place in the file.
+        StorageError: there is no room for a cache of large files.
+    """
+    options = options_of(config)
+    if config.cache == "always" or (config.cache == "auto" and is_large(files)):
+        how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
+        how += f" {config.target_features} {config.source_length or config.target_length}"
+        return cached(files, how, path, lambda store: _filled(store, path, files, options, config))
+    if len(files) == 1:
+        piece = read_all(files[0], options)
+        series = regularized(piece, str(files[0]), config, spacing_of(piece))
+        return replace(series, digests={str(files[0]): digest_of(files[0])})
+    store = SeriesStore()
+    return store.series(path, _filled(store, path, files, options, config))
+
+
+def _filled(
+    store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
+) -> dict[str, str]:
+    """Put all series of some files into a store; SHA-256 of each file."""
+    read, seen, straddles = _Files(path, files, options), Seen(), False
+    for file, piece in read.pieces():
+        again = seen.again(piece.ids)
+        if again is not None:
+            if piece.order is None:
+                raise DataError(
+                    f"{file}: its series {again!r} has rows in another file, too, and no column"
+                    " says when, so nothing says in which order they belong. Name the column of"
+                    " the time (data.time), or give the series names of their own."
+                )
+            straddles = True
+            break
+        store.add(regularized(piece, str(file), config, spacing_of(piece)))
+    if straddles:
+        store.clear()
+        with store.beside() as raw:
+            for file, piece in read.pieces():
+                raw.add(Series(str(file), piece.ids, piece.points, piece.order, None, piece.groups))
+            for piece in _merged(raw.finished(path), path):
+                store.add(regularized(piece, path, config, spacing_of(piece)))
+    if store.first is None:
+        raise DataError(f"{path}: has no rows.")
+    return {str(file): digest_of(file) for file in files}
+
+
+def _merged(raw: Series, path: str) -> Iterator[Piece]:
+    """The rows of each series together, in order, some series after the other.
+
+    Args:
+        raw: whose ids may stand there several times, a stretch of rows each.
+
+    Raises:
+        DataError: a time stands twice in one series, or a series is of two groups.
+    """
+    rank: dict[str, int] = {}
+    whose = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
+    names, points, order = list(rank), raw.points, raw.order
+    assert order is not None
+    parts = np.argsort(whose, kind="stable")
+    sizes = np.bincount(whose, weights=points.lengths).astype(np.int64)
+    begins = np.searchsorted(whose[parts], np.arange(len(names) + 1))
+    for block in blocks_of(sizes, ROWS):
+        chosen = parts[begins[block.start] : begins[block.stop]]
+        rows = np.concatenate([np.arange(points.offsets[k], points.offsets[k + 1]) for k in chosen])
+        of_row = np.repeat(whose[chosen], points.lengths[chosen])
+        rows = rows[np.lexsort((order[rows], of_row))]
+        of_row = np.sort(of_row)
+        yield _one_block(raw, names, rows, of_row, block, path)
+
+
+def _one_block(
+    raw: Series, names: list[str], rows: Integers, of_row: Integers, block: slice, path: str
+) -> Piece:
+    assert raw.order is not None
+    order, features = np.asarray(raw.order[rows]), raw.columns
+    twice = np.flatnonzero((of_row[1:] == of_row[:-1]) & (order[1:] == order[:-1]))
+    if twice.size:
+        at = int(twice[0])
+        raise DataError(
+            f"{path}: the series {names[of_row[at]]!r} has two rows of {step_text(order[at])} in"
+            " its files. Leave one of them out."
+        )
+
+    def where(row: int, feature: int) -> str:
+        return (
+            f"series {names[of_row[row]]!r} at {step_text(order[row])}, column"
+            f" {features[feature]!r}"
+        )
+
+    offsets = offsets_of(np.bincount(of_row - block.start, minlength=block.stop - block.start))
+    groups = None
+    if raw.groups is not None:
+        words: dict[str, str] = {}
+        for name, word in zip(raw.ids, raw.groups, strict=True):
+            if words.setdefault(name, word) != word:
+                raise DataError(
+                    f"{path}: the series {name!r} is of the groups {words[name]!r} and {word!r}."
+                )
+        groups = tuple(words[name] for name in names[block])
+    points = Ragged(np.asarray(raw.points.values[rows]), offsets, features)
+    return Piece(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes)
+
+
+class _Files:
+    """Files of one layout, which the first of them settles.
+
+    Args:
+        path: as the user gave it.
+    """
+
+    def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
+        self.path, self.files, self.options = path, files, options
+        self.settled: Piece | None = None
+
+    def pieces(self) -> Iterator[tuple[Path, Piece]]:
+        """
+        Raises:
+            DataError: a file has other columns than the first.
+        """
+        for file in self.files:
+            for piece in self._read(file):
+                if self.settled is None:
+                    self._settle(piece)
+                assert self.settled is not None
+                if piece.points.features != self.settled.points.features:
+                    raise DataError(
+                        f"{file}: has the features {', '.join(piece.points.features)},"
+                        f" {self.files[0]} {', '.join(self.settled.points.features)}."
+                    )
+                yield file, self._named(file, piece)
+
+    def _read(self, file: Path) -> Iterator[Piece]:
+        """The pieces of a file; none of one without rows beside others."""
+        try:
+            yield from read_pieces(file, self.options)
+        except NoRows:
+            if len(self.files) == 1:
+                raise
+
+    def _settle(self, piece: Piece) -> None:
+        self.settled = piece
+        kind = format_of(self.files[0], self.options.format)
+        if len(self.files) > 1 and kind not in ("npz", "npy") and not piece.is_wide:
+            if kind == "jsonl" and piece.order is None and not piece.style.series:
+                return
+            self.options = replace(
+                self.options, layout="long", features=piece.points.features,
+                series=piece.style.series, time=piece.style.time or None,
+            )  # fmt: skip
+
+    def _named(self, file: Path, piece: Piece) -> Piece:
+        """A piece whose sequences are not called as those of other files because nobody named
+        them: after their rows, or after the file."""
+        if len(self.files) == 1 or piece.style.series:
+            return piece
+        called, ids = self._called(file), piece.ids
+        if len(piece) == 1 and not piece.is_wide and format_of(file, self.options.format) in TABLES:
+            return replace(piece, ids=(called,))
+        first = int(ids[0]) if ids[0].isdecimal() else -1
+        if ids != tuple(str(first + k) for k in range(len(ids))):
+            return piece
+        return replace(piece, ids=tuple(f"{called}:{name}" for name in ids))
+
+    def _called(self, file: Path) -> str:
+        """The name of a series that is a whole file."""
+        twice = sum(other.stem == file.stem for other in self.files) > 1
+        home = Path(self.path)
+        if not twice or not home.is_dir():
+            return file.stem if not twice else str(file.with_suffix(""))
+        return file.relative_to(home).with_suffix("").as_posix()
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

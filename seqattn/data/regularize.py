@@ -1,0 +1,221 @@
+"""What was read as series of evenly spaced rows: rows that are missing, and empty cells, are
+refused, dropped, or kept as NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.config import OwnFile
+from seqattn.data.files.piece import Piece, Ragged, offsets_of
+from seqattn.data.files.steps import step_text
+from seqattn.data.sequences import Integers, stretches
+from seqattn.data.series import Series, Where, columns_apart, ended_sides, moved
+from seqattn.data.spacing import Spacing, with_dashes
+from seqattn.errors import DataError
+from seqattn.wording import counted
+
+OR_SET = ", or set data.missing to drop_sequence or interpolate."
+
+
+def regularized(
+    piece: Piece, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
+    last: int | None = None,
+) -> Series:  # fmt: skip
+    """
+    Args:
+        name: of the file, for messages.
+        spacing: of the piece's sequences; None: rows are taken as they come.
+        has_key: whether data.missing can be set; a model of made sequences has no such key.
+        last: rows at the end of each sequence that are kept.
+
+    Raises:
+        DataError: with row and column.
+    """
+    making = _Making(piece, name, spacing)
+    or_set = OR_SET if has_key else "."
+    making.treat_gaps(config, or_set)
+    if last is not None:
+        making.keep_last(last)
+    making.treat_cells(config, or_set)
+    return making.series()
+
+
+class _Making:
+    """Series on their way from what was read."""
+
+    def __init__(self, piece: Piece, name: str, spacing: Spacing | None) -> None:
+        self.piece, self.name, self.spacing = piece, name, spacing
+        self.points, self.order, self.where = piece.points, piece.order, piece.where
+        self.dropped: NDArray[np.bool_] = np.zeros(len(piece), dtype=bool)
+        self.empty = 0
+
+    def series(self) -> Series:
+        piece = self.piece
+        return Series(
+            self.name, piece.ids, self.points, self.order, self.spacing, piece.groups,
+            piece.target, self.empty, self.dropped if self.dropped.any() else None, piece.notes,
+        )  # fmt: skip
+
+    def keep_last(self, most: int) -> None:
+        points = self.points
+        if (points.lengths <= most).all():
+            return
+        ends = np.repeat(points.offsets[1:], points.lengths)
+        rows = np.flatnonzero(ends - np.arange(len(ends)) <= most)
+        offsets = offsets_of(np.minimum(points.lengths, most))
+        self.points = Ragged(points.values[rows], offsets, points.features)
+        self.where = moved(self.where, rows)
+        self.order = None if self.order is None else self.order[rows]
+
+    # --- rows that are missing --------------------------------------------------------------------
+
+    def treat_gaps(self, config: OwnFile, or_set: str) -> None:
+        """Steps that skip some of their own spacing are rows that are missing."""
+        order, spacing, offsets = self.order, self.spacing, self.points.offsets
+        if order is None or spacing is None or len(order) < 2:
+            return
+        steps = spacing.distances(order, offsets)
+        gaps = np.flatnonzero(steps != 1)
+        if not gaps.size:
+            return
+        self._refuse_dates_without_dashes(int(gaps[0]))
+        whose = np.searchsorted(offsets, gaps, side="right") - 1
+        if config.missing == "drop_sequence" and config.window is None:
+            self.dropped[whose] = True
+            return
+        odd = np.flatnonzero((steps[gaps] != np.round(steps[gaps])) | (steps[gaps] < 1))
+        if odd.size or config.missing == "refuse":
+            first = int(odd[0]) if odd.size else 0
+            self._refuse_gap(int(gaps[first]), int(whose[first]), bool(odd.size), or_set)
+        more = np.zeros(len(order), dtype=np.int64)
+        more[gaps + 1] = steps[gaps].astype(np.int64) - 1
+        if int(more.sum()) > 10 * len(order) + 1000:
+            raise DataError(
+                f"{self.name}: steps {spacing.frequency(int(whose[0]))} apart would need"
+                f" {int(more.sum()):,} rows more between {len(order):,}. Set data.time to null to"
+                " take rows as they come."
+            )
+        self._insert(more, order, spacing)
+
+    def _refuse_dates_without_dashes(self, at: int) -> None:
+        assert self.order is not None
+        date = with_dashes(self.order)
+        if date is not None:
+            first, second = self.order[at], self.order[at + 1]
+            raise DataError(
+                f"{self.name}: steps such as {step_text(self.order[0])} look like dates written"
+                f" without dashes, and as numbers {step_text(first)} and {step_text(second)} are"
+                f" {step_text(second - first)} apart. Write them as {date}, or set data.time to"
+                " null to take rows as they come."
+            )
+
+    def _refuse_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
+        assert self.order is not None and self.spacing is not None
+        frequency = self.spacing.frequency(k)
+        found = (
+            f"{self.name}: {self.where(at + 1, 0).partition(',')[0]}: step"
+            f" {step_text(self.order[at + 1])} follows step {step_text(self.order[at])}"
+        )
+        as_they_come = "set data.time to null, and data.features, to take rows as they come."
+        if is_odd:
+            raise DataError(
+                f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
+                f" between. Make the steps even, or {as_they_come}"
+            )
+        has_dates = or_set == OR_SET and self.order.dtype.kind == "M"
+        raise DataError(
+            f"{found}, but steps are {frequency} apart. Add the rows that lack{or_set}"
+            + (f" Or {as_they_come}" if has_dates else "")
+        )
+
+    def _insert(self, more: Integers, order: NDArray[np.generic], spacing: Spacing) -> None:
+        """Put empty rows where some are missing.
+
+        Args:
+            more: (rows,) how many before each row.
+        """
+        places = np.arange(len(order)) + np.cumsum(more)
+        total = len(order) + int(more.sum())
+        values = np.full((total, self.points.values.shape[1]), np.nan)
+        values[places] = self.points.values
+        source = np.full(total, -1)
+        source[places] = np.arange(len(order))
+        # How many rows each new one is after the last that was there, and which that is.
+        latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
+        new = np.flatnonzero(source < 0)
+        base = source[latest[new]]
+        whose = np.searchsorted(self.points.offsets, base, side="right") - 1
+        steps = np.empty(total, dtype=order.dtype)
+        steps[places] = order
+        steps[new] = spacing.ahead(whose, order[base], new - latest[new])
+        where = self.where
+
+        def where_now(row: int, feature: int) -> str:
+            after = row
+            while source[after] < 0:
+                after += 1
+            if after == row:
+                return where(int(source[row]), feature)
+            return f"a row that lacks before {where(int(source[after]), feature)}"
+
+        lengths = self.points.lengths + np.add.reduceat(more, self.points.offsets[:-1])
+        self.points = Ragged(values, offsets_of(lengths), self.points.features)
+        self.order, self.where = steps, where_now
+
+    # --- empty cells ------------------------------------------------------------------------------
+
+    def treat_cells(self, config: OwnFile, or_set: str) -> None:
+        apart = columns_apart(config)
+        for ragged, where in (
+            (self.points, self.where), (self.piece.target, self.piece.where_target),
+        ):  # fmt: skip
+            if ragged is None or where is None or not _has_empty(ragged):
+                continue
+            missing = np.isnan(ragged.values)
+            if apart and ragged is self.points:
+                missing &= ~ended_sides(ragged, config)
+            if not missing.any():
+                continue
+            if config.missing == "refuse":
+                self._refuse_cell(missing, where, or_set)
+            if config.missing == "interpolate":
+                self.empty += int(missing.sum())
+                if ragged is self.points:
+                    self._refuse_nothing_known(missing, config)
+            if config.missing == "drop_sequence" and config.window is None:
+                lacking = np.flatnonzero(missing.any(axis=1))
+                self.dropped[np.searchsorted(ragged.offsets, lacking, side="right") - 1] = True
+
+    def _refuse_cell(self, missing: NDArray[np.bool_], where: Where, or_set: str) -> None:
+        row, feature = (int(i) for i in np.argwhere(missing)[0])
+        others = int(missing.sum()) - 1
+        also = f", and so {'is' if others == 1 else 'are'} {counted(others, 'more cell')}"
+        raise DataError(
+            f"{self.name}: {where(row, feature)} is empty{also if others else ''}."
+            f" Fill {'them' if others else 'it'}{or_set}"
+        )
+
+    def _refuse_nothing_known(self, missing: NDArray[np.bool_], config: OwnFile) -> None:
+        """
+        Raises:
+            DataError: a series without any value of a feature that is given.
+        """
+        points = self.points
+        given = np.isin(points.features, list(config.source_features or points.features))
+        known = np.logical_or.reduceat(~np.isnan(points.values), points.offsets[:-1], axis=0)
+        lacks = np.logical_or.reduceat(missing, points.offsets[:-1], axis=0)
+        bad = np.argwhere(~known & lacks & given)
+        if bad.size:
+            k, feature = (int(i) for i in bad[0])
+            rows = slice(int(points.offsets[k]), int(points.offsets[k + 1]))
+            row = rows.start + int(missing[rows, feature].argmax())
+            raise DataError(
+                f"{self.name}: {self.where(row, feature)} is empty, and so is every other cell of"
+                f" {points.features[feature]!r} in sequence"
+                f" {self.piece.ids[k]!r}: nothing to interpolate between."
+            )
+
+
+def _has_empty(ragged: Ragged) -> bool:
+    return any(np.isnan(rows).any() for _, rows in stretches(ragged.values))

@@ -1,0 +1,189 @@
+"""The user's series before they are cut: rows one after the other, evenly spaced, NaN where a cell
+was not observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.config import OwnFile
+from seqattn.data.files.piece import Piece, Ragged, offsets_of
+from seqattn.data.files.steps import step_text
+from seqattn.data.sequences import Integers
+from seqattn.data.spacing import Frequency, Spacing
+
+Where = Callable[[int, int], str]
+"""(row, column) -> the place in the file."""
+
+
+@dataclass(eq=False)
+class Series:
+    """N series.
+
+    Attributes:
+        name: of what they were read from, for messages.
+        ids: N names.
+        points: their rows.
+        order: (rows,) numbers or dates; None: rows are in order.
+        spacing: how far apart the steps of each series are; None: there is no order.
+        groups: a word for each, or None.
+        target: what the file keeps apart as target of each; None: nothing.
+        empty: cells that were not observed, those of rows that were missing among them.
+        dropped: (N,) True of series that are left out because of empty cells, once they are split;
+            None: none is.
+        notes: what a user should be told.
+        digests: SHA-256 of the files.
+    """
+
+    name: str
+    ids: Sequence[str]
+    points: Ragged
+    order: NDArray[np.generic] | None = None
+    spacing: Spacing | None = None
+    groups: Sequence[str] | None = None
+    target: Ragged | None = None
+    empty: int = 0
+    dropped: NDArray[np.bool_] | None = None
+    notes: tuple[str, ...] = ()
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def names_of_dropped(self) -> list[str]:
+        if self.dropped is None:
+            return []
+        return [self.ids[int(k)] for k in np.flatnonzero(self.dropped)]
+
+    def kept(self) -> Series:
+        """Without the series that are left out."""
+        if self.dropped is None or not self.dropped.any():
+            return self
+        places = np.flatnonzero(~self.dropped)
+        rows = np.flatnonzero(np.repeat(~self.dropped, self.points.lengths))
+        return replace(
+            self, ids=tuple(self.ids[int(k)] for k in places), points=self.points.at(places),
+            order=None if self.order is None else self.order[rows],
+            spacing=None if self.spacing is None else self.spacing.at(places),
+            groups=None if self.groups is None else tuple(self.groups[int(k)] for k in places),
+            target=None if self.target is None else self.target.at(places), dropped=None,
+        )  # fmt: skip
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.points.features
+
+    def step(self, row: int, k: int) -> str:
+        """What the step of a row of series k is called."""
+        if self.order is None:
+            return str(row - int(self.points.offsets[k]) + 1)
+        return step_text(self.order[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Some rows of some series: a part of a split.
+
+    Attributes:
+        whose: (n,) places of the series.
+        starts, lengths: (n,) rows.
+    """
+
+    whose: Integers
+    starts: Integers
+    lengths: Integers
+
+    def __len__(self) -> int:
+        return len(self.whose)
+
+    def kept(self, series: Series) -> Spans:
+        """Without those of series that are left out."""
+        if series.dropped is None:
+            return self
+        left = ~series.dropped[self.whose]
+        return Spans(self.whose[left], self.starts[left], self.lengths[left])
+
+    @classmethod
+    def of_series(cls, series: Series, places: Sequence[int] | Integers | None = None) -> Spans:
+        """Whole series."""
+        whose = np.arange(len(series)) if places is None else np.asarray(places, dtype=np.int64)
+        offsets = series.points.offsets
+        return cls(whose, np.asarray(offsets[:-1])[whose], np.diff(offsets)[whose])
+
+
+def spacing_of(piece: Piece, trained: Frequency | None = None) -> Spacing | None:
+    """How far apart the steps of each sequence are; None: the piece has no order.
+
+    Args:
+        trained: of a model's training sequences; see `Spacing.found`.
+    """
+    if piece.order is None:
+        return None
+    return Spacing.found(piece.order, piece.points.offsets, trained)
+
+
+def of_rows(piece: Piece, keep: NDArray[np.bool_]) -> Piece:
+    """A piece with some of its rows, which keep their steps; its own target is left out."""
+    points = piece.points
+    rows, whose = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
+    order = piece.order
+    if order is None:
+        order = np.arange(1, len(keep) + 1) - points.offsets[whose].astype(np.float64)
+    lengths = np.bincount(whose[rows], minlength=len(points))
+    return replace(
+        piece, points=Ragged(points.values[rows], offsets_of(lengths), points.features),
+        where=moved(piece.where, rows), order=order[rows], target=None, where_target=None,
+    )  # fmt: skip
+
+
+def last_rows(piece: Piece, most: int) -> Piece:
+    """A piece with the last rows of each sequence."""
+    points = piece.points
+    if (points.lengths <= most).all():
+        return piece
+    ends = np.repeat(points.offsets[1:], points.lengths)
+    return of_rows(piece, ends - np.arange(len(ends)) <= most)
+
+
+def moved(where: Where, rows: Integers) -> Where:
+    """`where`, asked for rows of `values[rows]`."""
+    return lambda row, feature: where(int(rows[row]), feature)
+
+
+def columns_apart(config: OwnFile) -> bool:
+    """Whether whole columns are source and others target, row by row."""
+    lengths = (config.source_length, config.target_length, config.window)
+    return config.source_features is not None and not any(lengths)
+
+
+def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
+    """(rows, C): True where a side of a sequence has ended: all its cells are empty to the end."""
+    ended = np.zeros(ragged.values.shape, dtype=bool)
+    for names in (config.source_features, config.target_features):
+        places = [ragged.features.index(name) for name in names or () if name in ragged.features]
+        if not places:
+            continue  # a file to forecast from need not have what is to be said
+        empty = np.isnan(ragged.values[:, places]).all(axis=1)
+        for k in np.flatnonzero(np.logical_or.reduceat(empty, ragged.offsets[:-1])):
+            first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])
+            real = last
+            while real > first and empty[real - 1]:
+                real -= 1
+            ended[real:last, places] = True
+    return ended
+
+
+def blocks_of(lengths: Integers, rows: int) -> list[slice]:
+    """Series next to each other, of so many rows together, or one."""
+    ends = np.cumsum(lengths)
+    found, first = list[slice](), 0
+    while first < len(lengths):
+        limit = (int(ends[first - 1]) if first else 0) + rows
+        last = max(first + 1, int(np.searchsorted(ends, limit, side="right")))
+        found.append(slice(first, last))
+        first = last
+    return found

@@ -1,0 +1,98 @@
+"""Series in three parts: by sequence, by group or by time."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from seqattn.config import OwnFile
+from seqattn.data.sequences import Integers
+from seqattn.data.series import Series, Spans
+from seqattn.errors import DataError
+from seqattn.streams import stream
+
+PARTS = ("train", "validation", "test")
+
+
+def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+    """Training, validation and test part, and the names of series that are too short to be cut in
+    time.
+
+    Raises:
+        DataError: a part would have nothing, or the file does not have what it is to be split by.
+    """
+    split, name = config.split, series.name
+    if split.by == "time" and config.window is not None:
+        return _cut_in_time(series, config)
+    if split.by == "group":
+        if series.groups is None:
+            raise DataError(f"{name}: has no groups to split by.")
+        units: dict[str, list[int]] = {}
+        for k, word in enumerate(series.groups):
+            units.setdefault(word, []).append(k)
+        members, what = list(units.values()), "groups"
+        count = len(members)
+    else:
+        members, what, count = None, "sequences", len(series)
+    if split.by == "time":
+        if series.order is None:
+            raise DataError(
+                f"{name}: has no column that says when, for data.split.by: time; name it in"
+                " data.time."
+            )
+        order = np.argsort(series.order[series.points.offsets[:-1]], kind="stable")
+    else:
+        order = stream(split.seed, "split", split.by).permutation(count)
+    counts = _counts(count, split.validation, split.test, what, name)
+    found = []
+    for first, last in itertools.pairwise(np.cumsum([0, *counts])):
+        chosen: Integers = np.sort(order[first:last])
+        if members is not None:
+            chosen = np.sort(np.concatenate([members[unit] for unit in order[first:last]]))
+        found.append(Spans.of_series(series, chosen))
+    return found, []
+
+
+def _counts(n: int, validation: float, test: float, what: str, name: str) -> tuple[int, int, int]:
+    """How many of n each part gets."""
+    of_validation, of_test = round(n * validation), round(n * test)
+    of_train = n - of_validation - of_test
+    for part, count in zip(PARTS, (of_train, of_validation, of_test), strict=True):
+        if count < 1:
+            if n < 3:
+                hint = (
+                    "Three parts need three at least; one long series can be cut with data.window"
+                    " and data.split.by: time"
+                )
+            else:
+                hint = "Change the shares in data.split"
+            raise DataError(
+                f"{name}: of {n} {what} the {part} part would get {max(count, 0)}. {hint}."
+            )
+    return of_train, of_validation, of_test
+
+
+def _cut_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+    """Each series in three: the first points train, the last test."""
+    name, window, split = series.name, config.window, config.split
+    if series.target is not None:
+        raise DataError(f"{name}: keeps targets apart, so there is no series to cut in time.")
+    assert window is not None
+    needed = window.source + window.target
+    whole = Spans.of_series(series)
+    L = whole.lengths
+    of_test, of_validation = (np.rint(L * share).astype(np.int64)
+                              for share in (split.test, split.validation))  # fmt: skip
+    sizes = np.stack([L - of_validation - of_test, of_validation, of_test])
+    is_short = (sizes < needed).any(axis=0)
+    kept = np.flatnonzero(~is_short)
+    if not kept.size:
+        part = int(np.flatnonzero(sizes[:, 0] < needed)[0])
+        raise DataError(
+            f"{name}: the {PARTS[part]} part of series {series.ids[0]!r} has {sizes[part, 0]} of"
+            f" its {L[0]} points, but a window needs {needed} (data.window)."
+        )
+    begins = whole.starts + np.concatenate([np.zeros((1, len(L)), np.int64), sizes[:2].cumsum(0)])
+    parts = [Spans(kept, begins[part][kept], sizes[part][kept]) for part in range(3)]
+    return parts, [series.ids[int(k)] for k in np.flatnonzero(is_short)]

@@ -1,0 +1,223 @@
+"""Series gathered from several pieces, in memory or in files of a folder that are then mapped."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.files.piece import Ragged, offsets_of
+from seqattn.data.sequences import Integers
+from seqattn.data.series import Series
+from seqattn.data.spacing import Spacing
+
+META = "meta.json"
+VERSION = 1
+"""Of the layout of a folder; another one is not read."""
+
+
+class Names(collections.abc.Sequence[str]):
+    """Texts in one array of bytes.
+
+    Args:
+        content: (bytes,) UTF-8.
+        offsets: (N + 1,) where each text begins, and where the last ends.
+    """
+
+    def __init__(self, content: NDArray[np.uint8], offsets: Integers) -> None:
+        self.content, self.offsets = content, offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return tuple(self[k] for k in range(len(self))[place])
+        k = range(len(self))[place]
+        first, last = (int(one) for one in self.offsets[k : k + 2])
+        return bytes(self.content[first:last]).decode()
+
+
+class SeriesStore:
+    """Collects series of one layout.
+
+    Args:
+        folder: an empty one, for the rows; None: they stay in memory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.kept: dict[str, list[NDArray[Any]]] = {}
+        self.dtypes: dict[str, str] = {}
+        self.ids, self.groups = list[str](), list[str]()
+        self.first: Series | None = None
+        self.empty, self.bytes = 0, 0
+        self.notes = dict[str, None]()
+        self.count = 0
+
+    def add(self, series: Series) -> None:
+        """
+        Raises:
+            OSError: there is no room in the folder.
+        """
+        self.first = self.first or series
+        self.empty += series.empty
+        self.count += len(series)
+        self.notes |= dict.fromkeys(series.notes)
+        points, spacing, target = series.points, series.spacing, series.target
+        self._append("values", points.values)
+        self._append("lengths", points.lengths)
+        dropped = series.dropped
+        self._append("dropped", np.zeros(len(series), bool) if dropped is None else dropped)
+        if series.order is not None:
+            self._append("order", series.order)
+        if spacing is not None:
+            self._append("unit", spacing.unit)
+            self._append("step", spacing.step)
+            self._append("day", spacing.day)
+        if target is not None:
+            self._append("target_values", target.values)
+            self._append("target_lengths", target.lengths)
+        self._append_names("ids", self.ids, series.ids)
+        self._append_names("groups", self.groups, series.groups or ())
+
+    def _append_names(self, name: str, kept: list[str], words: Sequence[str]) -> None:
+        if self.folder is None:
+            kept.extend(words)
+            return
+        texts = [word.encode() for word in words]
+        self._append(name, np.frombuffer(b"".join(texts), dtype=np.uint8))
+        self._append(f"{name}_lengths", np.array([len(text) for text in texts], np.int64))
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        if self.folder is not None:
+            for file in self.folder.iterdir():
+                file.unlink()
+        self.__init__(self.folder)  # type: ignore[misc]
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[SeriesStore]:
+        """Another store, on the disk where this one is, that goes away at the end."""
+        if self.folder is None:
+            yield SeriesStore()
+            return
+        with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix="making-") as place:
+            yield SeriesStore(Path(place))
+
+    def finished(self, name: str) -> Series:
+        """All of them, for as long as the store is there."""
+        if self.folder is None:
+            return self.series(name, {})
+        self.write(name, {}, {})
+        found = mapped(self.folder)
+        assert found is not None
+        return found
+
+    def _append(self, name: str, array: NDArray[Any]) -> None:
+        array = np.ascontiguousarray(array)
+        self.dtypes.setdefault(name, array.dtype.str)
+        self.bytes += array.nbytes
+        if self.folder is None:
+            self.kept.setdefault(name, []).append(array)
+        elif array.size:
+            with (self.folder / name).open("ab") as file:
+                file.write(array.astype(self.dtypes[name], copy=False).data)
+
+    def series(self, name: str, digests: dict[str, str]) -> Series:
+        """All of them, in memory.
+
+        Args:
+            name: of what they were read from.
+            digests: SHA-256 of each file.
+        """
+        assert self.first is not None and self.folder is None
+        arrays = {key: parts[0] if len(parts) == 1 else np.concatenate(parts)
+                  for key, parts in self.kept.items()}  # fmt: skip
+        groups = self.groups if self.first.groups is not None else None
+        return _made(self._about(name, digests), arrays, self.ids, groups)
+
+    def write(self, name: str, digests: dict[str, str], more: dict[str, Any]) -> None:
+        """What is needed to map the folder, written last.
+
+        Args:
+            more: is kept beside.
+        """
+        assert self.first is not None and self.folder is not None
+        about = {
+            **self._about(name, digests), "version": VERSION, "dtypes": self.dtypes, **more,
+            "has_groups": self.first.groups is not None,
+            "bytes": {key: self._size(key) for key in self.dtypes},
+        }  # fmt: skip
+        (self.folder / META).write_text(json.dumps(about))
+
+    def _size(self, key: str) -> int:
+        assert self.folder is not None
+        path = self.folder / key
+        return path.stat().st_size if path.exists() else 0
+
+    def _about(self, name: str, digests: dict[str, str]) -> dict[str, Any]:
+        assert self.first is not None
+        target = self.first.target
+        return {
+            "name": name, "columns": list(self.first.columns), "empty": self.empty,
+            "target_columns": None if target is None else list(target.features),
+            "notes": list(self.notes), "digests": digests,
+        }  # fmt: skip
+
+
+def mapped(folder: Path) -> Series | None:
+    """The series that a folder holds; None: it is not whole, or of another version."""
+    try:
+        about = json.loads((folder / META).read_text())
+        if about["version"] != VERSION:
+            return None
+        arrays = {key: _mapped(folder / key, about["dtypes"][key], size)
+                  for key, size in about["bytes"].items()}  # fmt: skip
+    except (OSError, ValueError, KeyError):
+        return None
+    columns = len(about["columns"])
+    arrays["values"] = arrays["values"].reshape(-1, columns)
+    if about["target_columns"] is not None:
+        arrays["target_values"] = arrays["target_values"].reshape(-1, len(about["target_columns"]))
+    texts = {
+        key: Names(arrays[key], offsets_of(arrays[f"{key}_lengths"])) for key in ("ids", "groups")
+    }
+    return _made(about, arrays, texts["ids"], texts["groups"] if about["has_groups"] else None)
+
+
+def _mapped(path: Path, dtype: str, size: int) -> NDArray[Any]:
+    """
+    Raises:
+        ValueError: the file has another size.
+    """
+    if not size:
+        return np.zeros(0, dtype=dtype)
+    if path.stat().st_size != size:
+        raise ValueError(f"{path} is not whole")
+    return np.memmap(path, dtype=dtype, mode="r")
+
+
+def _made(
+    about: dict[str, Any], arrays: dict[str, NDArray[Any]], ids: Sequence[str],
+    groups: Sequence[str] | None,
+) -> Series:  # fmt: skip
+    spacing, target = None, None
+    if "unit" in arrays:
+        spacing = Spacing(*(np.asarray(arrays[key]) for key in ("unit", "step", "day")))
+    if about["target_columns"] is not None:
+        target = Ragged(arrays["target_values"], offsets_of(arrays["target_lengths"]),
+                        tuple(about["target_columns"]))  # fmt: skip
+    points = Ragged(arrays["values"], offsets_of(arrays["lengths"]), tuple(about["columns"]))
+    return Series(
+        about["name"], ids, points, arrays.get("order"), spacing, groups, target, about["empty"],
+        arrays["dropped"] if arrays["dropped"].any() else None, tuple(about["notes"]),
+        dict(about["digests"]),
+    )  # fmt: skip

@@ -1,0 +1,345 @@
+"""Sources and targets as stretches of rows of one array, gathered when they are asked for.
+
+A set of windows that overlap takes no more memory than the rows that they are cut from, and rows
+that are mapped from a file are read batch by batch.
+
+Letters: N sequences, n of them that are gathered, L steps of the longest, C columns, F features.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.data.spacing import Spacing
+
+CHUNK_NUMBERS = 2**18
+"""Numbers that are gathered together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """N stretches of rows of an array.
+
+    Attributes:
+        values: (rows, C), NaN where a cell was not observed.
+        columns: F places of the features among the columns.
+        starts, lengths: (N,) rows.
+    """
+
+    values: NDArray[np.floating]
+    columns: tuple[int, ...]
+    starts: Integers
+    lengths: Integers
+
+    @functools.cached_property
+    def longest(self) -> int:
+        return int(self.lengths.max(initial=0))
+
+    @property
+    def features(self) -> int:
+        return len(self.columns)
+
+    def steps(self, places: slice | Integers, order: NDArray[Any] | None) -> Floats:
+        """(n, L) where the rows of some stretches lie: in `order`, or among all rows."""
+        rows = self.starts[places][:, None] + np.arange(self.longest)
+        rows = np.minimum(rows, len(self.values) - 1)
+        return (rows if order is None else _numbers(order[rows])).astype(np.float64)
+
+    def gather(self, places: slice | Integers) -> NDArray[np.floating]:
+        """(n, L, F); what stands beyond each length has no meaning."""
+        values, starts, L = np.asarray(self.values), self.starts[places], self.longest
+        by_row, by_column = values.strides
+        begins = max(len(values) - L + 1, 0)
+        every = np.lib.stride_tricks.as_strided(  # each stretch of L rows, without a copy
+            values, (begins, L, values.shape[1]), (by_row, by_row, by_column), writeable=False
+        )
+        inside = starts < begins
+        if inside.all():
+            found = every[starts]
+        else:
+            found = np.zeros((len(starts), L, values.shape[1]), dtype=values.dtype)
+            found[inside] = every[starts[inside]]
+            for k in np.flatnonzero(~inside):
+                rows = values[starts[k] : starts[k] + L]
+                found[k, : len(rows)] = rows
+        if self.columns != tuple(range(values.shape[1])):
+            found = found[:, :, list(self.columns)]
+        return found
+
+
+class WindowNames(collections.abc.Sequence[str]):
+    """What sequences are called: as their series, or series@step, where their target begins.
+
+    Args:
+        of_series: names of all series.
+        whose: (N,) the series of each.
+        step: the step of the sequence at a place, in words; None: the name of the series alone.
+    """
+
+    def __init__(
+        self, of_series: Sequence[str], whose: Integers, step: Callable[[int], str] | None = None
+    ) -> None:
+        self.of_series, self.whose, self.step = of_series, whose, step
+
+    def __len__(self) -> int:
+        return len(self.whose)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        if isinstance(place, slice):
+            return tuple(self[k] for k in range(len(self))[place])
+        k = range(len(self))[place]
+        name = self.of_series[int(self.whose[k])]
+        return name if self.step is None else f"{name}@{self.step(k)}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, collections.abc.Sequence) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def at(self, places: slice | Integers) -> WindowNames:
+        chosen = np.arange(len(self))[places] if isinstance(places, slice) else places
+        step = self.step
+        return WindowNames(
+            self.of_series, self.whose[places],
+            None if step is None else lambda place: step(int(chosen[place])),
+        )  # fmt: skip
+
+
+class Windows(Sequences):
+    """N sequences whose points are gathered each time they are asked for.
+
+    It stands for `Sequences`: whoever asks for an array of all of them gets it, and pays for it.
+    `chunks` and `at` give some at a time. Empty source cells are filled linearly between points of
+    their own source; at an end the nearest value stays.
+
+    Args:
+        source, target: one of each for every sequence.
+        features, said: names of the source's and of the target's.
+        names: of the sequences.
+        order: (rows,) the steps of the rows of `source.values`; None: they are counted.
+        spacing: of all series; None: there is no order.
+        whose: (N,) the series of each sequence.
+        has_empty: whether any cell of the arrays is NaN.
+    """
+
+    def __init__(
+        self, source: Stretches, target: Stretches, features: tuple[str, ...],
+        said: tuple[str, ...], names: WindowNames, order: NDArray[np.generic] | None,
+        spacing: Spacing | None, whose: Integers, *, has_empty: bool,
+    ) -> None:  # fmt: skip
+        for name, value in (
+            ("given", source), ("to_say", target), ("features", features), ("said", said),
+            ("names", names), ("order", order), ("spacing_of_series", spacing), ("whose", whose),
+            ("has_empty", has_empty),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    given: Stretches
+    to_say: Stretches
+    names: WindowNames
+    order: NDArray[np.generic] | None
+    spacing_of_series: Spacing | None
+    whose: Integers
+    has_empty: bool
+    labels = ()
+    ideal = None
+    alignment = None
+
+    def __len__(self) -> int:
+        return len(self.given.starts)
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the rows are mapped from a file."""
+        base = self.given.values
+        while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+            base = base.base  # type: ignore[assignment]
+        return isinstance(base, np.memmap)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return self.names
+
+    @property
+    def source_steps(self) -> int:
+        return self.given.longest
+
+    @property
+    def target_steps(self) -> int:
+        return self.to_say.longest
+
+    @property
+    def source_lengths(self) -> Integers:
+        return self.given.lengths
+
+    @property
+    def target_lengths(self) -> Integers:
+        return self.to_say.lengths
+
+    @property
+    def source(self) -> Floats:
+        return self._source(slice(None))[0]
+
+    @property
+    def source_observed(self) -> NDArray[np.bool_] | None:
+        return self._source(slice(None))[1] if self.masks_sources else None
+
+    @functools.cached_property
+    def _whole_target(self) -> tuple[Floats, NDArray[np.bool_] | None]:
+        return self._target(slice(None))
+
+    @property
+    def target(self) -> Floats:
+        return self._whole_target[0]
+
+    @property
+    def target_observed(self) -> NDArray[np.bool_] | None:
+        return self._whole_target[1] if self.masks_targets else None
+
+    @functools.cached_property
+    def masks_sources(self) -> bool:
+        return self._hides_some(self.given)
+
+    @functools.cached_property
+    def masks_targets(self) -> bool:
+        return self._hides_some(self.to_say)
+
+    @property
+    def last_steps(self) -> NDArray[np.generic] | None:
+        return self._last_steps(slice(None))
+
+    @property
+    def spacing(self) -> Spacing | None:
+        return None if self.spacing_of_series is None else self.spacing_of_series.at(self.whose)
+
+    def at(self, places: slice | Integers) -> Sequences:
+        spacing = self.spacing_of_series
+        return self._gathered(
+            places, self._last_steps(places),
+            None if spacing is None else spacing.at(self.whose[places]),
+        )  # fmt: skip
+
+    def subset(self, places: Integers) -> Windows:
+        """Some of the sequences, not gathered either."""
+        given, to_say = (
+            Stretches(one.values, one.columns, one.starts[places], one.lengths[places])
+            for one in (self.given, self.to_say)
+        )
+        return Windows(
+            given, to_say, self.features, self.said, self.names.at(places), self.order,
+            self.spacing_of_series, self.whose[places], has_empty=self.has_empty,
+        )  # fmt: skip
+
+    def points_at(self, places: slice | Integers) -> Sequences:
+        """As `at`, without steps and spacing: what a training step needs."""
+        return self._gathered(places, None, None)
+
+    def chunks(self) -> Iterator[tuple[slice, Sequences]]:
+        for places in self._places():
+            yield places, self.points_at(places)
+
+    def _places(self) -> Iterator[slice]:
+        numbers = self.source_steps * len(self.features) + self.target_steps * len(self.said)
+        size = max(1, CHUNK_NUMBERS // max(1, numbers))
+        for first in range(0, len(self), size):
+            yield slice(first, min(first + size, len(self)))
+
+    def known_sources(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+        """(places, (n, F) whether a feature was observed in each source), some after the other."""
+        for places in self._places():
+            yield places, np.asarray(self._source(places)[1].any(axis=1))
+
+    def _gathered(
+        self, places: slice | Integers, last_steps: NDArray[np.generic] | None,
+        spacing: Spacing | None,
+    ) -> Sequences:  # fmt: skip
+        source, source_observed = self._source(places)
+        target, target_observed = self._target(places)
+        return Sequences(
+            source, self.given.lengths[places], target, self.to_say.lengths[places],
+            self.features, self.names.at(places), said=self.said, last_steps=last_steps,
+            spacing=spacing, source_observed=source_observed if self.masks_sources else None,
+            target_observed=target_observed if self.masks_targets else None,
+        )  # fmt: skip
+
+    def _last_steps(self, places: slice | Integers) -> NDArray[np.generic] | None:
+        if self.order is None or self.spacing_of_series is None:
+            return None
+        last = self.given.starts[places] + self.given.lengths[places] - 1
+        return np.asarray(self.order[last])
+
+    def _source(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
+        found = self.given.gather(places)
+        keep = real_points(self.given.lengths[places], self.given.longest)[:, :, None]
+        seen = np.broadcast_to(keep, found.shape)
+        if self.has_empty:
+            seen = keep & ~np.isnan(found)
+            lacks = (keep & ~seen).any(axis=(1, 2))
+            if lacks.any():
+                at = self.given.steps(places, self.order)[lacks]
+                found[lacks] = filled_linearly(found[lacks], seen[lacks], at)
+        if not keep.all():
+            found = np.where(keep, found, found.dtype.type(0))
+        return found, seen  # type: ignore[return-value]
+
+    def _target(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
+        found = self.to_say.gather(places)
+        keep = real_points(self.to_say.lengths[places], self.to_say.longest)[:, :, None]
+        seen = np.broadcast_to(keep, found.shape)
+        if self.has_empty:
+            seen = keep & ~np.isnan(found)
+        if not keep.all():
+            found = np.where(keep, found, found.dtype.type(0))
+        return found, seen  # type: ignore[return-value]
+
+    def _hides_some(self, side: Stretches) -> bool:
+        """Whether a real cell of one side was not observed."""
+        if not self.has_empty:
+            return False
+        for places in self._places():
+            keep = real_points(side.lengths[places], side.longest)[:, :, None]
+            if (keep & np.isnan(side.gather(places))).any():
+                return True
+        return False
+
+
+def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) -> NDArray[Any]:
+    """Cells that are not known, on the line between the nearest known ones of their own sequence
+    and feature; at an end the nearest value stays. Where nothing is known nothing is filled.
+
+    Args:
+        points, known: (n, L, F).
+        at: (n, L) where the steps lie.
+    """
+    n, L, F = points.shape
+    steps = np.arange(L)[:, None]
+    before = np.maximum.accumulate(np.where(known, steps, -1), axis=1)
+    after = np.minimum.accumulate(np.where(known, steps, L)[:, ::-1], axis=1)[:, ::-1]
+    low, high = np.where(before < 0, after, before), np.where(after >= L, before, after)
+    low, high = np.clip(low, 0, L - 1), np.clip(high, 0, L - 1)
+    values = np.where(known, points, np.nan)
+    first, last = (np.take_along_axis(values, place, axis=1) for place in (low, high))
+    where = np.broadcast_to(at[:, :, None], (n, L, F))
+    begin, end = (np.take_along_axis(where, place, axis=1) for place in (low, high))
+    slope = np.divide(last - first, end - begin, out=np.zeros((n, L, F)), where=high > low)
+    return np.asarray(np.where(known, points, slope * (where - begin) + first))
+
+
+def _numbers(order: NDArray[Any]) -> NDArray[Any]:
+    """Steps as numbers: dates in their own unit."""
+    return order.astype(np.int64) if order.dtype.kind == "M" else order
