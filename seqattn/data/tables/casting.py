@@ -63,7 +63,7 @@ def _text(table: Table, name: str, options: ReadOptions) -> str:
     cell = table.column(name)
     kind = table.types[table.header.index(name)]
     if kind != "VARCHAR":
-        return f"CAST({cell} AS VARCHAR)"
+        return table.text(name)
     if name in table.empty_words:
         return cell
     trimmed = f"trim({cell}, ' \t\u00a0')"
@@ -127,6 +127,8 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
         number = f"CAST({cell} AS DOUBLE)"
+        if table.is_text:
+            return Column(name, "number", number, text)
         marks = [float(word) for word in options.na_values or () if _is_number(word)]
         is_mark = f" OR {number} IN {_tuple(marks)}" if marks else ""
         sql = f"CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END"

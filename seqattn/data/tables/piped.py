@@ -16,8 +16,9 @@ from seqattn.data.files.piece import Piece, Ragged, offsets_of
 from seqattn.data.tables.long import long_pieces
 from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, plain
 from seqattn.data.tables.roles import check_more_cells
-from seqattn.data.tables.table import LONGEST_LINE, table_of_text
+from seqattn.data.tables.table import LONGEST_LINE
 from seqattn.data.tables.text_format import TextFormat
+from seqattn.data.tables.text_table import table_of_text
 from seqattn.data.tables.tidy import tidied
 from seqattn.data.tables.wide import wide_pieces
 from seqattn.errors import DataError
@@ -58,7 +59,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
             file.write(block)
             file.flush()
-            with table_of_text(Path(file.name), name, form, lines) as table:
+            with table_of_text(Path(file.name), name, form, None, lines) as table:
                 count = len(table)
                 table.line = _line_from(rows)
                 tidied(table, is_first=understood is None, is_last=False)
