@@ -82,7 +82,7 @@ def check_units(table: Table, column: Column) -> None:
 
 def empty_cells(table: Table, column: Column) -> str:
     """How many cells of a column are empty, and what stands in them; empty: none is."""
-    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE ({column.sql}) IS NULL")
+    (count,) = table.measure(column.empty_count)
     if not count:
         return ""
     shown = ", ".join(map(repr, table.empty_words.get(column.name, ())))

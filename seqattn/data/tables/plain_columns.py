@@ -56,7 +56,10 @@ class PlainColumn:
         """The SQL of whether a text can be read with the type; NULL where the cell is empty."""
         if self.type == "DOUBLE":  # the database takes 1_000 for a number
             return f"({cell} IS NULL OR isfinite({typed}) AND NOT contains({cell}, '_'))"
-        return f"({cell} IS NULL OR {self.text(typed)} = {cell})"
+        same = f"{self.text(typed)} = {cell}"
+        if self.type == "TIMESTAMP":  # the database takes infinity for a time
+            same = f"isfinite({typed}) AND {same}"
+        return f"({cell} IS NULL OR {same})"
 
 
 def plain_columns(

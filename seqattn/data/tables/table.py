@@ -36,6 +36,7 @@ class Table:
         line: says where a row stands in the file.
         is_text: whether the file is one.
         texts: by column, the SQL of its text, where the file is text and the column has a type.
+        known: answers of questions that were asked before, until the rows change.
         notes: what a user should be told.
         empty_words: by column, what stands in its empty cells; of the columns whose words have
             been cleaned.
@@ -52,12 +53,31 @@ class Table:
     empty_words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     delimiter: str | None = None
     texts: dict[str, str] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql).fetchall()
 
     def one(self, sql: str) -> tuple[Any, ...]:
         return self.query(sql)[0]
+
+    def once(self, sql: str) -> tuple[Any, ...]:
+        """The one row of an answer, which is kept."""
+        if sql not in self.known:
+            self.known[sql] = self.one(sql)
+        return tuple(self.known[sql])
+
+    def measure(self, *aggregates: str) -> tuple[Any, ...]:
+        """Aggregates of all rows: those that are not known yet in one pass."""
+        new = [sql for sql in dict.fromkeys(aggregates) if sql not in self.known]
+        if new:
+            self.known |= zip(new, self.one(f"SELECT {', '.join(new)} FROM {ROWS}"), strict=True)
+        return tuple(self.known[sql] for sql in aggregates)
+
+    def change(self, sql: str) -> None:
+        """Change the rows."""
+        self.connection.execute(sql)
+        self.known.clear()
 
     def column(self, name: str) -> str:
         """The column of a name, as it stands in SQL."""
@@ -72,7 +92,7 @@ class Table:
         return cell if is_text else f"CAST({cell} AS VARCHAR)"
 
     def __len__(self) -> int:
-        return int(self.one(f"SELECT count(*) FROM {ROWS}")[0])
+        return int(self.measure("count(*)")[0])
 
 
 @contextmanager

@@ -42,6 +42,7 @@ def table_of_text(
             "header": form.has_header, "auto_detect": False, "all_varchar": True,
             "delim": form.delimiter, "quote": '"', "escape": '"', "comment": form.comment,
             "skip": form.skip - form.comments, "encoding": encoding, "max_line_size": LONGEST_LINE,
+            "buffer_size": 2 * LONGEST_LINE,
             "columns": {f"c{i}": "VARCHAR" for i in range(width)},
         }  # fmt: skip
         plain = {}

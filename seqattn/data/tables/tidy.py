@@ -33,7 +33,7 @@ def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None
         )
     if table.is_text:
         if len(header) == 1 and is_last:
-            table.connection.execute(  # blank lines at the end of a column are no empty cells
+            table.change(  # blank lines at the end of a column are no empty cells
                 f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
                 " WHERE trim(coalesce(c0, '')) <> '')"
             )
@@ -59,7 +59,7 @@ def _leave_out_headers(table: Table) -> None:
     rows = [row for (row,) in table.query(f"SELECT {ROW} FROM {ROWS} WHERE {same} ORDER BY {ROW}")]
     if rows:
         table.notes.append(f"the header stands there again on {table.line(rows[0])}; left out")
-        table.connection.execute(f"DELETE FROM {ROWS} WHERE {same}")
+        table.change(f"DELETE FROM {ROWS} WHERE {same}")
 
 
 def _leave_out_totals(table: Table) -> None:
@@ -78,7 +78,7 @@ def _leave_out_totals(table: Table) -> None:
         return
     row, cell = totals[-1]
     table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data; left out")
-    table.connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
+    table.change(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
 
 
 def _leave_out_units(table: Table) -> None:
@@ -99,4 +99,4 @@ def _leave_out_units(table: Table) -> None:
         return
     units = ", ".join(f"{table.header[i]} in {first[i]}" for i in of_values if first[i])
     table.notes.append(f"{table.line(1)} holds units, not values ({units}); left out")
-    table.connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
+    table.change(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
