@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.column import Column, bad_cells
+from seqattn.data.tables.column import Column
 from seqattn.data.tables.numerals import allowed
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData
-
-
-def with_bad_cells(table: Table, column: Column) -> Column:
-    """A column with the cells of other rows that are not what it holds."""
-    return replace(column, bad=bad_cells(table, column.text, column.sql))
 
 
 def check_cells(table: Table, column: Column) -> None:

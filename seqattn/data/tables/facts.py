@@ -71,21 +71,21 @@ class Facts:
         """Whether the numbers of a column increase from row to row, or begin again now and then."""
         if self.columns[name].kind != "number":
             return False
-        value = self.columns[name].sql
-        back = self.table.one(
-            f"SELECT count(*) FILTER (step <= 0 OR step IS NULL) - 1 FROM (SELECT {value} -"
-            f" lag({value}) OVER () AS step FROM {ROWS})"  # the first row has no step
-        )[0]
-        return bool(back * 4 <= self.rows)
+        return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
 
     def grows_in_every_row(self, name: str) -> bool:
-        if self.columns[name].kind != "number":
+        if self.columns[name].kind != "number" or self.rows <= 2:
             return False
+        return not self._steps(name, "step IS DISTINCT FROM 1")
+
+    def _steps(self, name: str, which: str) -> int:
+        """How many rows differ so from the row before; `which` holds where there is none."""
         value = self.columns[name].sql
-        return self.rows > 2 and self.table.one(
-            f"SELECT count(*) FILTER (step IS DISTINCT FROM 1) FROM (SELECT {value} - lag({value})"
-            f" OVER () AS step FROM {ROWS})"
-        ) == (1,)  # the first row has no step
+        (count,) = self.table.once(
+            f"SELECT count(*) FILTER ({which}) FROM (SELECT {value} - lag({value}) OVER () AS step"
+            f" FROM {ROWS})"
+        )
+        return int(count) - 1
 
     def stays(self, name: str) -> bool:
         """Whether the rows of each value stand together."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqattn.data.files.lines import refuse_first_broken_line
+from seqattn.data.files.piece import LONGEST_LINE
 from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
 from seqattn.data.tables.durations import durations_of
 from seqattn.errors import DataError
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 ROWS = "file_rows"
 ROW = "file_row"
-LONGEST_LINE = 16 * 2**20
-"""Bytes of a row of text: nothing that a person or a program meant is longer."""
 
 
 @dataclass(eq=False)

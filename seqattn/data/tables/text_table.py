@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import LONGEST_LINE
 from seqattn.data.tables.connection import call, connected, first_line
 from seqattn.data.tables.plain_columns import create_rows
-from seqattn.data.tables.table import LONGEST_LINE, Table, read_errors
+from seqattn.data.tables.table import Table, read_errors
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_lines import as_plain_text, line_of_row
 from seqattn.errors import DataError

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.columns import chosen
+from seqattn.data.files.columns import chosen, listed
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.style import TableStyle
 from seqattn.data.tables.casting import columns_of
 from seqattn.data.tables.checks import check_cells, first_word
 from seqattn.data.tables.header import DATE, NUMBER
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, listed, plain
+from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, plain
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_formats import FORMATS
 from seqattn.errors import DataError
