@@ -15,8 +15,9 @@ from seqattn.data.files.piece import Piece
 from seqattn.data.tables.long import long_pieces
 from seqattn.data.tables.roles import Roles, infer_roles
 from seqattn.data.tables.sentinels import ask_about_missing_values
-from seqattn.data.tables.table import Table, table_of_text, typed_table
+from seqattn.data.tables.table import Table, typed_table
 from seqattn.data.tables.text_format import TextFormat
+from seqattn.data.tables.text_table import table_of_text
 from seqattn.data.tables.tidy import tidied
 from seqattn.data.tables.wide import Wide, wide_layout, wide_pieces
 from seqattn.errors import DataError
@@ -37,7 +38,7 @@ def opened(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
     name = str(path)
     if kind in ("csv", "tsv"):
         form = TextFormat.of_file(path, options, DELIMITERS.get(kind))
-        with table_of_text(path, name, form) as table:
+        with table_of_text(path, name, form, options) as table:
             tidied(table)
             yield table
         return

@@ -14,6 +14,8 @@ from seqattn.data.tables.numerals import UNIT, written_as
 from seqattn.data.tables.table import ROWS, Table
 from seqattn.data.tables.time_formats import as_time
 
+SPACES = " \t\u00a0"
+"""Around a cell they say nothing."""
 SAMPLE = 1000
 """Rows of a column; where none of them begins like a number or a date, the column holds words."""
 NUMBERS = re.compile(
@@ -39,21 +41,29 @@ def columns_of(table: Table, options: ReadOptions, names: Sequence[str]) -> dict
 
 
 def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> dict[str, Column]:
-    """The columns of words that are finite numbers as they stand: most of most files, told by one
-    quick look."""
-    if not names or options.decimal == "," or options.na_values:
+    """The columns of words that are finite numbers as they stand: found by a look at some rows,
+    and then at all."""
+    if options.decimal == "," or options.na_values:
         return {}
-    cells = [table.column(name) for name in names]
-    counts = ", ".join(
-        f"count({cell}), count(*) FILTER (isfinite(TRY_CAST({cell} AS DOUBLE)) AND NOT"
-        f" contains({cell}, '_'))"
-        for cell in cells
-    )
-    found = table.one(f"SELECT {counts} FROM {ROWS}")
+    known = {name: table.column(name) for name in names}
+    for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE})", ROWS):
+        if not known:
+            break
+        counts = ", ".join(
+            f"count({cell}), count(*) FILTER (isfinite(TRY_CAST({cell} AS DOUBLE)) AND NOT"
+            f" contains({cell}, '_'))"
+            for cell in known.values()
+        )
+        found = iter(table.one(f"SELECT {counts} FROM {rows}"))
+        filled = 0 if rows != ROWS else 1
+        known = {
+            name: cell
+            for (name, cell), n, numbers in zip(known.items(), found, found, strict=False)
+            if filled <= n == numbers
+        }
     return {
-        name: Column(name, "number", f"TRY_CAST({cells[k]} AS DOUBLE)", cells[k])
-        for k, name in enumerate(names)
-        if 0 < found[2 * k] == found[2 * k + 1]
+        name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", cell)
+        for name, cell in known.items()
     }
 
 
@@ -63,33 +73,35 @@ def _text(table: Table, name: str, options: ReadOptions) -> str:
     cell = table.column(name)
     kind = table.types[table.header.index(name)]
     if kind != "VARCHAR":
-        return f"CAST({cell} AS VARCHAR)"
+        return table.text(name)
     if name in table.empty_words:
         return cell
-    trimmed = f"trim({cell}, ' \t\u00a0')"
+    trimmed = f"trim({cell}, {literal(SPACES)})"
     empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
     is_empty = f"lower({trimmed}) IN {_tuple(empty)}"
     numbers = [float(word) for word in options.na_values or () if _is_number(word)]
     if numbers:
         is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_tuple(numbers)}, false)"
-    if not numbers and _is_clean(table, cell, trimmed, empty):
+    if not numbers and _is_clean(table, cell, empty):
         table.empty_words[name] = ()
         return cell
     (words,) = table.one(f"SELECT list(DISTINCT {trimmed})[:3] FROM {ROWS} WHERE {is_empty}")
     table.empty_words[name] = tuple(sorted(filter(None, words or ())))
-    table.connection.execute(
+    table.change(
         f"ALTER TABLE {ROWS} ALTER {cell} TYPE VARCHAR USING"
         f" (CASE WHEN {is_empty} THEN NULL ELSE {trimmed} END)"
     )
     return cell
 
 
-def _is_clean(table: Table, cell: str, trimmed: str, empty: Sequence[str]) -> bool:
+def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
     """Whether a quick look finds no cell with spaces around it, or that counts as empty."""
     cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
     written = sorted({*cases, "NaN"})
+    spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
     (unclean,) = table.one(
-        f"SELECT count(*) FILTER ({cell} IN {_tuple(written)} OR {cell} <> {trimmed}) FROM {ROWS}"
+        f"SELECT count(*) FILTER ({cell} IN {_tuple(written)} OR regexp_matches({cell}, {spaces}))"
+        f" FROM {ROWS}"
     )
     return not unclean
 
@@ -127,6 +139,8 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
         number = f"CAST({cell} AS DOUBLE)"
+        if table.is_text:
+            return Column(name, "number", number, text)
         marks = [float(word) for word in options.na_values or () if _is_number(word)]
         is_mark = f" OR {number} IN {_tuple(marks)}" if marks else ""
         sql = f"CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END"

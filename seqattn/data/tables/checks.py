@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.column import Column, bad_cells
+from seqattn.data.tables.column import Column
 from seqattn.data.tables.numerals import allowed
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData
-
-
-def with_bad_cells(table: Table, column: Column) -> Column:
-    """A column with the cells of other rows that are not what it holds."""
-    return replace(column, bad=bad_cells(table, column.text, column.sql))
 
 
 def check_cells(table: Table, column: Column) -> None:
@@ -82,7 +76,7 @@ def check_units(table: Table, column: Column) -> None:
 
 def empty_cells(table: Table, column: Column) -> str:
     """How many cells of a column are empty, and what stands in them; empty: none is."""
-    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE ({column.sql}) IS NULL")
+    (count,) = table.measure(column.empty_count)
     if not count:
         return ""
     shown = ", ".join(map(repr, table.empty_words.get(column.name, ())))

@@ -44,6 +44,21 @@ class Column:
     either: str = ""
     note: str = ""
 
+    @property
+    def empty_count(self) -> str:
+        """The SQL of how many cells are empty, or not what the others are."""
+        return f"count(*) - count({self.sql})"
+
+    @property
+    def broken_count(self) -> str:
+        """The SQL of how many cells are no whole numbers."""
+        return f"count(*) FILTER ({self.sql} IS NULL OR {self.sql} <> round({self.sql}))"
+
+    @property
+    def range(self) -> tuple[str, str]:
+        """The SQL of the least and of the largest number."""
+        return f"min({self.sql})", f"max({self.sql})"
+
 
 def bad_cells(table: Table, text: str, sql: str) -> tuple[int, int]:
     """How many cells are not empty and not what they should be, and the row of the first."""

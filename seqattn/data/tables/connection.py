@@ -66,6 +66,7 @@ def _database() -> duckdb.DuckDBPyConnection:
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "memory_limit": MEMORY,
+                "preserve_insertion_order": "true",  # row numbers, and lag() OVER (), rely on it
                 "temp_directory": folder,
                 "threads": str(min(THREADS, os.cpu_count() or 1)),
             }

@@ -8,6 +8,7 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.casting import columns_of
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.names import check_names
+from seqattn.data.tables.row_order import are_in_order, distinct
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, time_of
 from seqattn.errors import NoRows
@@ -43,6 +44,8 @@ class Facts:
             raise NoRows(f"{table.name}: has a header but no rows.")
         names = [name for name in table.header if name not in self.ignored]
         self.columns = columns_of(table, options, names)
+        numbers = [column for column in self.columns.values() if column.kind == "number"]
+        table.measure(*(s for c in numbers for s in (c.empty_count, c.broken_count, *c.range)))
 
     def left(self, *taken: str) -> list[str]:
         """Columns that have no role yet."""
@@ -52,51 +55,53 @@ class Facts:
         return [name for name in self.columns if name not in self.ignored and name not in given]
 
     def count(self, sql: str) -> int:
-        return int(self.table.one(f"SELECT {sql} FROM {ROWS}")[0])
+        return int(self.table.measure(sql)[0])
 
     def distinct(self, *sql: str) -> int:
-        """How many combinations of values there are, told apart by 64 bits of a hash."""
-        return self.count(f"count(DISTINCT hash({', '.join(sql)}))")
+        """How many combinations of values there are."""
+        return self.count(distinct(*sql))
 
     def is_whole(self, name: str) -> bool:
         column = self.columns[name]
         if column.kind != "number" or column.bad[0]:
             return False
-        value = column.sql
-        return not self.count(f"count(*) FILTER ({value} IS NULL OR {value} <> round({value}))")
+        return not self.count(column.broken_count)
 
     def increases(self, name: str) -> bool:
         """Whether the numbers of a column increase from row to row, or begin again now and then."""
         if self.columns[name].kind != "number":
             return False
-        value = self.columns[name].sql
-        back = self.table.one(
-            f"SELECT count(*) FILTER (step <= 0 OR step IS NULL) FROM (SELECT {value} -"
-            f" lag({value}) OVER (ORDER BY {ROW}) AS step FROM {ROWS} ORDER BY {ROW} OFFSET 1)"
-        )[0]
-        return bool(back * 4 <= self.rows)
+        return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
 
     def grows_in_every_row(self, name: str) -> bool:
-        if self.columns[name].kind != "number":
+        if self.columns[name].kind != "number" or self.rows <= 2:
             return False
+        return not self._steps(name, "step IS DISTINCT FROM 1")
+
+    def _steps(self, name: str, which: str) -> int:
+        """How many rows differ so from the row before; `which` holds where there is none."""
         value = self.columns[name].sql
-        return self.rows > 2 and self.table.one(
-            f"SELECT count(*) FILTER (step IS DISTINCT FROM 1) FROM (SELECT {value} - lag({value})"
-            f" OVER (ORDER BY {ROW}) AS step FROM {ROWS} ORDER BY {ROW} OFFSET 1)"
-        ) == (0,)
+        (count,) = self.table.once(
+            f"SELECT count(*) FILTER ({which}) FROM (SELECT {value} - lag({value}) OVER () AS step"
+            f" FROM {ROWS})"
+        )
+        return int(count) - 1
 
     def stays(self, name: str) -> bool:
         """Whether the rows of each value stand together."""
         text = self.columns[name].text
         changes = self.table.one(
             f"SELECT count(*) FILTER (word IS DISTINCT FROM before) FROM (SELECT {text} AS word,"
-            f" lag({text}) OVER (ORDER BY {ROW}) AS before FROM {ROWS})"
+            f" lag({text}) OVER () AS before FROM {ROWS})"
         )[0]
         return bool(changes == self.distinct(text))
 
     def tells_apart(self, names: Sequence[str], time: TimeColumn) -> bool:
         texts = [self.columns[name].text for name in names]
-        return self.distinct(*texts, time.sql) == self.rows > 2 * self.distinct(*texts)
+        if not self.rows > 2 * self.distinct(*texts):
+            return False
+        in_order = are_in_order(self.table, texts, time.sql)
+        return in_order or self.distinct(*texts, time.sql) == self.rows
 
     def is_constant_in(self, series: Sequence[str], column: Column) -> bool:
         texts = [self.columns[name].text for name in series]
@@ -110,7 +115,7 @@ class Facts:
         return (
             1 < groups < self.rows
             and self.distinct(*texts, column.text) == groups
-            and not self.count(f"count(*) FILTER ({column.sql} IS NULL)")
+            and not self.count(column.empty_count)
         )
 
     def time_of(self, name: str) -> TimeColumn:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seqattn.data.files.columns import listed
 from seqattn.data.tables.checks import check_cells
 from seqattn.data.tables.facts import Facts
-from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, listed, plain
+from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, plain
 from seqattn.data.tables.time_columns import TimeColumn, combined_time
 from seqattn.errors import AmbiguousData
 

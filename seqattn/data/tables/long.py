@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,16 @@ from seqattn.data.tables.checks import empty_cells, first_word
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.facts import YOU_SAID_SO
 from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.row_order import are_in_order
 from seqattn.data.tables.style import style_of
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
-TYPED, SORTED = "typed_rows", "sorted_rows"
+COPY, SORTED = "sorted_copy", "sorted_rows"
 AT_ONCE = 2**20
 """Rows of a piece, or one sequence."""
+FETCHED = 2**17
+"""Rows that are fetched at once."""
 
 
 def long_pieces(
@@ -38,14 +41,19 @@ def long_pieces(
     """
     features, values = _features(table, roles, options)
     notes = _sort(table, roles, values)
+    keys = "".join(f"s{i}, " for i in range(len(roles.series)))
+    count_groups = (
+        "" if roles.group is None else ", any_value(grp) AS grp, count(DISTINCT grp) AS grps"
+    )
     found = table.connection.execute(
-        f"SELECT any_value({_series_name(roles)}) AS series, count(*) AS n, any_value(grp) AS grp,"
-        f" count(DISTINCT grp) AS grps FROM {SORTED} GROUP BY first_row ORDER BY first_row"
+        f"SELECT any_value({_series_name(roles)}) AS series, count(*) AS n{count_groups}"
+        f" FROM {SORTED} GROUP BY {keys}'' ORDER BY min({ROW})"
     ).fetchnumpy()
     lengths = np.asarray(found["n"]).astype(np.int64)
-    several = np.flatnonzero(np.asarray(found["grps"]) > 1)
-    if several.size:
-        _several_groups(table, roles, str(found["series"][several[0]]))
+    if roles.group is not None:
+        several = np.flatnonzero(np.asarray(found["grps"]) > 1)
+        if several.size:
+            _several_groups(table, roles, str(found["series"][several[0]]))
     ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
     parts = _id_parts(table, roles) if len(roles.series) > 1 else None
@@ -135,7 +143,9 @@ def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[st
 
 
 def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
-    """Write the rows sorted by sequence, in the order of their first rows, and by time."""
+    """Sort the rows by sequence, in the order of their first rows, and by time: as the view
+    `SORTED`, whose rows stand in this order, with their places; a copy only where they do not
+    stand so already."""
     texts = [roles.columns[name].text for name in roles.series]
     for name, text in zip(roles.series, texts, strict=True):
         (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
@@ -147,29 +157,21 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     columns = [f"{text} AS {key}" for text, key in zip(texts, keys, strict=True)]
     columns += [f"{time} AS step", f"{group} AS grp"]
     columns += [f"CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values)]
-    connection = table.connection
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {TYPED} AS SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
-    )
-    if texts:
-        together = ", ".join(keys)
-        joined = (
-            f"{TYPED} JOIN (SELECT {together}, min({ROW}) AS first_row FROM {TYPED} GROUP BY"
-            f" {together}) USING ({together})"
-        )
+    typed = f"SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
+    in_order = are_in_order(table, texts, time)
+    if in_order:
+        sorted_rows = f"SELECT {ROW} - 1 AS place, * FROM ({typed})"
     else:
-        joined = f"(SELECT *, 1 AS first_row FROM {TYPED})"
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {SORTED} AS SELECT * FROM {joined} ORDER BY first_row, step,"
-        f" {ROW}"
-    )
-    connection.execute(f"DROP TABLE {TYPED}")
+        _copy_sorted(table, typed, keys)
+        sorted_rows = f"SELECT rowid AS place, * FROM {COPY}"
+    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW {SORTED} AS {sorted_rows}")
     notes = [*table.notes]
     if roles.time is not None:
-        _check_times(table, roles)
+        if not in_order:
+            _check_times(table, roles)
         if roles.time.note:
             notes.append(roles.time.note)
-    if _were_moved(table):
+    if not in_order and _were_moved(table):
         notes.append("rows are sorted by series and time, which they were not")
     for name in roles.features:
         column = roles.columns[name]
@@ -181,9 +183,20 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _copy_sorted(table: Table, typed: str, keys: Sequence[str]) -> None:
+    together = ", ".join(keys)
+    first_rows = f"SELECT {together}, min({ROW}) AS first_row FROM typed GROUP BY {together}"
+    joined = f"typed JOIN ({first_rows}) USING ({together})"
+    table.connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {COPY} AS WITH typed AS ({typed}) SELECT * FROM"
+        f" {joined if keys else '(SELECT *, 1 AS first_row FROM typed)'} ORDER BY first_row, step,"
+        f" {ROW}"
+    )
+
+
 def _were_moved(table: Table) -> bool:
     """Whether the sorted rows stand in another order than in the file."""
-    back = f"SELECT {ROW} < lag({ROW}) OVER (ORDER BY rowid) AS back FROM {SORTED}"
+    back = f"SELECT {ROW} < lag({ROW}) OVER () AS back FROM {COPY}"
     return bool(table.one(f"SELECT count(*) FILTER (back) FROM ({back})")[0])
 
 
@@ -193,12 +206,10 @@ def _check_times(table: Table, roles: Roles) -> None:
         DataError: a sequence has one time twice.
     """
     assert roles.time is not None
-    if not table.one(f"SELECT count(*) - count(DISTINCT hash(first_row, step)) FROM {SORTED}")[0]:
-        return
     twice = table.query(
         f"SELECT {ROW}, before, {_series_name(roles)}, step FROM (SELECT *, lag({ROW}) OVER w AS"
-        f" before, lag(step) OVER w AS last, lag(first_row) OVER w AS last_series FROM {SORTED}"
-        f" WINDOW w AS (ORDER BY rowid)) WHERE step = last AND first_row = last_series ORDER BY"
+        f" before, lag(step) OVER w AS last, lag(first_row) OVER w AS last_series FROM {COPY}"
+        f" WINDOW w AS ()) WHERE step = last AND first_row = last_series ORDER BY"
         f" {ROW} LIMIT 1"
     )
     if twice:
@@ -242,16 +253,18 @@ def _fetched(
     table: Table, roles: Roles, width: int, begin: int, end: int
 ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64]]:
     """(rows of the file, times or None, (rows, F) values) of some sorted rows."""
-    cells = "".join(f", v{i}" for i in range(width))
-    found = table.connection.execute(
-        f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE rowid >= {begin} AND rowid < {end}"
-        " ORDER BY rowid"
-    ).fetchnumpy()
-    points = np.empty((end - begin, width))
-    for i in range(width):
-        points[:, i] = np.ma.filled(found[f"v{i}"], np.nan)
-    order = None
-    if roles.time is not None:
-        order = np.asarray(found["step"])
-        order = order.astype(DATES) if roles.time.is_date else order.astype(np.float64)
-    return np.asarray(found["r"]), order, points
+    cells = "".join(f", coalesce(v{i}, 'nan'::DOUBLE) AS v{i}" for i in range(width))
+    rows, points = np.empty(end - begin, np.int64), np.empty((end - begin, width))
+    is_date = roles.time is not None and roles.time.is_date
+    order = np.empty(end - begin, DATES if is_date else np.float64)
+    for first in range(begin, end, FETCHED):
+        last = min(first + FETCHED, end)
+        part = slice(first - begin, last - begin)
+        found = table.connection.execute(
+            f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE place >= {first} AND place <"
+            f" {last}"  # in the order of the table: connection.py
+        ).fetchnumpy()
+        rows[part], order[part] = found["r"], found["step"]
+        for i in range(width):
+            points[part, i] = found[f"v{i}"]
+    return rows, None if roles.time is None else order, points

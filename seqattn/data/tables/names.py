@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seqattn.data.files.columns import listed
 from seqattn.data.tables.table import Table
 from seqattn.errors import DataError
 
@@ -41,10 +42,3 @@ def check_names(table: Table, names: Sequence[str], what: str) -> None:
             raise DataError(
                 f"{table.name}: no column {name!r} ({what}); found {listed(table.header)}."
             )
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names for a message, the first few."""
-    shown = [name if len(name) <= 40 else f"{name[:40]}..." for name in names[:12]]
-    more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
-    return ", ".join([*shown, *more]) or "nothing"

@@ -12,12 +12,13 @@ import numpy as np
 
 from seqattn.data.files.blocks import blocks_of_lines
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import Piece, Ragged, offsets_of
+from seqattn.data.files.piece import LONGEST_LINE, Piece, Ragged, joined
+from seqattn.data.tables import DELIMITERS, Understood, for_file, understand
 from seqattn.data.tables.long import long_pieces
 from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, plain
 from seqattn.data.tables.roles import check_more_cells
-from seqattn.data.tables.table import LONGEST_LINE, table_of_text
 from seqattn.data.tables.text_format import TextFormat
+from seqattn.data.tables.text_table import table_of_text
 from seqattn.data.tables.tidy import tidied
 from seqattn.data.tables.wide import wide_pieces
 from seqattn.errors import DataError
@@ -26,7 +27,6 @@ BLOCK = 2**22
 """Bytes of text that are read at once."""
 ROWS_THAT_SHOW = 64
 """Lines after which roles are inferred, where fewer may be too few."""
-DELIMITERS = {"tsv": "\t"}
 
 
 def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Piece]:
@@ -38,7 +38,6 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
     Raises:
         DataError: with the row, and what would do.
     """
-    from seqattn.data.tables import Understood, for_file, understand
 
     def too_long(lines: int) -> DataError:
         return DataError(
@@ -58,7 +57,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
             file.write(block)
             file.flush()
-            with table_of_text(Path(file.name), name, form, lines) as table:
+            with table_of_text(Path(file.name), name, form, None, lines) as table:
                 count = len(table)
                 table.line = _line_from(rows)
                 tidied(table, is_first=understood is None, is_last=False)
@@ -146,30 +145,18 @@ def _joined(held: Piece | None, piece: Piece) -> Piece:
             f"{piece.where(0, 0)}: its time comes before that of the row before, and what comes"
             " through a pipe cannot be sorted. Give a file."
         )
-    first, second = held.points, piece.points
-    n = len(first.values)
-    lengths = list(first.lengths) + list(second.lengths)
-    if goes_on:
-        lengths[len(first) - 1 : len(first) + 1] = [sum(lengths[len(first) - 1 : len(first) + 1])]
+    together = joined([held, piece])
+    if not goes_on:
+        return together
+    n, points = len(held), together.points
 
-    def where(row: int, feature: int) -> str:
-        return held.where(row, feature) if row < n else piece.where(row - n, feature)
+    def once(words: Any) -> Any:
+        return None if words is None else words[:n] + words[n + 1 :]
 
-    def both(a: Any, b: Any) -> Any:
-        return None if a is None else a + b[1 if goes_on else 0 :]
-
-    return Piece(
-        ids=both(held.ids, piece.ids),
-        points=Ragged(
-            np.concatenate([first.values, second.values]),
-            offsets_of(np.array(lengths, dtype=np.int64)), first.features,
-        ),
-        where=where,
-        order=None if held.order is None else np.concatenate([held.order, piece.order]),
-        groups=both(held.groups, piece.groups),
-        notes=tuple(dict.fromkeys([*held.notes, *piece.notes])),
-        style=held.style,
-        id_parts=both(held.id_parts, piece.id_parts),
+    return replace(
+        together, ids=once(together.ids), groups=once(together.groups),
+        id_parts=once(together.id_parts),
+        points=Ragged(points.values, np.delete(points.offsets, n), points.features),
     )  # fmt: skip
 
 

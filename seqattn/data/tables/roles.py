@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from seqattn.data.files.columns import listed
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.checks import check_cells, check_units, first_word, with_bad_cells
-from seqattn.data.tables.column import Column
+from seqattn.data.tables.checks import check_cells, check_units, first_word
+from seqattn.data.tables.column import Column, bad_cells
 from seqattn.data.tables.facts import Facts
 from seqattn.data.tables.infer_series import find_series
 from seqattn.data.tables.infer_time import find_time
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, listed, plain
+from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, plain
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, check_filled
 from seqattn.errors import DataError
@@ -83,7 +84,8 @@ def check_more_cells(table: Table, roles: Roles) -> None:
     for name in (*times, *roles.features):
         column = roles.columns[name]
         if column.kind != "words":
-            check_cells(table, with_bad_cells(table, column))
+            bad = bad_cells(table, column.text, column.sql)
+            check_cells(table, replace(column, bad=bad))
     if roles.time is not None:
         check_filled(table, " and ".join(times), roles.time.sql)
 

@@ -24,6 +24,8 @@ def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -
     for name in roles.features:
         if roles.columns[name].kind != "number":
             continue
+        if not set(table.measure(*roles.columns[name].range)) & set(SENTINELS):
+            continue  # what lies beyond all others is the least or the largest
         value = roles.columns[name].sql
         suspects = table.query(
             f"SELECT ({value}) AS v, count(*) FROM {ROWS} WHERE ({value}) IN ({listed}) GROUP BY v"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqattn.data.files.lines import refuse_first_broken_line
+from seqattn.data.files.piece import LONGEST_LINE
 from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
 from seqattn.data.tables.durations import durations_of
-from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_lines import as_plain_text, line_of_row
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,10 +19,6 @@ if TYPE_CHECKING:
 
 ROWS = "file_rows"
 ROW = "file_row"
-ENCODINGS = ("utf-8", "utf-16", "latin-1")
-"""Those that the database reads itself."""
-LONGEST_LINE = 16 * 2**20
-"""Bytes of a row of text: nothing that a person or a program meant is longer."""
 
 
 @dataclass(eq=False)
@@ -39,8 +31,11 @@ class Table:
     Attributes:
         name: of the file, for messages.
         header: names of the columns.
-        types: of the columns, as the database calls them; all VARCHAR where the file is text.
+        types: of the columns, as the database calls them; VARCHAR where they are read as text.
         line: says where a row stands in the file.
+        is_text: whether the file is one.
+        texts: by column, the SQL of its text, where the file is text and the column has a type.
+        known: answers of questions that were asked before, until the rows change.
         notes: what a user should be told.
         empty_words: by column, what stands in its empty cells; of the columns whose words have
             been cleaned.
@@ -56,6 +51,8 @@ class Table:
     notes: list[str] = field(default_factory=list)
     empty_words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     delimiter: str | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql).fetchall()
@@ -63,62 +60,38 @@ class Table:
     def one(self, sql: str) -> tuple[Any, ...]:
         return self.query(sql)[0]
 
+    def once(self, sql: str) -> tuple[Any, ...]:
+        """The one row of an answer, which is kept."""
+        if sql not in self.known:
+            self.known[sql] = self.one(sql)
+        return tuple(self.known[sql])
+
+    def measure(self, *aggregates: str) -> tuple[Any, ...]:
+        """Aggregates of all rows: those that are not known yet in one pass."""
+        new = [sql for sql in dict.fromkeys(aggregates) if sql not in self.known]
+        if new:
+            self.known |= zip(new, self.one(f"SELECT {', '.join(new)} FROM {ROWS}"), strict=True)
+        return tuple(self.known[sql] for sql in aggregates)
+
+    def change(self, sql: str) -> None:
+        """Change the rows."""
+        self.connection.execute(sql)
+        self.known.clear()
+
     def column(self, name: str) -> str:
         """The column of a name, as it stands in SQL."""
         return f"c{self.header.index(name)}"
 
+    def text(self, name: str) -> str:
+        """The SQL of what stands in the file in the column of a name."""
+        if name in self.texts:
+            return self.texts[name]
+        cell = self.column(name)
+        is_text = self.types[self.header.index(name)] == "VARCHAR"
+        return cell if is_text else f"CAST({cell} AS VARCHAR)"
+
     def __len__(self) -> int:
-        return int(self.one(f"SELECT count(*) FROM {ROWS}")[0])
-
-
-@contextmanager
-def table_of_text(
-    path: Path, name: str, form: TextFormat, lines_before: int | None = None
-) -> Iterator[Table]:
-    """A CSV or TSV file.
-
-    Args:
-        lines_before: of a text that comes through a pipe, lines before those of `path`.
-
-    Raises:
-        DataError: it cannot be read, or its rows have different numbers of cells.
-    """
-    with connected(name) as connection, _readable(path, name, form) as (file, encoding):
-        width = len(form.header)
-        options: dict[str, Any] = {
-            "header": False, "auto_detect": False, "all_varchar": True, "delim": form.delimiter,
-            "quote": '"', "escape": '"', "comment": form.comment, "skip": form.skip - form.comments,
-            "encoding": encoding, "max_line_size": LONGEST_LINE,
-            "columns": {f"c{i}": "VARCHAR" for i in range(width)},
-        }  # fmt: skip
-        try:
-            _load(connection, call("read_csv", file, **options))
-        except _errors() as error:
-            if "state machine" not in str(error):
-                raise _text_error(error, name, form, lines_before) from None
-            try:  # line ends of two kinds
-                _load(connection, call("read_csv", file, **options, strict_mode=False))
-            except _errors() as second:
-                raise _text_error(second, name, form, lines_before) from None
-        if form.has_header:
-            connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
-            connection.execute(f"UPDATE {ROWS} SET {ROW} = {ROW} - 1")
-
-        def line(row: int) -> str:
-            at = line_of_row(path, form, row)
-            return f"row {row}" if at is None else f"line {at}"
-
-        table = Table(
-            connection,
-            name,
-            form.header,
-            ("VARCHAR",) * width,
-            line,
-            True,
-            list(form.notes),
-            delimiter=form.delimiter,
-        )
-        yield table
+        return int(self.measure("count(*)")[0])
 
 
 @contextmanager
@@ -147,7 +120,7 @@ def typed_table(
             )
             some = "" if rows is None else f" LIMIT {rows[1]} OFFSET {rows[0]}"
             _load(connection, f"(SELECT {columns} FROM {source}{some})")
-        except _errors() as error:
+        except read_errors() as error:
             what = {"parquet": "Parquet", "arrow": "Arrow"}.get(kind, "JSON")
             if kind == "jsonl":
                 refuse_first_broken_line(path, name)
@@ -180,7 +153,7 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
 
 def arrow_rows(path: Path) -> int:
     """Rows of an Arrow file; 1 where they cannot be counted, so that reading it says why."""
-    errors: tuple[type[Exception], ...] = (*_errors(), ImportError)
+    errors: tuple[type[Exception], ...] = (*read_errors(), ImportError)
     try:
         import pyarrow as pa
 
@@ -191,7 +164,7 @@ def arrow_rows(path: Path) -> int:
         return 1
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def read_errors() -> tuple[type[Exception], ...]:
     import duckdb
 
     errors: tuple[type[Exception], ...] = (duckdb.Error, OSError, ValueError, ImportError)
@@ -207,67 +180,3 @@ def _load(connection: duckdb.DuckDBPyConnection, source: str) -> None:
         f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
         f" SELECT row_number() OVER () AS {ROW}, * FROM {source}"
     )
-
-
-@contextmanager
-def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
-    """A file that the database reads, and its encoding: a copy where it has another encoding, or
-    cells that any number of spaces separate."""
-    if form.delimiter != " " and form.encoding in ENCODINGS:
-        yield path, form.encoding
-        return
-    if path.suffix.lower() == ".zst":
-        raise DataError(
-            f"{name}: is {form.encoding.upper()} or separated by spaces, and packed with Zstandard."
-            " Unpack it first: zstd -d"
-        )
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rb") as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
-        try:
-            copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
-        except UnicodeError as error:
-            raise _encoding_error(name, form, error) from None
-        except EOFError:
-            raise DataError(f"{name}: is no whole gzip file.") from None
-        copy.flush()
-        yield Path(copy.name), "utf-8"
-
-
-def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
-    found = (
-        f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
-    )
-    return DataError(
-        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its"
-        " encoding: data.encoding (in data check: --encoding)."
-    )
-
-
-def _text_error(
-    error: Exception, name: str, form: TextFormat, lines_before: int | None
-) -> DataError:
-    """What to say of a text that the database cannot read."""
-    text = str(error)
-    at = re.search(r"CSV Error on Line: (\d+)", text)
-    original = re.search(r"Original Line: (.*)", text)
-    where = f"{name}: line {int(at[1]) + (lines_before or 0)}" if at else f"{name}:"
-    shown = original[1][:60] if original else ""
-    cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
-    if cells:
-        return DataError(
-            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the line;"
-            " a cell that holds the separator needs quotes."
-        )
-    if "unterminated quote" in text:
-        piped = ", or a line break in quotes, which cannot be read through a pipe"
-        return DataError(
-            f"{where} has a quote that is not closed{'' if lines_before is None else piped}:"
-            f" {shown!r}."
-        )
-    if "unicode" in text.lower() or "encoding" in text.lower():
-        return _encoding_error(where, form, error)
-    if "Maximum line size" in text or "max_line_size" in text:
-        return DataError(
-            f"{where} is longer than {LONGEST_LINE // 2**20} MiB; that is no table of sequences."
-        )
-    return DataError(f"{where} is not valid CSV ({first_line(error)}).")

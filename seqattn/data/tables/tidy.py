@@ -33,7 +33,7 @@ def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None
         )
     if table.is_text:
         if len(header) == 1 and is_last:
-            table.connection.execute(  # blank lines at the end of a column are no empty cells
+            table.change(  # blank lines at the end of a column are no empty cells
                 f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
                 " WHERE trim(coalesce(c0, '')) <> '')"
             )
@@ -44,26 +44,29 @@ def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None
 
 
 def _is_empty(table: Table, place: int) -> bool:
-    cell = f"c{place}"
-    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({cell}, '')) <> ''")
+    text = table.text(table.header[place])
+    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({text}, '')) <> ''")
     return int(count) == 0
 
 
 def _leave_out_headers(table: Table) -> None:
     """Rows that say what the header says, as in files that were put one after the other."""
+    if not all(map(looks_like_a_value, table.texts)):
+        return  # a column of numbers or dates does not hold its name
     same = " AND ".join(
-        f"trim(coalesce(c{i}, '')) = {literal(name)}" for i, name in enumerate(table.header)
+        f"trim(coalesce({table.text(name)}, '')) = {literal(name)}" for name in table.header
     )
     rows = [row for (row,) in table.query(f"SELECT {ROW} FROM {ROWS} WHERE {same} ORDER BY {ROW}")]
     if rows:
         table.notes.append(f"the header stands there again on {table.line(rows[0])}; left out")
-        table.connection.execute(f"DELETE FROM {ROWS} WHERE {same}")
+        table.change(f"DELETE FROM {ROWS} WHERE {same}")
 
 
 def _leave_out_totals(table: Table) -> None:
     """Last rows that begin with a word such as Total where all others begin with a value."""
+    first = table.text(table.header[0])
     rows = table.query(
-        f"SELECT {ROW}, trim(coalesce(c0, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
+        f"SELECT {ROW}, trim(coalesce({first}, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
     )
     totals = []
     for row, cell in rows:
@@ -75,12 +78,12 @@ def _leave_out_totals(table: Table) -> None:
         return
     row, cell = totals[-1]
     table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data; left out")
-    table.connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
+    table.change(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
 
 
 def _leave_out_units(table: Table) -> None:
     """A first row of words above columns of numbers: units, as a second header line has them."""
-    columns = [f"c{i}" for i in range(len(table.header))]
+    columns = [table.text(name) for name in table.header]
     rows = table.query(f"SELECT {', '.join(columns)} FROM {ROWS} ORDER BY {ROW} LIMIT 20")
     if len(rows) < 3:
         return
@@ -96,4 +99,4 @@ def _leave_out_units(table: Table) -> None:
         return
     units = ", ".join(f"{table.header[i]} in {first[i]}" for i in of_values if first[i])
     table.notes.append(f"{table.line(1)} holds units, not values ({units}); left out")
-    table.connection.execute(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
+    table.change(f"DELETE FROM {ROWS} WHERE {ROW} = 1")

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.columns import chosen
+from seqattn.data.files.columns import chosen, listed
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.style import TableStyle
 from seqattn.data.tables.casting import columns_of
 from seqattn.data.tables.checks import check_cells, first_word
 from seqattn.data.tables.header import DATE, NUMBER
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, listed, plain
+from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, plain
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_formats import FORMATS
 from seqattn.errors import DataError, NoRows
@@ -183,14 +183,14 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
                 f"{table.name}: {word}. Correct the cell; or, if a row"
                 " is no sequence, set data.layout to long."
             )
+    if options.group is not None:
+        check_names(table, [options.group], "data.group")
     count, F = len(table), len(wide.features)
     if not count:
         raise NoRows(f"{table.name}: has a header but no rows.")
     names = [name for name in (wide.series, options.group) if name is not None]
     values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
-    extra = "".join(
-        f", CAST({table.column(name)} AS VARCHAR) AS w{i}" for i, name in enumerate(names)
-    )
+    extra = "".join(f", {table.text(name)} AS w{i}" for i, name in enumerate(names))
     at_once = max(1, AT_ONCE // len(wide.cells))
     decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
     for first in range(1, count + 1, at_once):

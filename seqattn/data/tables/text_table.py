@@ -1,0 +1,133 @@
+"""A text as a table of the database."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.piece import LONGEST_LINE
+from seqattn.data.tables.connection import call, connected, first_line
+from seqattn.data.tables.plain_columns import create_rows
+from seqattn.data.tables.table import Table, read_errors
+from seqattn.data.tables.text_format import TextFormat
+from seqattn.data.tables.text_lines import as_plain_text, line_of_row
+from seqattn.errors import DataError
+
+ENCODINGS = ("utf-8", "utf-16", "latin-1")
+"""Those that the database reads itself."""
+
+
+@contextmanager
+def table_of_text(
+    path: Path, name: str, form: TextFormat, read_options: ReadOptions | None,
+    lines_before: int | None = None,
+) -> Iterator[Table]:  # fmt: skip
+    """A CSV or TSV file.
+
+    Args:
+        read_options: None: all columns are text, as those of other parts of the file may be.
+        lines_before: of a text that comes through a pipe, lines before those of `path`.
+
+    Raises:
+        DataError: it cannot be read, or its rows have different numbers of cells.
+    """
+    with connected(name) as connection, _readable(path, name, form) as (file, encoding):
+        width = len(form.header)
+        options: dict[str, Any] = {
+            "header": form.has_header, "auto_detect": False, "all_varchar": True,
+            "delim": form.delimiter, "quote": '"', "escape": '"', "comment": form.comment,
+            "skip": form.skip - form.comments, "encoding": encoding, "max_line_size": LONGEST_LINE,
+            "buffer_size": 2 * LONGEST_LINE,
+            "columns": {f"c{i}": "VARCHAR" for i in range(width)},
+        }  # fmt: skip
+        plain = {}
+        for more in ({}, {"strict_mode": False}):  # the second where line ends are of two kinds
+            try:
+                source = call("read_csv", file, **options, **more)
+                plain = create_rows(connection, source, form.header, read_options)
+            except read_errors() as error:
+                if more or "state machine" not in str(error):
+                    raise _text_error(error, name, form, lines_before) from None
+            else:
+                break
+
+        def line(row: int) -> str:
+            at = line_of_row(path, form, row)
+            return f"row {row}" if at is None else f"line {at}"
+
+        types = tuple(plain[i].type if i in plain else "VARCHAR" for i in range(width))
+        texts = {form.header[i]: column.text(f"c{i}") for i, column in plain.items()}
+        yield Table(
+            connection, name, form.header, types, line, True, list(form.notes),
+            delimiter=form.delimiter, texts=texts,
+        )  # fmt: skip
+
+
+@contextmanager
+def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
+    """A file that the database reads, and its encoding: a copy where it has another encoding, or
+    cells that any number of spaces separate."""
+    if form.delimiter != " " and form.encoding in ENCODINGS:
+        yield path, form.encoding
+        return
+    if path.suffix.lower() == ".zst":
+        raise DataError(
+            f"{name}: is {form.encoding.upper()} or separated by spaces, and packed with Zstandard."
+            " Unpack it first: zstd -d"
+        )
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
+        try:
+            copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
+        except UnicodeError as error:
+            raise _encoding_error(name, form, error) from None
+        except EOFError:
+            raise DataError(f"{name}: is no whole gzip file.") from None
+        copy.flush()
+        yield Path(copy.name), "utf-8"
+
+
+def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
+    found = (
+        f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
+    )
+    return DataError(
+        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its"
+        " encoding: data.encoding (in data check: --encoding)."
+    )
+
+
+def _text_error(
+    error: Exception, name: str, form: TextFormat, lines_before: int | None
+) -> DataError:
+    """What to say of a text that the database cannot read."""
+    text = str(error)
+    at = re.search(r"CSV Error on Line: (\d+)", text)
+    original = re.search(r"Original Line: (.*)", text)
+    where = f"{name}: line {int(at[1]) + (lines_before or 0)}" if at else f"{name}:"
+    shown = original[1][:60] if original else ""
+    cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
+    if cells:
+        return DataError(
+            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the line;"
+            " a cell that holds the separator needs quotes."
+        )
+    if "unterminated quote" in text:
+        piped = ", or a line break in quotes, which cannot be read through a pipe"
+        return DataError(
+            f"{where} has a quote that is not closed{'' if lines_before is None else piped}:"
+            f" {shown!r}."
+        )
+    if "unicode" in text.lower() or "encoding" in text.lower():
+        return _encoding_error(where, form, error)
+    if "Maximum line size" in text or "max_line_size" in text:
+        return DataError(
+            f"{where} is longer than {LONGEST_LINE // 2**20} MiB; that is no table of sequences."
+        )
+    return DataError(f"{where} is not valid CSV ({first_line(error)}).")
