@@ -1,4 +1,4 @@
-"""Nothing that is learned depends on what comes later: runs whose validation and test parts hold
+"""Nothing that is learned or proposed depends on what comes later: runs whose validation and test parts hold
 other values, and other gaps, learn the same, bit for bit."""
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import seqattn
 from seqattn import experiment
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
+from tests.conftest import Ended
 
 SEASON, STEPS = 6, 90
 Array = np.ndarray[Any, Any]
+Command = Callable[..., Ended]
 Later = Callable[[str, int], bool]
 """(series, step) -> whether the row is of the validation or the test part."""
 
@@ -101,9 +103,20 @@ def split_of(folder: RunFolder) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def last_training_day(folder: RunFolder) -> dict[str, np.datetime64]:
-    return {row["sequence"]: np.datetime64(row["last_step"])
-            for row in split_of(folder) if row["part"] == "train"}  # fmt: skip
+def last_training_step(values: Array, folder: RunFolder) -> dict[str, int]:
+    """Of each series that trains. Split in time, all series do, each to where the shares of its rows
+    end; else the run says which do."""
+    parts: dict[str, list[str]] = {}
+    for row in split_of(folder):
+        parts.setdefault(row["sequence"], []).append(row["part"])
+    if not all(len(found) == 3 for found in parts.values()):
+        assert all(len(found) == 1 for found in parts.values())
+        return {name: STEPS for name, found in parts.items() if found == ["train"]}
+    ends = {}
+    for k, one in enumerate(values):
+        rows = np.flatnonzero(~np.isinf(one).any(axis=1))
+        ends[f"s{k}"] = int(rows[len(rows) - 2 * round(0.2 * len(rows)) - 1])
+    return ends
 
 
 def learned(folder: RunFolder) -> dict[str, Any]:
@@ -131,11 +144,11 @@ def test_later_rows_change_nothing_that_is_learned(
     series, sets = split
     values = a_table(series)
     folder = a_run(values, tmp_path / "first", [*sets, *keys])
-    ends = last_training_day(folder)
+    ends = last_training_step(values, folder)
+    assert ends
 
     def later(name: str, step: int) -> bool:
-        day = np.datetime64("2023-01-02") + 100 * int(name[1:]) + step
-        return name not in ends or bool(day > ends[name])
+        return step > ends.get(name, -1)
 
     first = learned(folder)
     assert first["season"] == (SEASON, "found")
@@ -151,6 +164,7 @@ def test_values_behind_a_source_change_no_forecast_of_it(keys: list[str], tmp_pa
     """Of all windows of the test part whose source ends before, bit for bit, and where the model
     looked."""
     values = a_table(3)
+    values[:, STEPS - 9, 0] = np.nan  # of one source the last
     _, sets = SPLITS["time"]
     folder = a_run(values, tmp_path / "first", [*sets, *keys])
     other = values.copy()
@@ -173,3 +187,22 @@ def test_values_behind_a_source_change_no_forecast_of_it(keys: list[str], tmp_pa
     assert looked[0][before].tobytes() == looked[1][before].tobytes()
     assert not np.isclose(saved["forecast"][~before], found["forecast"][~before]).all()
     assert not np.array_equal(saved["target"][before], found["target"][before], equal_nan=True)
+
+
+def test_later_rows_propose_no_window(seqattn: Command) -> None:
+    """Where most rows of the validation and test parts are missing, the training part is no larger
+    share of the time, but of the rows."""
+    numbers = np.random.default_rng(1)
+    days = np.concatenate([np.arange(280), np.arange(280, 760, 4)])
+    values = 0.3 * numbers.normal(size=400) + np.sin(2 * np.pi * days / 12)
+    found = []
+    for later in (values, 8 * np.sin(2 * np.pi * days / 40), 8 * numbers.normal(size=400)):
+        rows = np.where(np.arange(400) < 280, values, later)
+        lines = [f"{np.datetime64('2020-01-01') + day},{x}"
+                 for day, x in zip(days.tolist(), rows, strict=True)]  # fmt: skip
+        Path("f.csv").write_text("\n".join(["day,x", *lines]) + "\n")
+        done = seqattn("data", "check", "f.csv")
+        assert done.code == 0, done.err
+        found.append(done.out.partition("config:\n")[2])
+    assert "# a season of 12 steps (12 days) was found in the training part" in found[0]
+    assert found[0] == found[1] == found[2]
