@@ -11,7 +11,7 @@ import csv
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,14 @@ SHARES = {"validation": 0.2, "test": 0.25}
 PARTS = ("train", "validation", "test")
 TRANSFORMER = ("model.kind=transformer", "training.teacher_forcing.probability=1")
 Array = np.ndarray[Any, Any]
+EVERY = np.arange(80)
+CALENDARS = {
+    "numbers": EVERY,
+    "business days": np.busday_offset("2023-12-22", EVERY),
+    "month ends": (np.datetime64("2019-11") + EVERY + 1).astype("datetime64[D]") - 1,
+    "hours": np.datetime64("2024-02-28T07:30") + EVERY * np.timedelta64(1, "h"),
+}
+"""What the steps of a series are called."""
 Table = dict[str, Array]
 """Series by name, (steps, features) each: NaN where a cell is missing, a row of infinities where the
 file has no such row."""
@@ -42,6 +50,7 @@ class Case:
         given, said: features of sources and of targets.
         windows: cut by data.window in three parts by time; else by data.source_length, from three
             files.
+        calendar: of the steps; see `CALENDARS`.
         sets: further keys of the config.
     """
 
@@ -50,6 +59,7 @@ class Case:
     said: tuple[str, ...] = ("x", "y")
     windows: bool = True
     relative: bool = False
+    calendar: str = "numbers"
     sets: tuple[str, ...] = ()
 
     @property
@@ -71,6 +81,10 @@ CASES = {
     "one batch, fed the truth": Case(
         8, sets=("training.batch_size=100000", "training.teacher_forcing.probability=1")
     ),
+    "business days": Case(11, calendar="business days"),
+    "month ends": Case(12, calendar="month ends", relative=True),
+    "month ends, by length": Case(13, calendar="month ends", windows=False),
+    "hours": Case(14, calendar="hours"),
     "transformer": Case(9, sets=TRANSFORMER),
     "by autograd": Case(10, sets=("model.context=input", "model.attention.heads=2")),
 }
@@ -96,10 +110,10 @@ def a_table(case: Case, names: list[str], steps: int) -> Table:
     return found
 
 
-def write(table: Table, features: tuple[str, ...], file: Path) -> None:
+def write(table: Table, features: tuple[str, ...], file: Path, steps: Array) -> None:
     lines = ["series,step," + ",".join(features)]
     for name, values in table.items():
-        for step, row in enumerate(values):
+        for step, row in zip(steps, values, strict=False):
             if not np.isinf(row).any():
                 cells = ("" if math.isnan(v) else repr(float(v)) for v in row)
                 lines.append(f"{name},{step},{','.join(cells)}")
@@ -111,40 +125,51 @@ def write(table: Table, features: tuple[str, ...], file: Path) -> None:
 
 @dataclass(frozen=True)
 class Example:
-    """One source and its target, NaN where a cell is missing."""
+    """One source and its target, NaN where a cell is missing.
+
+    Attributes:
+        times: of the source's steps, as numbers.
+    """
 
     source: Array
     target: Array
+    times: Array
 
 
-def parts_by_time(table: Table) -> dict[str, list[Array]]:
+Series = tuple[Array, Array]
+"""Values, NaN where a cell or a row is missing; and the times of all rows as numbers."""
+
+
+def parts_by_time(table: Table, times: Array) -> dict[str, list[Series]]:
     """Each series in three by its rows; missing rows between those of a part are rows of NaN."""
-    found: dict[str, list[Array]] = {part: [] for part in PARTS}
+    found: dict[str, list[Series]] = {part: [] for part in PARTS}
     for values in table.values():
         present = [i for i in range(len(values)) if not np.isinf(values[i]).any()]
         L = len(present)
         tested, validated = round(L * SHARES["test"]), round(L * SHARES["validation"])
         bounds = [0, L - validated - tested, L - tested, L]
         for part, first, last in zip(PARTS, bounds, bounds[1:], strict=False):
-            rows = values[present[first] : present[last - 1] + 1]
-            found[part].append(np.where(np.isinf(rows), np.nan, rows))
+            rows = slice(present[first], present[last - 1] + 1)
+            shown = np.where(np.isinf(values[rows]), np.nan, values[rows])
+            found[part].append((shown, times[rows]))
     return found
 
 
-def examples(case: Case, series: list[Array]) -> list[Example]:
+def examples(case: Case, series: list[Series]) -> list[Example]:
     found = []
-    for values in series:
+    for values, times in series:
         starts = range(len(values) - S - T + 1) if case.windows else [0]
         for start in starts:
             source = values[start : start + S, case.columns(case.given)]
             end = start + S + T if case.windows else len(values)
             if np.isnan(source).all(axis=0).any():
                 continue  # nothing of a feature is known
-            found.append(Example(source, values[start + S : end, case.columns(case.said)]))
+            target = values[start + S : end, case.columns(case.said)]
+            found.append(Example(source, target, times[start : start + S]))
     return found
 
 
-def filled(column: Array) -> Array:
+def filled(column: Array, times: Array) -> Array:
     """A column of a source, its missing cells on the line between the observed ones beside them."""
     seen = [i for i in range(len(column)) if not math.isnan(column[i])]
     said = column.copy()
@@ -154,14 +179,15 @@ def filled(column: Array) -> Array:
             continue
         if before and after:
             a, b = before[-1], after[0]
-            said[i] = column[a] + (column[b] - column[a]) * (i - a) / (b - a)
+            share = (times[i] - times[a]) / (times[b] - times[a])
+            said[i] = column[a] + (column[b] - column[a]) * share
         else:
             said[i] = column[before[-1] if before else after[0]]
     return said
 
 
 def source_of(example: Example) -> Array:
-    return np.stack([filled(column) for column in example.source.T], axis=1)
+    return np.stack([filled(column, example.times) for column in example.source.T], axis=1)
 
 
 def level(case: Case, example: Example, name: str) -> float:
@@ -274,11 +300,11 @@ def least_squares(
     return found
 
 
-def mase_scale(series: list[Array], column: int, lag: int) -> float:
+def mase_scale(series: list[Series], column: int, lag: int) -> float:
     """Mean absolute difference over a lag, of the observed pairs of the training series."""
     differences = [
         abs(values[i + lag, column] - values[i, column])
-        for values in series for i in range(len(values) - lag)
+        for values, _ in series for i in range(len(values) - lag)
         if not math.isnan(values[i, column]) and not math.isnan(values[i + lag, column])
     ]  # fmt: skip
     return sum(differences) / len(differences)
@@ -318,7 +344,7 @@ def teacher_forced(
 # --- a run, and all that it writes ----------------------------------------------------------------
 
 
-def trained(case: Case, home: Path) -> tuple[RunFolder, dict[str, list[Array]]]:
+def trained(case: Case, home: Path) -> tuple[RunFolder, dict[str, list[Series]]]:
     """A run that hardly learns, so that its first weights are its last; and the series of each part."""
     sets = ["name=run", "data.kind=file", "data.missing=interpolate",
             f"data.relative={str(case.relative).lower()}", "data.series=series", "data.time=step",
@@ -330,10 +356,12 @@ def trained(case: Case, home: Path) -> tuple[RunFolder, dict[str, list[Array]]]:
     else:  # what is not given has no season before to repeat
         sets += [f"data.source_features=[{','.join(case.given)}]",
                  f"data.target_features=[{','.join(case.said)}]"]  # fmt: skip
+    steps = CALENDARS[case.calendar]
+    times = steps.astype(np.int64).astype(float)
     if case.windows:
-        table = a_table(case, list("abcd"), 80)
-        write(table, case.features, home / "f.csv")
-        series = parts_by_time(table)
+        table = a_table(case, list("abcd"), len(steps))
+        write(table, case.features, home / "f.csv", steps)
+        series = parts_by_time(table, times)
         sets += [f"data.path={home / 'f.csv'}", f"data.window.source={S}",
                  f"data.window.target={T}", "data.split.by=time",
                  *(f"data.split.{key}={share}" for key, share in SHARES.items())]  # fmt: skip
@@ -341,8 +369,9 @@ def trained(case: Case, home: Path) -> tuple[RunFolder, dict[str, list[Array]]]:
         series = {}
         for part, size in zip(PARTS, (60, 15, 15), strict=True):
             table = a_table(case, [f"{part}-{k}" for k in range(size)], S + T)
-            write(table, case.features, home / f"{part}.csv")
-            series[part] = [np.where(np.isinf(one), np.nan, one) for one in table.values()]
+            write(table, case.features, home / f"{part}.csv", steps)
+            series[part] = [(np.where(np.isinf(one), np.nan, one), times)
+                            for one in table.values()]  # fmt: skip
         sets += [f"data.path={home / 'train.csv'}", f"data.source_length={S}",
                  *(f"data.{part}_path={home / part}.csv" for part in PARTS[1:])]  # fmt: skip
     folder, _ = experiment.run(resolve(None, [*sets, *case.sets]).config, home, plots=False)
@@ -387,8 +416,10 @@ def test_a_run_knows_observed_cells_alone(case: Case, tmp_path: Path) -> None:
         errors_of(forced[2], test, scales), **close
     )
     for t, loss in enumerate(summary["loss_by_step"]):
-        of_step = [Example(one.source, np.where(np.arange(T)[:, None] == t, one.target, np.nan))
-                   for one in test]  # fmt: skip
+        of_step = [
+            replace(one, target=np.where(np.arange(T)[:, None] == t, one.target, np.nan))
+            for one in test
+        ]
         assert loss == pytest.approx(errors_of(free["test"], of_step, scales), **close)
 
     by_hand = baselines(case, train, test)
@@ -459,7 +490,7 @@ def test_what_a_missing_target_cell_is_filled_with_changes_nothing(
         if k:
             other[:, at == S + T] = numbers.normal(size=(2, 60, 2)) * 10.0 ** (3 * k)
         file = tmp_path / "f.csv"
-        write(dict(zip("ab", other, strict=True)), ("x", "y"), file)
+        write(dict(zip("ab", other, strict=True)), ("x", "y"), file, np.arange(steps))
         config = resolve(None, [
             "name=run", "data.kind=file", f"data.path={file}", "data.missing=interpolate",
             f"data.season={SEASON}", f"data.window={{source: {S}, target: {T}, stride: {apart}}}",
