@@ -115,16 +115,32 @@ def test_rows_that_lack_are_those_of_pandas(calendar: str) -> None:
 
 @of_a_calendar
 def test_few_rows_go_on_with_the_spacing_of_the_training(calendar: str) -> None:
-    """One to three dates, as a short input to a trained model has; of a month's 28th to 30th four,
-    since one alone may be a month's last day."""
+    """One to three dates, as a short input to a trained model has. One alone may be its month's
+    last day, whatever the day of the others."""
     for case in BY_CALENDAR[calendar]:
         trained = spacing_of(case.dates)[2].common()
         assert trained is not None
-        for rows in (4,) if calendar in ("day 28", "day 29", "day 30") else (1, 2, 3):
+        trained = Frequency.from_plain(trained.as_plain())  # as a checkpoint keeps it
+        for rows in (1, 2, 3):
             for end in range(rows, case.given + 1):
                 last, _, spacing = spacing_of(case.dates[end - rows : end], trained=trained)
                 follow = case.dates[end : end + 6]
                 assert spacing.after(last[-1:], 6)[0].tolist() == follow.tolist()
+
+
+def test_a_day_of_the_month_is_for_the_dates_that_are_on_it() -> None:
+    """Month ends and numbers, given to a model of the 30th of each month; and what a checkpoint may
+    hold of a day."""
+    trained = Frequency("month", 1, 30)
+    ends = np.array(["2023-01-31", "2023-02-28"], dtype="datetime64[us]")
+    _, _, spacing = spacing_of(ends, trained=trained)
+    assert str(spacing.after(ends[-1:], 1)[0, 0])[:10] == "2023-03-31"
+    _, _, spacing = spacing_of(np.array([1.0, 3.0]), trained=trained)
+    assert spacing.after(np.array([3.0]), 1)[0, 0] == 5
+    for bad in ({"unit": "month", "step": 1, "day": 31}, {"unit": "time", "step": 1, "day": 30}):
+        with pytest.raises(ValueError, match="day of the month"):
+            Frequency.from_plain(bad)
+    assert "day" not in Frequency("month", 1).as_plain()
 
 
 # --- from a file ----------------------------------------------------------------------------------

@@ -95,6 +95,11 @@ class Rows(NamedTuple):
         all_last = self.each(np.logical_and, day == last, True)
         return np.where(all_last, LAST_DAY, self.each(np.maximum, day, 1))
 
+    def are_on_day(self, day: int) -> NDArray[np.bool_]:
+        """(N,) of dates, whether all are on a day of the month, or on the last of a shorter one."""
+        found, last = self._days()
+        return self.each(np.logical_and, found == np.minimum(day, last), True)
+
     def _days(self) -> tuple[Integers, Integers]:
         """(rows,) the day of the month, and how many its month has."""
         month = self.order.astype("datetime64[M]")

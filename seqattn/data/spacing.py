@@ -29,6 +29,7 @@ from seqattn.data.grids import (
 )
 
 UNITS = ("unknown", "number", "time", "business_day", "month")
+END_DAYS = (28, 29, 30)
 SPANS = (("week", 604_800_000_000), ("day", 86_400_000_000), ("hour", 3_600_000_000),
          ("minute", 60_000_000), ("second", 1_000_000), ("microsecond", 1))  # fmt: skip
 
@@ -39,10 +40,13 @@ class Frequency(NamedTuple):
     Attributes:
         unit: one of `UNITS`, but not unknown.
         step: units from a row to the next; microseconds for `time`.
+        day: of `month`, where it is one of `END_DAYS`, which in some months is the last: few rows
+            do not show it. Else 0.
     """
 
     unit: str
     step: float
+    day: int = 0
 
     def __str__(self) -> str:
         step, unit = self.step, self.unit
@@ -55,7 +59,8 @@ class Frequency(NamedTuple):
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {"unit": self.unit, "step": self.step}
+        plain = {"unit": self.unit, "step": self.step}
+        return {**plain, "day": self.day} if self.day else plain
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -63,10 +68,12 @@ class Frequency(NamedTuple):
         Raises:
             KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
         """
-        unit, step = str(plain["unit"]), float(plain["step"])
+        unit, step, day = str(plain["unit"]), float(plain["step"]), plain.get("day", 0)
         if unit not in UNITS[1:] or not 0 < step < math.inf:
             raise ValueError("the frequency has no such unit, or its step is not above 0")
-        return cls(unit, step)
+        if day != 0 and (unit != "month" or day not in END_DAYS):
+            raise ValueError("the frequency has a day of the month that none can have")
+        return cls(unit, step, day)
 
 
 class Spacing(NamedTuple):
@@ -120,7 +127,10 @@ class Spacing(NamedTuple):
             unit, steps = np.where(applies, kind, unit), np.where(applies, trained.step, steps)
         else:
             unit, steps = rows.with_the_commonest(unit, steps)
-        day = np.where(unit == MONTH, rows.day, 0)
+        day = rows.day
+        if trained is not None and trained.day and rows.are_dates:
+            day = np.where(rows.are_on_day(trained.day), trained.day, day)
+        day = np.where(unit == MONTH, day, 0)
         return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
     def at(self, places: Any) -> Spacing:
@@ -147,8 +157,11 @@ class Spacing(NamedTuple):
 
     def common(self) -> Frequency | None:
         """The one spacing of all sequences; None: there are several, or one is unknown."""
-        found = self.frequencies()
-        return next(iter(found)) if len(found) == 1 and self.is_known.all() else None
+        found = list(self.frequencies())
+        if len(found) != 1 or not self.is_known.all():
+            return None
+        day = int(self.day[0])
+        return found[0]._replace(day=day if day in END_DAYS and (self.day == day).all() else 0)
 
     def distances(self, order: NDArray[Any], offsets: Integers) -> Floats:
         """(rows - 1,) how many steps each row is after the one before: 1 where none is missing, no
