@@ -123,7 +123,7 @@ def test_a_spacing_is_kept_where_all_files_have_it(tmp_path: Path) -> None:
         folder_of(tmp_path / "s", long(60, 0)),
         folder_of(tmp_path / "m", long(60, 0), coarse),
     )
-    assert load(config(same)).frequency == ("number", 1)
+    assert load(config(same)).frequency == ("number", 1, 0)
     assert load(config(mixed)).frequency is None
 
 
