@@ -512,7 +512,7 @@ def test_missing_rows_are_told_by_the_steps_of_the_training(
     plain = load_model(Path("outputs/c/checkpoints/best.safetensors")).layout.as_plain()
     assert plain.pop("frequency") == {"unit": "number", "step": 1}
     assert Layout.from_plain(plain).frequency is None
-    assert Layout.from_plain({**plain, "apart": 2}).frequency == ("number", 2)  # as it once was
+    assert Layout.from_plain({**plain, "apart": 2}).frequency == ("number", 2, 0)  # as it once was
 
 
 def test_a_format_that_was_said_holds_for_a_file_called_alike(

@@ -148,7 +148,7 @@ def test_where_nothing_can_be_told_steps_are_counted() -> None:
 def test_few_rows_take_the_spacing_of_the_training_or_of_the_others() -> None:
     week = CALENDARS["business days"][0](5).astype("datetime64[us]")
     business = Frequency("business_day", 1)
-    assert spacing_of(week)[2].frequency(0) == ("time", 86_400e6)
+    assert spacing_of(week)[2].frequency(0) == Frequency("time", 86_400e6)
     _, _, spacing = spacing_of(week, trained=business)
     assert str(spacing.after(week[-1:], 1)[0, 0])[:10] == "2001-06-25"
     long = np.busday_offset("2001-06-18", np.arange(20)).astype("datetime64[us]")

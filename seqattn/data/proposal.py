@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seqattn.data.seasonality import SeriesByPlace, find_season
 from seqattn.data.spacing import Frequency
 
@@ -44,7 +47,7 @@ def propose_window(
     lengths = [len(one) for one in series]
     if not lengths:
         return None
-    train = [one[: L - 2 * round(L * PART)] for one, L in zip(series, lengths, strict=True)]
+    train = [one[: _training_rows(one)] for one in series]
     fits = round((min(lengths) if shortest is None else shortest) * PART)
     # A season that does not fit may have a shorter one in it: the day of hours that have a week.
     for longest in (None, 2 * fits // 5):
@@ -60,3 +63,13 @@ def propose_window(
                 why = f"a season of {span} was found in the training part"
                 return ProposedWindow(m, source, target, why)
     return None
+
+
+def _training_rows(values: NDArray[np.floating]) -> int:
+    """How many rows of a series surely belong to its training part.
+
+    A split counts the rows of the file. Rows that were missing there are among `values`, all their
+    cells NaN, and may lie in the later parts alone; so only rows with a value are counted.
+    """
+    rows = int(np.isfinite(values).any(axis=1).sum())
+    return rows - 2 * round(rows * PART)

@@ -1,10 +1,6 @@
 """How far apart the steps of a sequence are: numbers, spans of time, business days or months.
 
-A spacing is found for each sequence from its own steps. Dates lie on one of three grids:
-
-    time          equal spans: seconds, ..., days, weeks
-    business_day  Monday to Friday; holidays are not known, so they are missing rows
-    month         one day of the month, or the last day, of every month, quarter or year
+A spacing is found for each sequence from its own steps; see `seqattn.data.grids`.
 
 Letters: N sequences.
 """
@@ -18,17 +14,24 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from seqattn.data.grids import (
+    BUSINESS_DAY,
+    DATES,
+    MONTH,
+    NUMBER,
+    TIME,
+    UNKNOWN,
+    Floats,
+    Integers,
+    Rows,
+    most_frequent,
+    on_day,
+)
 
-UNKNOWN, NUMBER, TIME, BUSINESS_DAY, MONTH = range(5)
 UNITS = ("unknown", "number", "time", "business_day", "month")
+END_DAYS = (28, 29, 30)
 SPANS = (("week", 604_800_000_000), ("day", 86_400_000_000), ("hour", 3_600_000_000),
          ("minute", 60_000_000), ("second", 1_000_000), ("microsecond", 1))  # fmt: skip
-DAY = 86_400_000_000
-DATES = "datetime64[us]"
-LAST_DAY = 31
-ROUNDING = 1e-6  # of a step, by which numbers that are no whole ones may miss their grid
 
 
 class Frequency(NamedTuple):
@@ -37,10 +40,13 @@ class Frequency(NamedTuple):
     Attributes:
         unit: one of `UNITS`, but not unknown.
         step: units from a row to the next; microseconds for `time`.
+        day: of `month`, where it is one of `END_DAYS`, which in some months is the last: few rows
+            do not show it. Else 0.
     """
 
     unit: str
     step: float
+    day: int = 0
 
     def __str__(self) -> str:
         step, unit = self.step, self.unit
@@ -53,7 +59,8 @@ class Frequency(NamedTuple):
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {"unit": self.unit, "step": self.step}
+        plain = {"unit": self.unit, "step": self.step}
+        return {**plain, "day": self.day} if self.day else plain
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -61,10 +68,12 @@ class Frequency(NamedTuple):
         Raises:
             KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
         """
-        unit, step = str(plain["unit"]), float(plain["step"])
+        unit, step, day = str(plain["unit"]), float(plain["step"]), plain.get("day", 0)
         if unit not in UNITS[1:] or not 0 < step < math.inf:
             raise ValueError("the frequency has no such unit, or its step is not above 0")
-        return cls(unit, step)
+        if day != 0 and (unit != "month" or day not in END_DAYS):
+            raise ValueError("the frequency has a day of the month that none can have")
+        return cls(unit, step, day)
 
 
 class Spacing(NamedTuple):
@@ -73,7 +82,7 @@ class Spacing(NamedTuple):
     Attributes:
         unit: (N,) places in `UNITS`.
         step: (N,) units from a row to the next, microseconds for time; NaN where unknown.
-        day: (N,) for months the day of the month, `LAST_DAY` for the last; else 0.
+        day: (N,) for months the day of the month, 31 for the last; else 0.
     """
 
     unit: NDArray[np.int8]
@@ -104,7 +113,7 @@ class Spacing(NamedTuple):
             trained: the spacing of a model's training sequences; it holds for all, wherever the
                 steps are of its kind. None: see above.
         """
-        rows = _Rows.of(order, offsets)
+        rows = Rows.of(order, offsets)
         step = rows.one_step()
         if step is not None and trained in (None, Frequency("number", step)):
             return cls.alike(len(offsets) - 1, Frequency("number", step))
@@ -118,7 +127,10 @@ class Spacing(NamedTuple):
             unit, steps = np.where(applies, kind, unit), np.where(applies, trained.step, steps)
         else:
             unit, steps = rows.with_the_commonest(unit, steps)
-        day = np.where(unit == MONTH, rows.day, 0)
+        day = rows.day
+        if trained is not None and trained.day and rows.are_dates:
+            day = np.where(rows.are_on_day(trained.day), trained.day, day)
+        day = np.where(unit == MONTH, day, 0)
         return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
     def at(self, places: Any) -> Spacing:
@@ -138,25 +150,24 @@ class Spacing(NamedTuple):
     def frequencies(self) -> dict[Frequency, int]:
         """All known ones with how many sequences have them, the most frequent first."""
         known = self.at(np.flatnonzero(self.is_known))
-        pairs = np.stack([known.unit, known.step], axis=1)
-        if (pairs == pairs[:1]).all():
-            pairs, counts = pairs[:1], np.full(min(1, len(pairs)), len(pairs))
-        else:
-            pairs, counts = np.unique(pairs, axis=0, return_counts=True)
-        ranked = np.argsort(-counts, kind="stable")
-        return {Frequency(UNITS[int(pairs[i, 0])], float(pairs[i, 1])): int(counts[i])
-                for i in ranked}  # fmt: skip
+        return {
+            Frequency(UNITS[unit], step): count
+            for unit, step, count in most_frequent(known.unit, known.step)
+        }
 
     def common(self) -> Frequency | None:
         """The one spacing of all sequences; None: there are several, or one is unknown."""
-        found = self.frequencies()
-        return next(iter(found)) if len(found) == 1 and self.is_known.all() else None
+        found = list(self.frequencies())
+        if len(found) != 1 or not self.is_known.all():
+            return None
+        day = int(self.day[0])
+        return found[0]._replace(day=day if day in END_DAYS and (self.day == day).all() else 0)
 
     def distances(self, order: NDArray[Any], offsets: Integers) -> Floats:
         """(rows - 1,) how many steps each row is after the one before: 1 where none is missing, no
         whole number off the grid, and 1 too from one sequence to the next, and where the spacing
         is unknown."""
-        rows = _Rows.of(order, offsets)
+        rows = Rows.of(order, offsets)
         whose = rows.whose[:-1]
         steps = np.ones(len(whose))
         for unit in np.unique(self.unit[self.is_known]):
@@ -185,8 +196,7 @@ class Spacing(NamedTuple):
         found[at] = days.astype(DATES) + into_day[at]
         at = unit == MONTH
         month = base[at].astype("datetime64[M]") + amount[at].astype(np.int64)
-        day = np.minimum(self.day[whose][at], _days_of(month))
-        found[at] = _days_from(month, day - 1).astype(DATES) + into_day[at]
+        found[at] = on_day(month, self.day[whose][at]).astype(DATES) + into_day[at]
         return found
 
     def after(self, last: NDArray[Any], steps: int) -> NDArray[Any]:
@@ -220,183 +230,3 @@ def with_dashes(order: NDArray[Any]) -> str | None:
         return None
     first = int(order[0]) * 100 + 1 if months else int(order[0])
     return f"{first // 10_000}-{first // 100 % 100:02}-{first % 100:02}"
-
-
-class _Fit(NamedTuple):
-    """How well sequences lie on one grid: (N,) step, whether they do, and rows missing."""
-
-    step: Floats
-    is_valid: NDArray[np.bool_]
-    missing: Floats
-
-
-class _Rows(NamedTuple):
-    """Steps of N sequences one after the other.
-
-    Attributes:
-        whose: (rows,) the sequence of each.
-        inner: (rows - 1,) whether the next row is of the same sequence.
-    """
-
-    order: NDArray[Any]
-    offsets: Integers
-    whose: Integers
-    inner: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, order: NDArray[Any], offsets: Integers) -> _Rows:
-        if order.dtype.kind == "M":
-            order = order.astype(DATES)
-        whose = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        return cls(order, offsets, whose, whose[1:] == whose[:-1])
-
-    @property
-    def are_dates(self) -> bool:
-        return self.order.dtype.kind == "M"
-
-    def one_step(self) -> float | None:
-        """The distance of numbers that are all as far apart; None: they are not, or are dates."""
-        if self.are_dates:
-            return None
-        found = np.diff(self.order)[self.inner]
-        return float(found[0]) if len(found) and (found == found[0]).all() else None
-
-    def each(self, ufunc: np.ufunc, values: NDArray[Any], empty: Any) -> NDArray[Any]:
-        """(N,) of (rows,): a ufunc over the rows of each sequence; `empty` where it has none."""
-        found = np.full(len(self.offsets) - 1, empty, dtype=np.asarray(values).dtype)
-        has_rows = np.diff(self.offsets) > 0
-        if has_rows.any():
-            found[has_rows] = ufunc.reduceat(values, self.offsets[:-1][has_rows])
-        return found
-
-    @property
-    def are_whole(self) -> NDArray[np.bool_]:
-        """(N,) whether all steps are whole numbers, or all dates of one time of day."""
-        if self.are_dates:
-            return self.each(np.logical_and, self.same_time, True)
-        return self.each(np.logical_and, self.order == np.round(self.order), True)
-
-    @property
-    def same_time(self) -> NDArray[np.bool_]:
-        """(rows,) whether a date has the time of day that its sequence begins with."""
-        into_day = self.order.astype(np.int64) % DAY
-        return np.asarray(into_day == into_day[self.offsets[:-1][self.whose]])
-
-    @property
-    def day(self) -> Integers:
-        """(N,) of dates, the day of the month that all are meant to be: `LAST_DAY` where all are
-        the last of theirs, else the latest."""
-        if not self.are_dates:
-            return np.zeros(len(self.offsets) - 1, dtype=np.int64)
-        day, last = self._days()
-        all_last = self.each(np.logical_and, day == last, True)
-        return np.where(all_last, LAST_DAY, self.each(np.maximum, day, 1))
-
-    def _days(self) -> tuple[Integers, Integers]:
-        """(rows,) the day of the month, and how many its month has."""
-        month = self.order.astype("datetime64[M]")
-        days = (self.order.astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64)
-        return days + 1, _days_of(month)
-
-    def distances(self, unit: int) -> Floats | None:
-        """(rows - 1,) from each step to the next, NaN off the grid; None: steps are no such."""
-        if self.are_dates == (unit == NUMBER):
-            return None
-        if unit == NUMBER:
-            return np.asarray(np.diff(self.order), dtype=np.float64)
-        if unit == TIME:
-            return np.diff(self.order.astype(np.int64)).astype(np.float64)
-        if unit == BUSINESS_DAY:
-            days = self.order.astype("datetime64[D]")
-            on = np.is_busday(days) & self.same_time
-            found = np.busday_count(days[:-1], days[1:]).astype(np.float64)
-        else:
-            day, last = self._days()
-            on = (day == np.minimum(self.day[self.whose], last)) & self.same_time
-            found = np.diff(self.order.astype("datetime64[M]").astype(np.int64)).astype(np.float64)
-        found[~(on[1:] & on[:-1])] = np.nan
-        return found
-
-    def tolerance(self, step: Floats) -> Floats:
-        """(rows - 1,) of a step, by which numbers may miss the grid: what rounding does to them."""
-        size = np.abs(np.asarray(self.order, dtype=np.float64)) * np.finfo(np.float64).eps
-        own = step[self.whose]
-        largest = np.maximum(size[1:] / own[1:], size[:-1] / own[:-1])
-        return np.where(self.are_whole[self.whose[1:]], 0, np.maximum(ROUNDING, 4 * largest))
-
-    def fits(self) -> dict[int, _Fit]:
-        """The grids that steps of this kind may lie on."""
-        units = (MONTH, TIME, BUSINESS_DAY) if self.are_dates else (NUMBER,)
-        return {unit: self._fit(unit) for unit in units}
-
-    def _fit(self, unit: int) -> _Fit:
-        distances = self.distances(unit)
-        assert distances is not None
-        step = self.each(np.minimum, np.append(np.where(self.inner, distances, np.inf), np.inf),
-                         np.inf)  # fmt: skip
-        usable = np.isfinite(step) & (step > 0)
-        step = np.where(usable, step, np.nan)
-        ratio = distances / step[self.whose[:-1]]
-        whole = np.round(ratio)
-        limit = 0.0 if self.are_dates else self.tolerance(step)
-        on = ~self.inner | (np.abs(ratio - whole) <= limit)
-        is_valid = usable & self.each(np.logical_and, np.append(on, True), True)
-        rows = self.each(np.add, np.append(np.where(self.inner, whole, 0), 0), 0)
-        if not self.are_dates:  # of numbers with rounding, a mean is nearer
-            ends = self.order[np.maximum(self.offsets[1:] - 1, 0)]
-            begins = self.order[np.minimum(self.offsets[:-1], len(self.order) - 1)]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                mean = (ends - begins) / rows
-            step = np.where(is_valid & ~self.are_whole, mean, step)
-        return _Fit(step, is_valid, rows - (np.diff(self.offsets) - 1))
-
-    def chosen(self, fits: dict[int, _Fit]) -> tuple[Integers, Floats]:
-        """(N,) unit and step: of the valid grids the one that leaves the fewest rows missing. Of
-        equal ones months come first, then days, weeks and what is shorter, then business days: from
-        a Friday to a Monday is one business day, and not 3 days."""
-        N = len(self.offsets) - 1
-        unit, step = np.full(N, UNKNOWN), np.full(N, np.nan)
-        fewest = np.full(N, np.inf)
-        for kind, fit in fits.items():
-            missing = np.where(fit.is_valid, fit.missing, np.inf)
-            if kind == TIME:
-                missing = missing + np.where((fit.step < 2 * DAY) | (fit.step % (7 * DAY) == 0),
-                                             0, 0.5)  # fmt: skip
-            if kind == BUSINESS_DAY:
-                missing = missing + np.where(fit.step == 1, 0.25, 0.75)
-            better = missing < fewest
-            unit, step = np.where(better, kind, unit), np.where(better, fit.step, step)
-            fewest = np.minimum(fewest, missing)
-        plain = TIME if self.are_dates else NUMBER
-        # Whole numbers, and dates of one time of day, are counted even where they skip unevenly.
-        counted = (unit == UNKNOWN) & self.are_whole & np.isfinite(fits[plain].step)
-        return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
-
-    def with_the_commonest(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
-        """The same, with the most frequent spacing where a sequence has one row, or two that lie
-        on its grid."""
-        lengths = np.diff(self.offsets)
-        if (lengths > 2).all():
-            return unit, step
-        kind = unit.astype(np.int8)
-        settled = Spacing(kind, step, kind).at((lengths > 2) & (unit != UNKNOWN))
-        ranked = list(settled.frequencies()) if len(settled.unit) else []
-        if not ranked:
-            return unit, step
-        frequent, common = UNITS.index(ranked[0].unit), ranked[0].step
-        distances = self.distances(frequent)
-        assert distances is not None
-        ratio = np.append(np.where(self.inner, distances / common, 1), 1)
-        on = self.each(np.logical_and, (ratio >= 1) & (ratio == np.round(ratio)), False)
-        takes = (lengths <= 2) & (lengths > 0) & on
-        return np.where(takes, frequent, unit), np.where(takes, common, step)
-
-
-def _days_of(month: NDArray[Any]) -> Integers:
-    """How many days months have."""
-    begins, ends = (one.astype("datetime64[D]") for one in (month, month + 1))
-    return np.asarray((ends - begins).astype(np.int64))
-
-
-def _days_from(month: NDArray[Any], days: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(month.astype("datetime64[D]") + days.astype(np.int64))
