@@ -27,7 +27,7 @@ from seqattn.data.baselines import (
     mean_squared_error,
 )
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
-from seqattn.data.sequences import real_points
+from seqattn.data.sequences import Forecast, real_points
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, slices
@@ -130,13 +130,13 @@ class References:
         free = baselines_of(train, part, rule, in_sample)
         losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
 
-        def score(name: str, forecast: NDArray[np.float64]) -> None:
+        def score(name: str, forecast: Forecast) -> None:
             losses[name] = mean_squared_error(forecast, part, scale)
             rmse[name] = errors_by_feature(forecast, part)
             if in_sample is not None:
                 errors[name] = Errors.of(forecast, part, in_sample)
 
-        for name in free.made:  # one after the other, so that one forecast is in memory
+        for name in free.made:
             score(name, free.forecast(name, part))
         baselines = dict(losses)
         linear = least_squares(train, part, scaling)

@@ -261,6 +261,14 @@ class RunFolder:
         rows.writerows(split)
         write_whole(self.split, text.getvalue().encode())
 
+    def read_split(self) -> list[tuple[str, ...]]:
+        """What `write_split` wrote; nothing where it is not there or cannot be read."""
+        try:
+            text = read_whole(self.split).decode()
+        except (OSError, ValueError):
+            return []
+        return [tuple(row) for row in csv.reader(io.StringIO(text, newline=""))][1:]
+
     def write_sources(self, digests: Mapping[str, str]) -> None:
         """The files that a training reads as it needs them, and their SHA-256."""
         text = io.StringIO()

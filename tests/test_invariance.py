@@ -17,6 +17,7 @@ from seqattn.data.naive import check_season
 from seqattn.data.scaling import Fitted, Method, fit_features
 from seqattn.errors import DataError
 from seqattn.evaluation import References
+from tests.conftest import whole
 
 N, S, T, F = 211, 5, 3, 2
 
@@ -51,7 +52,7 @@ def test_the_linear_baseline_does_not_depend_on_units(
     weights, *_ = np.linalg.lstsq(design, plain_train.target.reshape(N, -1), rcond=None)
     design = np.column_stack([plain_test.source.reshape(N, -1), np.ones(N)])
     expected = (design @ weights).reshape(N, T, F) - plain_test.target
-    fitted = least_squares(train, test)
+    fitted = whole(least_squares(train, test))
     assert fitted is not None
     errors = (fitted - test.target) / a
     rounding = 4 * np.finfo(float).eps * (b / a)  # of the forecast itself
@@ -66,11 +67,11 @@ def test_the_linear_baseline_is_relative_where_the_model_is() -> None:
     for k, part in enumerate(at_zero):
         last = part.source[:, -1:]
         at_zero[k] = replace(part, source=part.source - last, target=part.target - last)
-    expected = least_squares(*at_zero)
+    expected = whole(least_squares(*at_zero))
     assert expected is not None
-    found = least_squares(train, test, scaling)
+    found = whole(least_squares(train, test, scaling))
     assert found == pytest.approx(expected + test.source[:, -1:], abs=1e-9)
-    moved = least_squares(train, changed(test, 1, 1e3), scaling)
+    moved = whole(least_squares(train, changed(test, 1, 1e3), scaling))
     assert moved == pytest.approx(found + 1e3, abs=1e-9)
     name = "linear least squares (fitted)"
     relative = References.of(test, train, None, scaling).fitted[name]

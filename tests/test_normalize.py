@@ -34,7 +34,7 @@ from seqattn.runs import RunFolder
 from seqattn.training import Trained, to_tensors
 from seqattn.training.objective import Autograd
 from seqattn.training.validation import validate
-from tests.conftest import ROOT, Ended
+from tests.conftest import ROOT, Ended, whole
 
 Command = Callable[..., Ended]
 INSTANCE = OwnFile.model_validate({"path": "-", "normalize": "instance"})
@@ -214,7 +214,7 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
     design = np.column_stack([((points[:, :10] - mean) / std)[..., 0], np.ones(60)])
     weights, *_ = np.linalg.lstsq(design, ((points[:, 10:] - mean) / std)[..., 0], rcond=None)
     expected = (design @ weights)[..., None] * std + mean
-    fitted = least_squares(part, part, scaling)
+    fitted = whole(least_squares(part, part, scaling))
     assert fitted == pytest.approx(expected, abs=1e-9)
     name = "linear least squares (fitted)"
     against = References.of(part, part, None, scaling)

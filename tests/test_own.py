@@ -18,7 +18,7 @@ from seqattn.data.scaling import Method, fit_features
 from seqattn.errors import DataError
 from seqattn.training import batches, to_tensors
 from seqattn.training.checkpoints import Layout, load_model
-from tests.conftest import ROOT, Ended
+from tests.conftest import ROOT, Ended, whole
 
 Command = Callable[..., Ended]
 
@@ -145,7 +145,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
         splits = load(config)
         batch = to_tensors(splits.train, scaling=splits.scaling)
         places = [np.arange(len(batch))[::-1].copy(), np.arange(len(batch))]
-        linear = least_squares(splits.train, splits.test)
+        linear = whole(least_squares(splits.train, splits.test))
         return [
             linear, splits.train.source, splits.test.target, splits.scaling.target.scale,
             *(

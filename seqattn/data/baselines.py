@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season, drift, last_value, places_of_targets, seasonal_naive
 from seqattn.data.scaling import Scaler, Scaling
-from seqattn.data.sequences import AT_ONCE, Floats, Integers, Sequences, stretches
+from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences, stretches
 
 Rule = Callable[[Floats, Integers, int], Floats]
 """(source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
@@ -22,6 +22,24 @@ TRAINING_MEAN = "mean of the training targets"
 LAST_POINT = "last source point"
 DRIFT = "drift"
 LEAST_SQUARES = "linear least squares (fitted)"
+ENOUGH = 2
+"""Rows for each column, from which on a triangle stands for them."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A forecast of a part that is made where it is asked for.
+
+    Attributes:
+        make: the forecast (n, T, F) of some sequences.
+    """
+
+    part: Sequences
+    make: Callable[[Sequences], Floats]
+
+    def __getitem__(self, places: slice, /) -> Floats:
+        """(n, T, F)"""
+        return self.make(self.part.at(places))
 
 
 @dataclass(frozen=True)
@@ -36,9 +54,9 @@ class Baselines:
     made: dict[str, Callable[[Sequences], Floats]]
     notes: tuple[str, ...]
 
-    def forecast(self, name: str, part: Sequences) -> Floats:
-        """(N, T, F) of all sequences of the part."""
-        return np.concatenate([self.made[name](some) for _, some in part.chunks()])
+    def forecast(self, name: str, part: Sequences) -> Made:
+        """Of the sequences of the part."""
+        return Made(part, self.made[name])
 
 
 def baselines_of(
@@ -88,9 +106,7 @@ def baselines_of(
     return Baselines(made, tuple(notes))
 
 
-def least_squares(
-    train: Sequences, test: Sequences, scaling: Scaling | None = None
-) -> Floats | None:
+def least_squares(train: Sequences, test: Sequences, scaling: Scaling | None = None) -> Made | None:
     """An affine map from all source points to all target points, fitted on the training part.
 
     It has parameters, so it is no parameter-free baseline; it says how much of a task is linear.
@@ -102,26 +118,30 @@ def least_squares(
             they make of source and target, as a model is.
 
     Returns:
-        (N, T, F), or None where lengths vary or differ from the training's, since an affine map
-        has one shape.
+        the forecast of the test part, or None where lengths vary or differ from the training's,
+        since an affine map has one shape.
     """
-    alike = (train.source_steps, train.target_steps) == (test.source_steps, test.target_steps)
+    T, F = test.target_steps, len(test.said)
+    alike = (train.source_steps, train.target_steps) == (test.source_steps, T)
     if not (alike and train.is_one_shape and test.is_one_shape):
         return None
-    trained, tested = _Table(train, scaling), _Table(test, scaling)
+    trained = _Table(train, scaling)
     inputs = _Columns.of(rows for rows, _ in trained.stretches())
     outputs = _Columns.of(rows for _, rows in trained.stretches())
     weights = _weights(trained, inputs, outputs)
-    never = (outputs.count == 0).reshape(test.target_steps, len(test.said))
-    means = _mean_by_step(train, test.target_steps) if never.any() else None
-    found = []
-    for some, own in tested.parts():
-        rows = outputs.unscaled(inputs.design(tested.inputs(some, own[0])) @ weights)
-        forecast = own[1].unscaled(rows.reshape(len(some), test.target_steps, len(test.said)))
+    never = (outputs.count == 0).reshape(T, F)
+    means = _mean_by_step(train, T) if never.any() else None
+
+    def forecast(part: Sequences) -> Floats:
+        found = np.empty((len(part), T, F))
+        for at, some, own in _Table(part, scaling).parts():
+            rows = outputs.unscaled(inputs.design(trained.inputs(some, own[0])) @ weights)
+            found[at] = own[1].unscaled(rows.reshape(len(some), T, F))
         if means is not None:
-            forecast[:, never] = means[never]
-        found.append(forecast)
-    return np.concatenate(found)
+            found[:, never] = means[never]
+        return found
+
+    return Made(test, forecast)
 
 
 def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
@@ -147,17 +167,15 @@ def _triangles(
     """For each set of output columns the rows that have them all, or the triangle of their QR
     decomposition, which stands for them and is no taller than wide."""
     width = len(inputs.centre) + 1
-    found: list[Floats] = [np.zeros((0, width + len(columns))) for columns in every]
+    waiting: list[list[Floats]] = [[] for _ in every]
     for given, said in table.stretches():
         design, targets = inputs.design(given), outputs.scaled(said)
-        for k, columns in enumerate(every):
+        for rows, columns in zip(waiting, every, strict=True):
             seen = ~np.isnan(targets[:, columns]).any(axis=1)
-            rows = np.column_stack([design[seen], targets[seen][:, columns]])
-            rows = np.concatenate([found[k], rows])
-            if len(rows) > rows.shape[1] and len(design) < len(table.part):
-                rows = np.asarray(np.linalg.qr(rows, mode="r"))
-            found[k] = rows
-    return found
+            rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
+            if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
+                rows[:] = [np.asarray(np.linalg.qr(np.concatenate(rows), mode="r"))]
+    return [np.concatenate(rows) for rows in waiting]
 
 
 class _Table:
@@ -166,16 +184,19 @@ class _Table:
     def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
         self.part, self.scaling = part, scaling or Scaling.identity(part)
 
-    def parts(self) -> Iterator[tuple[Sequences, tuple[Scaler, Scaler]]]:
-        """Some sequences, and the own shift and scale of each, of source and target."""
-        for _, some in self.part.chunks():
+    def parts(self) -> Iterator[tuple[slice, Sequences, tuple[Scaler, Scaler]]]:
+        """Places of some sequences, these, and the own shift and scale of each, of source and
+        target."""
+        for places, some in self.part.chunks():
             for first, rows in stretches(some.source):
-                here = some.at(slice(first, first + len(rows))) if len(rows) < len(some) else some
-                yield here, self.scaling.of_each(here)
+                at = slice(first, first + len(rows))
+                here = some.at(at) if len(rows) < len(some) else some
+                within = slice(places.start + at.start, places.start + at.stop)
+                yield within, here, self.scaling.of_each(here)
 
     def stretches(self) -> Iterator[tuple[Floats, Floats]]:
         """((n, S F) inputs, (n, T F) outputs) of some sequences."""
-        for some, own in self.parts():
+        for _, some, own in self.parts():
             yield self.inputs(some, own[0]), self.outputs(some, own[1])
 
     def inputs(self, part: Sequences, own: Scaler) -> Floats:
@@ -250,47 +271,59 @@ def _mean_by_step(part: Sequences, steps: int) -> Floats:
     return means
 
 
-def mean_squared_error(forecast: Floats, part: Sequences, scale: Floats | None = None) -> float:
+def mean_squared_error(forecast: Forecast, part: Sequences, scale: Floats | None = None) -> float:
     """Mean over all observed target cells.
 
     Args:
         scale: (F,) or (N, 1, F) what an error counts 1 of; None: the part's units.
     """
-    squared = _squared(forecast, part, scale)
-    cells = part.target_keep if part.target_observed is None else part.target_observed
-    return float(squared[cells].mean())
+    total, count = 0.0, 0
+    for squared, cells in _squares(forecast, part, scale):
+        seen = squared[cells]
+        total, count = total + float(seen.sum()), count + seen.size
+    return total / count if count else math.nan
 
 
 def errors_by_step(
-    forecast: Floats, part: Sequences, scale: Floats | None = None
+    forecast: Forecast, part: Sequences, scale: Floats | None = None
 ) -> list[float | None]:
     """Mean squared error of each target step over the cells that were observed, T numbers; None
     where none was."""
-    squared, cells = _squared(forecast, part, scale), part.target_observed
-    if cells is not None:
-        return [_mean(squared[:, t][cells[:, t]]) for t in range(cells.shape[1])]
-    squared, keep = squared.mean(axis=-1), part.target_keep
-    return [_mean(squared[keep[:, t], t]) for t in range(keep.shape[1])]
+    T = part.target_steps
+    total, count = [0.0] * T, [0] * T
+    for squared, cells in _squares(forecast, part, scale):
+        for t in range(T):
+            seen = squared[:, t][cells[:, t]]
+            total[t], count[t] = total[t] + float(seen.sum()), count[t] + seen.size
+    return [_mean(total[t], count[t]) for t in range(T)]
 
 
-def errors_by_feature(forecast: Floats, part: Sequences) -> list[float | None]:
+def errors_by_feature(forecast: Forecast, part: Sequences) -> list[float | None]:
     """Root mean squared error of each target feature over the cells that were observed, in the
     part's units, F numbers; None where none was."""
-    squared, cells = _squared(forecast, part, None), part.target_observed
-    if cells is not None:
-        means = [_mean(squared[..., i][cells[..., i]]) for i in range(cells.shape[2])]
-        return [None if mean is None else math.sqrt(mean) for mean in means]
-    squared = squared[part.target_keep]
-    return [float(error) for error in np.sqrt(squared.mean(axis=0))]
+    F = len(part.said)
+    total, count = [0.0] * F, [0] * F
+    for squared, cells in _squares(forecast, part, None):
+        for f in range(F):
+            seen = squared[..., f][cells[..., f]]
+            total[f], count[f] = total[f] + float(seen.sum()), count[f] + seen.size
+    means = [_mean(total[f], count[f]) for f in range(F)]
+    return [None if mean is None else math.sqrt(mean) for mean in means]
 
 
-def _mean(values: Floats) -> float | None:
-    return float(values.mean()) if values.size else None
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None
 
 
-def _squared(forecast: Floats, part: Sequences, scale: Floats | None) -> Floats:
-    errors = forecast - part.target
-    return np.square(errors if scale is None else errors / scale)
+def _squares(
+    forecast: Forecast, part: Sequences, scale: Floats | None
+) -> Iterator[tuple[Floats, NDArray[np.bool_]]]:
+    """((n, T, F) squared errors, which of them count) of some sequences after the other."""
+    for places, some in part.chunks():
+        errors = forecast[places] - some.target
+        if scale is not None:
+            errors = errors / (scale[places] if scale.ndim == 3 else scale)
+        yield np.square(errors), some.target_cells
 
 
 def verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:

@@ -15,6 +15,7 @@ Letters: N sequences, T target steps, F target features.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.seasonality import find_season
-from seqattn.data.sequences import AT_ONCE, Floats, Integers, Sequences
+from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
 
 THIS_MODEL = "this model"
 """What the errors of the model are called beside those of the baselines."""
@@ -169,18 +170,23 @@ class Errors:
     mase: list[float | None]
 
     @classmethod
-    def of(cls, forecast: Floats, part: Sequences, in_sample: InSample) -> Errors:
+    def of(cls, forecast: Forecast, part: Sequences, in_sample: InSample) -> Errors:
         """
         Args:
             forecast: (N, T, F) in the user's units.
         """
-        mae, rmse = list[float | None](), list[float | None]()
-        cells = part.target_cells
-        for f in range(cells.shape[2]):
-            seen = cells[..., f]
-            errors = forecast[..., f][seen] - part.target[..., f][seen]
-            mae.append(float(np.abs(errors).mean()) if errors.size else None)
-            rmse.append(float(np.sqrt(np.square(errors).mean())) if errors.size else None)
+        F = len(part.said)
+        total, squares, count = [0.0] * F, [0.0] * F, [0] * F
+        for places, some in part.chunks():
+            cells = some.target_cells
+            for f in range(F):
+                seen = cells[..., f]
+                errors = forecast[places][..., f][seen] - some.target[..., f][seen]
+                total[f] += float(np.abs(errors).sum())
+                squares[f] += float(np.square(errors).sum())
+                count[f] += errors.size
+        mae = [total[f] / count[f] if count[f] else None for f in range(F)]
+        rmse = [math.sqrt(squares[f] / count[f]) if count[f] else None for f in range(F)]
         mase = [
             None if error is None or scale is None else error / scale
             for error, scale in zip(mae, in_sample.scale, strict=True)

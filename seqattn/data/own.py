@@ -82,6 +82,8 @@ def load_own(config: OwnFile) -> Own:
     notes += _spacing_notes(series, spans)
     left_out = LeftOut(too_short=short)
     parts = list[Windows]()
+    few = sum(map(len, spans)) <= MOST_LISTED
+    split = tuple(_split_rows(series, spans)) if few else ()
     spans = [some.kept(one) for one, some in zip(series, spans, strict=True)]
     for part, one, some in zip(PARTS, series, spans, strict=True):
         if not len(some):
@@ -104,8 +106,6 @@ def load_own(config: OwnFile) -> Own:
     if len(fitted_on) < len(train):
         notes.append(f"baselines are fitted to {len(fitted_on):,} training sequences")
     frequency = _common(series[0], spans[0])
-    few = sum(map(len, spans)) <= MOST_LISTED
-    split = tuple(_split_rows(series, spans)) if few else ()
     sources = {path: digest for one in read for path, digest in one.digests.items()}
     return Own(
         (train, validation, test), fitted_on, scaling, tuple(notes), split,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seqattn.data.seasonality import SeriesByPlace, find_season
 from seqattn.data.spacing import Frequency
 
@@ -31,7 +28,7 @@ class ProposedWindow:
 
 
 def propose_window(
-    series_values: SeriesByPlace, frequency: Frequency | None, shortest: int | None = None
+    series_values: SeriesByPlace, frequency: Frequency | None
 ) -> ProposedWindow | None:
     """A window of three seasons and one to be said; where the smallest part is too short for it,
     shorter ones down to two seasons and half a season. None: no season is found in the training
@@ -40,15 +37,13 @@ def propose_window(
     Args:
         series_values: (L, F) each, rows evenly spaced; NaN where a cell is empty.
         frequency: how far apart the steps are, for the words; None: they are counted.
-        shortest: rows of the shortest series in the file, where some of `series_values` are rows
-            that were missing there; None: all of them are in the file.
     """
     series = [series_values[k] for k in range(len(series_values))]
     lengths = [len(one) for one in series]
     if not lengths:
         return None
-    train = [one[: _training_rows(one)] for one in series]
-    fits = round((min(lengths) if shortest is None else shortest) * PART)
+    train = [one[: L - 2 * round(L * PART)] for one, L in zip(series, lengths, strict=True)]
+    fits = round(min(lengths) * PART)
     # A season that does not fit may have a shorter one in it: the day of hours that have a week.
     for longest in (None, 2 * fits // 5):
         found = find_season(train, longest)
@@ -63,13 +58,3 @@ def propose_window(
                 why = f"a season of {span} was found in the training part"
                 return ProposedWindow(m, source, target, why)
     return None
-
-
-def _training_rows(values: NDArray[np.floating]) -> int:
-    """How many rows of a series surely belong to its training part.
-
-    A split counts the rows of the file. Rows that were missing there are among `values`, all their
-    cells NaN, and may lie in the later parts alone; so only rows with a value are counted.
-    """
-    rows = int(np.isfinite(values).any(axis=1).sum())
-    return rows - 2 * round(rows * PART)

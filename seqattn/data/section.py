@@ -161,7 +161,7 @@ def proposed_window(piece: Piece) -> ProposedWindow | None:
         series = Series("the file", piece.ids, piece.points)
     frequency = None if spacing is None else spacing.common()
     table = target_series(series, Spans.of_series(series), config)
-    return propose_window(table, frequency, int(piece.points.lengths.min()))
+    return propose_window(table, frequency)
 
 
 def with_proposed_window(section: str, piece: Piece) -> str:

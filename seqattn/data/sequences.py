@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +188,12 @@ class Sequences:
         if self.target_observed is not None:
             return self.target_observed
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)
+
+
+class Forecast(Protocol):
+    """(N, T, F) forecasts of a part, of which some are asked for."""
+
+    def __getitem__(self, places: slice, /) -> Floats: ...
 
 
 def real_points(lengths: Integers, size: int) -> NDArray[np.bool_]:

@@ -20,7 +20,7 @@ from seqattn.experiment.following import follow
 from seqattn.experiment.grouping import grouped, grouped_anew
 from seqattn.experiment.jobs import Job, Watchers, leave_if_told
 from seqattn.experiment.reading import data_of, open_run, without_paths
-from seqattn.experiment.resume import newest_state, refuse_other_rates
+from seqattn.experiment.resume import newest_state, refuse_another_split, refuse_other_rates
 from seqattn.experiment.sizes import (
     bytes_of_a_run,
     bytes_of_checkpoints,
@@ -388,6 +388,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
                 job.summary = summary
         if job.error is None:
             refuse_other_rates(job)
+            refuse_another_split(job)
     return job
 
 

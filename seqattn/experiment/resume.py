@@ -88,6 +88,24 @@ def _which(job: Job) -> str:
     )
 
 
+def refuse_another_split(job: Job) -> None:
+    """Hold the parts that the series were split into against those of now, before training goes on:
+    an earlier version counted other rows.
+
+    Raises:
+        CheckpointError: a series was in another part, or cut elsewhere.
+    """
+    if job.state is None or not job.data.split:
+        return
+    before = job.folder.read_split()
+    if before and before != list(job.data.split):
+        raise CheckpointError(
+            f"{job.folder.split}: the training began with other parts than data.split gives in this"
+            " version. To go on would train on what was held out: train again with --overwrite, or"
+            " under another --name."
+        )
+
+
 def refuse_other_rates(job: Job) -> None:
     """Hold the learning rates of the epochs behind against the schedule, before training goes on:
     an earlier version had another cosine.

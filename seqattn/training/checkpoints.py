@@ -313,6 +313,11 @@ def load_state(
     if metadata["kind"] != "training":
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
     config = _config_of(metadata, path)
+    if metadata["config"].get("data", {}).get("kind") == "stream":
+        raise CheckpointError(
+            f"{path}: was trained on data.kind: stream by an earlier version, whose order of"
+            " sequences is no longer made. Train it again; predict and evaluate work as before."
+        )
     agree(config, int(metadata["epoch"]))
     if layout is not None:
         before = _layout_of(metadata, path).digests
