@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -124,3 +125,14 @@ def test_a_data_set_whose_package_is_not_there_says_which(
     monkeypatch.setattr(series.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="vowels ships with aeon, .* pip install aeon, or leave"):
         script.written("vowels")
+
+
+def test_the_page_has_the_table_of_the_recorded_figures(script: Any) -> None:
+    record = json.loads((ROOT / "docs/real-data.json").read_text())
+    page = (ROOT / "docs/own-data.md").read_text()
+    assert list(record) == list(script.DATA_SETS)
+    assert script.table(record) in page
+    for note in script.notes(record):
+        if "neural peer" in note:
+            name, share, peer = re.match(r"(\w+): (\S+) of .* \((\w+)\)", note).groups()  # type: ignore[union-attr]
+            assert re.search(rf"{name} {re.escape(share)}\s+\({peer}\)", page), note
