@@ -1,0 +1,165 @@
+"""Other tools on the windows of scripts/real_data.py: neuralforecast and statsforecast.
+
+Neural models are trained on the training part alone. Their window scaling, learning rate and number
+of steps are chosen on the validation part with seed 1, one after the other, then seeds 1 to 5 are
+trained. All forecast each test window from its source of S points. Statistical models are fitted
+to everything before the test part's first point to forecast, and forecast each origin from the
+whole history before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from real_series import DataSet, Floats, Parts, Windows, filled, rmse
+
+NEURAL = ("DLinear", "NLinear", "NHITS", "PatchTST")
+STATISTICAL = ("SeasonalNaive", "AutoETS", "AutoARIMA", "MSTL")
+AXES: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("learning_rate", (1e-3, 1e-4, 1e-2)),
+    ("scaler_type", ("identity", "standard")),
+    ("max_steps", (200, 50, 500, 1000)),
+)
+LONGEST = {"PatchTST": 500}  # steps: it takes by far the longest
+LONG_SOURCE = 200  # points; beyond, steps take so long that there are fewer
+LONGEST_OF_LONG = {"PatchTST": 200, "NHITS": 500}
+LONGEST_SEASON = 24  # AutoETS takes no longer one, and AutoARIMA would take hours
+LONGEST_MSTL = 52  # one of 336 would take an hour
+
+
+def long_frame(series: list[Floats]) -> Any:
+    """Series (L, F) as a table of univariate series, as neuralforecast wants them."""
+    import pandas as pd
+
+    columns = [column for values in series for column in values.T]
+    lengths = [len(column) for column in columns]
+    return pd.DataFrame(
+        {
+            "unique_id": np.repeat([f"{k:07d}" for k in range(len(columns))], lengths),
+            "ds": np.concatenate([np.arange(n) for n in lengths]),
+            "y": np.concatenate(columns),
+        }
+    )
+
+
+class Neural:
+    """One model of neuralforecast on one data set, in units of the training part's spread."""
+
+    def __init__(self, name: str, data: DataSet, parts: Parts) -> None:
+        self.name, self.data = name, data
+        train = [filled(values) for values in parts.series["train"]]
+        together = np.concatenate(train)
+        self.shift, self.scale = together.mean(axis=0), together.std(axis=0)
+        self.frame = long_frame([(values - self.shift) / self.scale for values in train])
+
+    def forecast(self, options: dict[str, Any], seed: int, windows: list[Windows]) -> list[Floats]:
+        """Train once, and forecast the windows of each part, in the data's units."""
+        import neuralforecast.models as models
+        from neuralforecast import NeuralForecast
+        from neuralforecast.losses.pytorch import MSE
+
+        model = getattr(models, self.name)(
+            h=self.data.target, input_size=self.data.source, loss=MSE(), random_seed=seed,
+            windows_batch_size=32 if self.name == "PatchTST" else 128, accelerator="cpu",
+            val_check_steps=10**6, logger=False, enable_progress_bar=False,
+            enable_checkpointing=False, enable_model_summary=False, **options,
+        )  # fmt: skip
+        trained = NeuralForecast(models=[model], freq=1)
+        trained.fit(self.frame)
+        return [self._said(trained, part) for part in windows]
+
+    def _said(self, trained: Any, part: Windows) -> Floats:
+        N, _, F = part.source.shape
+        scaled = (part.source - self.shift) / self.scale
+        said = trained.predict(df=long_frame(list(scaled))).sort_values(["unique_id", "ds"])
+        values = said[self.name].to_numpy(np.float64).reshape(N, F, self.data.target)
+        return np.asarray(values.transpose(0, 2, 1) * self.scale + self.shift)
+
+    def chosen(self, validation: Windows, test: Windows) -> tuple[dict[str, Any], float, Floats]:
+        """The options with the lowest validation error, one axis after the other, that error, and
+        the forecasts of the test part by the model that had it: seed 1."""
+        known = dict[tuple[Any, ...], tuple[float, Floats]]()
+
+        def error(options: dict[str, Any]) -> float:
+            key = tuple(options.values())
+            if key not in known:
+                said, of_test = self.forecast(options, 1, [validation, test])
+                known[key] = rmse(said, validation.target), of_test
+            return known[key][0]
+
+        longest = LONGEST_OF_LONG if self.data.source > LONG_SOURCE else LONGEST
+        best = {axis: values[0] for axis, values in AXES}
+        for axis, values in AXES:
+            usable = [v for v in values if axis != "max_steps" or v <= longest.get(self.name, v)]
+            best = min(({**best, axis: value} for value in usable), key=error)
+        return best, *known[tuple(best.values())]
+
+
+def neural(
+    data: DataSet, parts: Parts, windows: dict[str, Windows], seeds: int, names: list[str]
+) -> dict[str, Any]:
+    """Test errors of the neural models: median, lowest and highest over seeds."""
+    warnings.filterwarnings("ignore")
+    for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    found = dict[str, Any]()
+    validation, test = windows["validation"], windows["test"]
+    for name in names:
+        began = time.perf_counter()
+        model = Neural(name, data, parts)
+        options, on_validation, first = model.chosen(validation, test)
+        more = [model.forecast(options, seed, [test])[0] for seed in range(2, seeds + 1)]
+        errors = [rmse(said, test.target) for said in (first, *more)]
+        found[name] = {
+            "rmse": statistics.median(errors), "min": min(errors), "max": max(errors),
+            "options": options, "validation": on_validation,
+            "seconds": round(time.perf_counter() - began),
+        }  # fmt: skip
+        print(f"  {name}: {found[name]}", flush=True)
+    return found
+
+
+def _models(season: int, fitted: Floats) -> dict[str, Callable[[Floats, int], Floats]]:
+    """name -> what forecasts h steps from a history; those that are fitted once, to `fitted`."""
+    from statsforecast.models import MSTL, AutoARIMA, AutoETS, SeasonalNaive
+
+    def each(model: Any) -> Callable[[Floats, int], Floats]:
+        return lambda history, h: np.asarray(model.forecast(y=history, h=h)["mean"])
+
+    def once(model: Any) -> Callable[[Floats, int], Floats]:
+        model.fit(fitted)
+        return lambda history, h: np.asarray(model.forward(y=history, h=h)["mean"])
+
+    found = {"SeasonalNaive": each(SeasonalNaive(season_length=season))}
+    if season <= LONGEST_SEASON:
+        found["AutoETS"] = once(AutoETS(season_length=season))
+        found["AutoARIMA"] = once(AutoARIMA(season_length=season))
+    if 1 < season <= LONGEST_MSTL:
+        found["MSTL"] = each(MSTL(season_length=season))
+    return found
+
+
+def statistical(data: DataSet, parts: Parts, test: Windows) -> dict[str, Any]:
+    """Test errors of the statistical models; none where the parts are many short series."""
+    if parts.whole is None:
+        return {}
+    warnings.filterwarnings("ignore")
+    whole = filled(parts.whole)[:, 0]
+    begins = len(whole) - data.test
+    origins = test.origins - data.source + begins  # places in the whole series
+    found = dict[str, Any]()
+    for name, forecast in _models(data.season, whole[:begins]).items():
+        began = time.perf_counter()
+        said = np.stack([forecast(whole[:origin], data.target) for origin in origins])
+        found[name] = {
+            "rmse": rmse(said[:, :, None], test.target),
+            "seconds": round(time.perf_counter() - began),
+        }
+        print(f"  {name}: {found[name]}", flush=True)
+    return found

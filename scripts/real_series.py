@@ -1,0 +1,223 @@
+"""Six real data sets for scripts/real_data.py: where they are from, parts, windows, errors.
+
+All of them ship inside Python packages; nothing is fetched. Letters: N windows, S source length,
+T target length, F features, L points of a series.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set and how it is scored.
+
+    Attributes:
+        package: what it ships with.
+        unit: of its numbers.
+        features: names of its columns.
+        source, target: S and T of each window; windows begin at every step.
+        season: steps after which it repeats; 1: it has no season.
+        validation, test: points to forecast in each part, the last ones; 0: the parts are series.
+        read: the series by part; one long series has only the part "train".
+    """
+
+    package: str
+    unit: str
+    features: tuple[str, ...]
+    source: int
+    target: int
+    season: int
+    validation: int
+    test: int
+    read: Callable[[], dict[str, list[Floats]]]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The series of each part, (L, F) each, with NaN where nothing was observed.
+
+    Validation and test part of a long series begin S points before the first point to forecast, so
+    that every part has its full number of forecast origins and no point is forecast in two parts.
+
+    Attributes:
+        series: by part.
+        whole: the long series that the parts are of; None: the parts are series of their own.
+    """
+
+    series: dict[str, list[Floats]]
+    whole: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What is given and what is to be forecast.
+
+    Attributes:
+        source: (N, S, F), without NaN: filled linearly from each source alone.
+        target: (N, T, F), NaN where nothing was observed.
+        origins: (N,) place of the first target point in its series.
+    """
+
+    source: Floats
+    target: Floats
+    origins: NDArray[np.int64] = field(repr=False)
+
+
+def cut_in_time(values: Floats, source: int, validation: int, test: int) -> Parts:
+    """One long series (L, F) in three: the last `test` points are forecast in the test part."""
+    L = len(values)
+    ends = L - test
+    trained = ends - validation
+    if trained <= source:
+        raise ValueError(f"{trained} points are left to train on; a source has {source}")
+    return Parts(
+        {
+            "train": [values[:trained]],
+            "validation": [values[trained - source : ends]],
+            "test": [values[ends - source :]],
+        },
+        values,
+    )
+
+
+def parts_of(data: DataSet) -> Parts:
+    """Read a data set and cut it."""
+    found = data.read()
+    if data.test:
+        return cut_in_time(found["train"][0], data.source, data.validation, data.test)
+    return Parts(found)
+
+
+def write_csv(path: Path, series: Sequence[Floats], features: Sequence[str]) -> None:
+    """Series as a table: columns series, step and the features; an empty cell for NaN."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["series", "step", *features])
+        for k, values in enumerate(series):
+            for step, row in enumerate(values, start=1):
+                cells = ["" if np.isnan(cell) else repr(float(cell)) for cell in row]
+                writer.writerow([f"s{k + 1}", step, *cells])
+
+
+def filled(values: Floats) -> Floats:
+    """(L, F) with NaN filled linearly between neighbours; at an end the nearest value stays."""
+    whole = values.copy()
+    for column in whole.T:
+        seen = np.flatnonzero(~np.isnan(column))
+        column[:] = np.interp(np.arange(len(column)), seen, column[seen])
+    return whole
+
+
+def cuts(series: Sequence[Floats], S: int, T: int) -> Iterator[tuple[Floats, Floats, int]]:
+    """Source, target and origin of every window, series after series. A window whose source has
+    no value of a feature, or whose target has none at all, is left out."""
+    for values in series:
+        for first in range(len(values) - S - T + 1):
+            source, target = values[first : first + S], values[first + S : first + S + T]
+            if np.isnan(source).all(axis=0).any() or np.isnan(target).all():
+                continue
+            yield source, target, first + S
+
+
+def windows_of(series: Sequence[Floats], S: int, T: int) -> Windows:
+    """All windows of a part, one from every step on."""
+    sources, targets, origins = zip(*cuts(series, S, T), strict=True)
+    source = np.stack([filled(each) if np.isnan(each).any() else each for each in sources])
+    return Windows(source, np.stack(targets), np.array(origins))
+
+
+def rmse(forecast: Floats, target: Floats) -> float:
+    """Root mean squared error over all observed cells, in the data's units.
+
+    Raises:
+        ValueError: shapes that differ, or a forecast that is not finite.
+    """
+    if forecast.shape != target.shape:
+        raise ValueError(f"forecast {forecast.shape}, target {target.shape}")
+    if not np.isfinite(forecast).all():
+        raise ValueError("a forecast is not finite")
+    return float(np.sqrt(np.nanmean((forecast - target) ** 2)))
+
+
+def _column(values: object) -> dict[str, list[Floats]]:
+    return {"train": [np.asarray(values, dtype=np.float64).reshape(-1, 1)]}
+
+
+def read_co2() -> dict[str, list[Floats]]:
+    from statsmodels.datasets import co2
+
+    return _column(co2.load_pandas().data["co2"])
+
+
+def read_sunspots() -> dict[str, list[Floats]]:
+    from statsmodels.datasets import sunspots
+
+    return _column(sunspots.load_pandas().data["SUNACTIVITY"])
+
+
+def read_air() -> dict[str, list[Floats]]:
+    from statsforecast.utils import AirPassengers
+
+    return _column(AirPassengers)
+
+
+def read_elnino() -> dict[str, list[Floats]]:
+    from statsmodels.datasets import elnino
+
+    return _column(elnino.load_pandas().data.drop(columns="YEAR"))
+
+
+def read_demand() -> dict[str, list[Floats]]:
+    from pmdarima.datasets import load_taylor
+
+    return _column(load_taylor())
+
+
+def read_ts(path: Path) -> list[Floats]:
+    """Series (L, F) of a UCR/UEA `.ts` file: features between colons, a class last."""
+    text = path.read_text(encoding="utf-8")
+    rows = text.lower().partition("@data")[2].split()
+    return [
+        np.array([column.split(",") for column in row.split(":")[:-1]], dtype=np.float64).T
+        for row in rows
+    ]
+
+
+def read_vowels() -> dict[str, list[Floats]]:
+    """Train and test as the data set has them; every sixth training utterance validates."""
+    spec = importlib.util.find_spec("aeon")  # found, not imported: its files are all that is needed
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'aeon'", name="aeon")
+    folder = Path(spec.origin).parent / "datasets/data/JapaneseVowels"
+    known = read_ts(folder / "JapaneseVowels_TRAIN.ts")
+    return {
+        "train": [each for k, each in enumerate(known) if k % 6 != 5],
+        "validation": known[5::6],
+        "test": read_ts(folder / "JapaneseVowels_TEST.ts"),
+    }
+
+
+LPC = tuple(f"lpc{k}" for k in range(12))
+DATA_SETS = {
+    "co2": DataSet("statsmodels", "ppmv", ("co2",), 104, 26, 52, 343, 343, read_co2),
+    "sunspots": DataSet("statsmodels", "sunspots", ("spots",), 33, 11, 11, 62, 62, read_sunspots),
+    "air": DataSet(
+        "statsforecast", "thousand passengers", ("passengers",), 24, 12, 12, 24, 36, read_air
+    ),
+    "vowels": DataSet("aeon", "cepstrum coefficients", LPC, 4, 3, 1, 0, 0, read_vowels),
+    "elnino": DataSet("statsmodels", "°C", ("temperature",), 36, 12, 12, 110, 110, read_elnino),
+    "demand": DataSet("pmdarima", "MW", ("demand",), 336, 48, 336, 672, 672, read_demand),
+}
