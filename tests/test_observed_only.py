@@ -141,15 +141,14 @@ Series = tuple[Array, Array]
 
 
 def parts_by_time(table: Table, times: Array) -> dict[str, list[Series]]:
-    """Each series in three by its rows; missing rows between those of a part are rows of NaN."""
+    """Each series in three by its steps; missing rows are rows of NaN."""
     found: dict[str, list[Series]] = {part: [] for part in PARTS}
     for values in table.values():
-        present = [i for i in range(len(values)) if not np.isinf(values[i]).any()]
-        L = len(present)
+        L = len(values)
         tested, validated = round(L * SHARES["test"]), round(L * SHARES["validation"])
         bounds = [0, L - validated - tested, L - tested, L]
         for part, first, last in zip(PARTS, bounds, bounds[1:], strict=False):
-            rows = slice(present[first], present[last - 1] + 1)
+            rows = slice(first, last)
             shown = np.where(np.isinf(values[rows]), np.nan, values[rows])
             found[part].append((shown, times[rows]))
     return found
