@@ -1,17 +1,19 @@
 """Training from more than memory should hold: peak memory, sequences a second, and the loss.
 
-    python scripts/streaming.py --gigabytes 5 --into /tmp/large
+    python scripts/streaming.py --gigabytes 5 --into FOLDER
 
 makes Parquet files of noisy turning points (24 given, 8 to be said, two features, float64), and
-then, each in a process of its own, reads an epoch without training, and trains an epoch as
-`kind: stream` with the default buffer, with all in one buffer, and as `kind: file` (one file, in
-memory). The validation and test parts are the same 10,000 sequences each.
+then, each in a process of its own, loads them for the first time and again, reads an epoch without
+training, and trains an epoch: from the cache of the folder, and with `--only memory` of one file in
+memory. The validation and test parts are the same 10,000 sequences each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -26,23 +28,38 @@ AT_ONCE = 20_000  # sequences of a row group
 GROUPS = 5  # of a file
 BYTES = (GIVEN + SAID) * 2 * 8  # of a sequence
 
-READ = """
-import json, resource, sys, time
+PEAK = """
+def peak():
+    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 2**20
+"""
+READ = (
+    PEAK
+    + """
+import json, sys, time
 from seqattn.config import resolve
 from seqattn.data import load
+from seqattn.training import batch_of
+from seqattn.training.feeds import Feed
+import seqattn.experiment
+process = peak()
 config = resolve(None, sys.argv[1:]).config
 began = time.perf_counter()
-stream = load(config.data).stream
-scaled = time.perf_counter() - began
+data = load(config.data)
+loaded, after = time.perf_counter() - began, peak()
+feed = Feed([batch_of(data.train, scaling=data.scaling)], config.training.batch_size, None)
 began = time.perf_counter()
-epoch = stream.epoch(1, 0, config.training.batch_size)
-n = sum(len(epoch.rows(step)) for step in range(epoch.batches))
+feed.open([1], 0)
+n = sum(feed.fetch(step).n for step in range(len(feed.batches)))
 took = time.perf_counter() - began
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-print(json.dumps({"pass": scaled, "sequences/s": n / took, "GiB": peak}))
+print(json.dumps({"process GiB": process, "load s": loaded, "load GiB": after,
+                  "sequences/s": n / took, "GiB": peak()}))
 """
-TRAIN = """
-import json, resource, sys, tempfile, time
+)
+TRAIN = (
+    PEAK
+    + """
+import json, sys, tempfile, time
 from pathlib import Path
 from seqattn import experiment
 from seqattn.config import resolve
@@ -51,10 +68,10 @@ began = time.perf_counter()
 with tempfile.TemporaryDirectory() as home:
     _, summary = experiment.run(config, Path(home), plots=False)
 took = time.perf_counter() - began
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-print(json.dumps({"whole": took, "epoch": summary["seconds"], "GiB": peak,
+print(json.dumps({"whole": took, "epoch": summary["seconds"], "GiB": peak(),
                   "test loss": summary["test_loss"]}))
 """
+)
 
 
 def group_of(n: int, seed: int) -> pa.Table:
@@ -110,7 +127,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=0.2)
     parser.add_argument("--into", type=Path, required=True, help="a folder for the files")
     parser.add_argument("--seeds", type=int, default=1, help="of each training, from 1 on")
-    parser.add_argument("--only", default="read,stream,buffer,file")
+    parser.add_argument("--only", default="first,again,train")
     arguments = parser.parse_args()
     home = arguments.into
     if not (home / "test.parquet").exists():
@@ -122,17 +139,19 @@ def main() -> None:
     shared = [
         "name=large", f"data.validation_path={home / 'validation.parquet'}",
         f"data.test_path={home / 'test.parquet'}", f"data.source_length={GIVEN}",
-        "data.sequence=null", "data.order=null", "training.epochs=1", "training.batch_size=512",
+        "data.series=null", "data.time=null", "training.epochs=1", "training.batch_size=512",
     ]  # fmt: skip
-    streamed = [*shared, "data.kind=stream", f"data.path={home / 'train'}"]
+    os.environ["SEQATTN_CACHE"] = str(home / "cache")
+    cached = [*shared, "data.kind=file", f"data.path={home / 'train'}", "data.cache=always"]
+    one = [*shared, "data.kind=file", f"data.path={home / 'whole.parquet'}", "data.cache=never"]
     works = {
-        "read": (READ, streamed),
-        "stream": (TRAIN, streamed),
-        "buffer": (TRAIN, [*streamed, "data.buffer=10000000"]),
-        "file": (TRAIN, [*shared, "data.kind=file", f"data.path={home / 'whole.parquet'}"]),
-    }
+        "first": (READ, cached), "again": (READ, cached), "train": (TRAIN, cached),
+        "memory": (TRAIN, one),
+    }  # fmt: skip
+    if "first" in arguments.only.split(","):
+        shutil.rmtree(home / "cache", ignore_errors=True)
     for name in arguments.only.split(","):
-        for seed in range(1, 1 + (1 if name == "read" else arguments.seeds)):
+        for seed in range(1, 1 + (1 if works[name][0] is READ else arguments.seeds)):
             code, sets = works[name]
             found = measured(code, [*sets, f"seed={seed}"])
             if not isinstance(found, str):

@@ -15,6 +15,7 @@ Letters: N sequences, T target steps, F target features.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
+from seqattn.data.windows import Pages
 
 THIS_MODEL = "this model"
 """What the errors of the model are called beside those of the baselines."""
@@ -46,12 +48,17 @@ class SeriesTable:
     starts: Integers
     lengths: Integers
 
+    @functools.cached_property
+    def pages(self) -> Pages:
+        return Pages(self.values)
+
     def __len__(self) -> int:
         return len(self.starts)
 
     def __getitem__(self, k: int) -> Floats:
         """(L, F) of a series, NaN where a cell was not observed."""
         first = int(self.starts[k])
+        self.pages.count(1, int(self.lengths[k]) * self.values.strides[0])
         rows = self.values[first : first + int(self.lengths[k]), self.columns]
         return np.asarray(rows, dtype=np.float64)
 
@@ -69,6 +76,7 @@ class SeriesTable:
                 np.asarray(self.values[rows][:, self.columns], dtype=np.float64)
                 for rows in (early, early + lag)
             )
+            self.pages.count(1, 2 * len(early) * self.values.strides[0])
             finite = np.nan_to_num(np.concatenate([before, after]))
             yield after - before, float(np.abs(finite).max(initial=0.0))
 

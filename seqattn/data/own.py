@@ -34,7 +34,7 @@ UNKNOWN = "unknown"
 """The path in a checkpoint's config: a checkpoint names no file."""
 MOST_FITTED = 2**27
 """Numbers of the training sequences that baselines are fitted to."""
-MOST_LISTED = 10**6
+MOST_LISTED = 10**5
 """Series of which a run folder says which part they are in."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections.abc
 import functools
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -20,8 +21,39 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Integers, Sequences, real_points
 from seqattn.data.spacing import Spacing
 
+AROUND = 2**18
+"""Bytes that the system may map around one that is read."""
+MOST_MAPPED = 2**26
+"""Bytes of a mapped file that may count as memory of the process."""
 CHUNK_NUMBERS = 2**18
 """Numbers that are gathered together."""
+
+
+class Pages:
+    """The pages of an array that is mapped from a file: what has been read of it counts as memory
+    of the process until somebody lets go of it, or the system needs it.
+
+    Args:
+        values: mapped or not.
+    """
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        base: Any = values
+        while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+            base = base.base
+        self.mapping = getattr(base, "_mmap", None)
+        self.read = 0
+
+    def count(self, stretches: int, size: int) -> None:
+        """Let go of all pages once many have been read.
+
+        Args:
+            size: bytes of a stretch.
+        """
+        self.read += stretches * (size + AROUND)
+        if self.mapping is not None and self.read > MOST_MAPPED:
+            self.mapping.madvise(mmap.MADV_DONTNEED)
+            self.read = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +75,9 @@ class Stretches:
     def longest(self) -> int:
         return int(self.lengths.max(initial=0))
 
-    @property
-    def features(self) -> int:
-        return len(self.columns)
+    @functools.cached_property
+    def pages(self) -> Pages:
+        return Pages(self.values)
 
     def steps(self, places: slice | Integers, order: NDArray[Any] | None) -> Floats:
         """(n, L) where the rows of some stretches lie: in `order`, or among all rows."""
@@ -70,6 +102,7 @@ class Stretches:
             for k in np.flatnonzero(~inside):
                 rows = values[starts[k] : starts[k] + L]
                 found[k, : len(rows)] = rows
+        self.pages.count(len(starts), L * by_row)
         if self.columns != tuple(range(values.shape[1])):
             found = found[:, :, list(self.columns)]
         return found
@@ -166,10 +199,7 @@ class Windows(Sequences):
     @property
     def is_on_disk(self) -> bool:
         """Whether the rows are mapped from a file."""
-        base = self.given.values
-        while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
-            base = base.base  # type: ignore[assignment]
-        return isinstance(base, np.memmap)
+        return self.given.pages.mapping is not None
 
     @property
     def ids(self) -> Sequence[str]:
