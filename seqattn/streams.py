@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", "split",
-                     "units", "rows", "buffers", "sample", "series"]  # fmt: skip
+                     "sample"]  # fmt: skip
 
 
 def stream(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:

@@ -469,3 +469,24 @@ def test_a_run_whose_split_was_another_is_not_gone_on_with(tmp_path: Path, seqat
     assert "the training began with other parts" in done.err
     split.write_text(content)
     assert seqattn("train", "c.yaml", "--plots=none", "--resume").code == 0
+
+
+@pytest.mark.parametrize("path", ["d", "d/*.csv"])
+def test_data_check_of_many_files_trains_as_it_stands(
+    path: str, tmp_path: Path, seqattn: Any
+) -> None:
+    (tmp_path / "d").mkdir()
+    for k in range(3):
+        rows = [f"s{j},{t},{j + t},{j - t}" for j in range(10 * k, 10 * k + 10) for t in range(6)]
+        text = "\n".join(["series,t,x,y", *rows]) + "\n"
+        (tmp_path / "d" / f"f{k}.csv").write_text(text)
+    done = seqattn("data", "check", path)
+    assert done.code == 0, done.err
+    assert "3 files" in done.out
+    section = done.out.partition("put this into a config:\n")[2]
+    assert f"path: {path}" in section.replace('"', "")
+    (tmp_path / "c.yaml").write_text(f"name: c\n{section}\ntraining: {{epochs: 1}}\n")
+    done = seqattn("train", "c.yaml", "--plots=none")
+    assert done.code == 0, done.err
+    parts = (tmp_path / "outputs/c/split.csv").read_text().splitlines()
+    assert len(parts) == 31

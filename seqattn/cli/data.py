@@ -79,7 +79,7 @@ def check(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Your own sequences; or a folder of Parquet and Arrow files."
+            metavar="FILE", help="Your own sequences; or a folder of files, or a pattern."
         ),
     ],
     series: Annotated[
@@ -167,7 +167,8 @@ def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
 
         pictures.picture_ending(picture)
     check_outputs({"--picture": picture}, {"FILE": file})
-    folder = file if file.is_dir() else None
+    several = file.is_dir() or (any(sign in str(file) for sign in "*?[") and not file.exists())
+    folder = file if several else None
     first = ""
     if folder is not None:
         from seqattn.data.reading import files_of
