@@ -19,13 +19,12 @@ from seqattn.alignment import Looking, Looks
 from seqattn.attention import Override
 from seqattn.data import InSample, Rule, Scaling, Sequences, Splits
 from seqattn.data.baselines import (
-    LEAST_SQUARES,
     baselines_of,
     errors_by_feature,
     errors_by_step,
-    least_squares,
     mean_squared_error,
 )
+from seqattn.data.least_squares import LEAST_SQUARES, least_squares
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.sequences import Forecast, real_points
 from seqattn.models import MapKind, MapMeaning, SequenceModel

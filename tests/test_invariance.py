@@ -10,11 +10,14 @@ import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import Scaling, Sequences, sequences
-from seqattn.data.baselines import baselines_of, least_squares
-from seqattn.data.fitting import fit
+from seqattn.data.baselines import (
+    baselines_of,
+)
+from seqattn.data.fitting import fit, fit_features
+from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
-from seqattn.data.scaling import Fitted, Method, fit_features
+from seqattn.data.scaling import Fitted, Method
 from seqattn.errors import DataError
 from seqattn.evaluation import References
 from tests.conftest import whole

@@ -14,7 +14,12 @@ import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import Sequences, Splits, load
-from seqattn.data.baselines import DRIFT, LAST_POINT, baselines_of, least_squares
+from seqattn.data.baselines import (
+    DRIFT,
+    LAST_POINT,
+    baselines_of,
+)
+from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import Errors, InSample, SeriesTable
 from seqattn.data.naive import drift, last_value, seasonal_naive
 from seqattn.data.own import target_series

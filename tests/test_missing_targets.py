@@ -22,10 +22,10 @@ from seqattn.data.baselines import (
     baselines_of,
     errors_by_feature,
     errors_by_step,
-    least_squares,
     mean_squared_error,
 )
 from seqattn.data.fitting import fit
+from seqattn.data.least_squares import least_squares
 from seqattn.errors import DataError
 from seqattn.models import Choices, build_model
 from seqattn.training import Batch, batches, to_tensors

@@ -21,9 +21,13 @@ from seqattn.config import Config, OwnFile, from_plain, resolve
 from seqattn.config.comparing import plan
 from seqattn.config.searching import search
 from seqattn.data import Scaling, Sequences, Splits, load
-from seqattn.data.baselines import baselines_of, least_squares, mean_squared_error
+from seqattn.data.baselines import (
+    baselines_of,
+    mean_squared_error,
+)
 from seqattn.data.fitting import fit
 from seqattn.data.instance import InstanceStatistics
+from seqattn.data.least_squares import least_squares
 from seqattn.data.sequences import Floats
 from seqattn.errors import ConfigError
 from seqattn.evaluation import References, evaluate, free_run

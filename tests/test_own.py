@@ -13,8 +13,9 @@ import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import Splits, load, sequences
-from seqattn.data.baselines import least_squares
-from seqattn.data.scaling import Method, fit_features
+from seqattn.data.fitting import fit_features
+from seqattn.data.least_squares import least_squares
+from seqattn.data.scaling import Method
 from seqattn.errors import DataError
 from seqattn.training import batches, to_tensors
 from seqattn.training.checkpoints import Layout, load_model

@@ -35,7 +35,8 @@ from seqattn.data.files.writing import (
     json_line,
     rounded,
 )
-from seqattn.data.own import check_observed, renamed, short_notes
+from seqattn.data.notes import short_notes
+from seqattn.data.own import check_observed, renamed
 from seqattn.data.reading import options_of
 from seqattn.data.regularize import regularized
 from seqattn.data.sequences import Floats

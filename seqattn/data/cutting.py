@@ -13,7 +13,8 @@ from seqattn.config import OwnFile
 from seqattn.data.files.piece import Ragged
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans, blocks_of, ended_sides
-from seqattn.data.windows import Stretches, WindowNames, Windows
+from seqattn.data.stretches import Stretches
+from seqattn.data.windows import WindowNames, Windows
 from seqattn.errors import DataError
 
 BLOCK = 2**20

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.instance import InstanceStatistics
-from seqattn.data.scaling import Fitted, Scaler, Scaling, fit_features, places_in
+from seqattn.data.scaling import Fitted, Method, Scaler, Scaling, is_constant, places_in
 from seqattn.data.sequences import Integers, Sequences
+from seqattn.errors import DataError
+
+CAREFUL = 1e-9
+"""Spread, of the size of the values, below which it is worked out from their differences."""
+MOST_SORTED = 2**26
+"""Values of a feature that are sorted in memory."""
 
 
 def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
@@ -108,3 +115,105 @@ def instance_notes(
         " scaling of the training part (data.scaling)"
         for name in only_said
     ]  # fmt: skip
+
+
+def fit_features(
+    method: Method, names: Sequence[str],
+    values: Callable[[], Iterable[tuple[str, NDArray[np.floating]]]],
+) -> dict[str, Fitted]:  # fmt: skip
+    """Fit the scale of features to their values in a training part.
+
+    standard: mean and standard deviation. minmax: the smallest becomes -1 and the largest 1.
+    robust: median, and the distance between the quartiles, or the standard deviation where these
+    are equal; it needs all values at once.
+
+    Args:
+        names: of the features.
+        values: gives (feature, some of its values) each time it is called, one at least of each
+            feature, all of them finite.
+
+    Raises:
+        DataError: robust, and more values than are sorted in memory.
+    """
+    seen = {name: _Moments() for name in names}
+    for name, some in values():
+        seen[name].add(some)
+    centres = {name: one.total / max(one.n, 1) for name, one in seen.items()}
+    if method in ("standard", "robust"):
+        for name, some in values():
+            seen[name].add_squares(some, centres[name], keep=method == "robust")
+    if any(one.is_close for one in seen.values()):  # then rounding of the mean counts
+        for name, some in values():
+            seen[name].add_from_low(some)
+        for name, some in values():
+            seen[name].add_squares_from_low(some)
+    return {name: one.fitted(method, centres[name]) for name, one in seen.items()}
+
+
+@dataclass
+class _Moments:
+    """What is gathered of one feature, in up to four passes over its values."""
+
+    n: int = 0
+    total: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+    squares: float = 0.0
+    above: float = 0.0
+    squares_above: float = 0.0
+    has_squares: bool = False
+    kept: list[NDArray[np.floating]] = field(default_factory=list)
+
+    def add(self, values: NDArray[np.floating]) -> None:
+        if len(values):
+            self.n += len(values)
+            self.total += float(values.sum(dtype=np.float64))
+            self.low = min(self.low, float(values.min()))
+            self.high = max(self.high, float(values.max()))
+
+    def add_squares(self, values: NDArray[np.floating], mean: float, *, keep: bool) -> None:
+        self.has_squares = True
+        self.squares += float(np.square(values - mean, dtype=np.float64).sum())
+        if keep:
+            if self.n > MOST_SORTED:
+                raise DataError(
+                    f"data.scaling: robust needs all {self.n:,} values of a feature in memory."
+                    " Choose standard or minmax."
+                )
+            self.kept.append(values)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the values are far closer to each other than to 0."""
+        if not self.n or not self.has_squares:
+            return False
+        spread = math.sqrt(self.squares / self.n)
+        return spread < CAREFUL * max(abs(self.low), abs(self.high))
+
+    def add_from_low(self, values: NDArray[np.floating]) -> None:
+        self.above += float((values - self.low).sum())
+
+    def add_squares_from_low(self, values: NDArray[np.floating]) -> None:
+        mean = self.above / self.n
+        self.squares_above += float(np.square(values - self.low - mean).sum())
+
+    def fitted(self, method: Method, mean: float) -> Fitted:
+        shift, scale, equal = 0.0, 1.0, False
+        if method == "standard":
+            shift, scale = mean, math.sqrt(self.squares / self.n)
+            if self.is_close:
+                shift = self.low + self.above / self.n
+                scale = math.sqrt(self.squares_above / self.n)
+        elif method == "minmax":
+            shift, scale = (self.low + self.high) / 2, (self.high - self.low) / 2
+        elif method == "robust":
+            every = np.concatenate(self.kept)
+            first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
+            scale, equal = last - first, is_constant(first, last)
+            if equal:
+                scale = float(every.std(dtype=np.float64))
+        constant = is_constant(self.low, self.high)
+        return Fitted(
+            self.low if self.low == self.high else shift, 1.0 if constant else scale,
+            constant and method != "none", equal and not constant,
+        )  # fmt: skip

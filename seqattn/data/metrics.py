@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
-from seqattn.data.windows import Pages
+from seqattn.data.stretches import Pages
 
 THIS_MODEL = "this model"
 """What the errors of the model are called beside those of the baselines."""

@@ -19,16 +19,16 @@ from seqattn.data.files import Piece, Ragged
 from seqattn.data.fitting import fit
 from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, places_of_targets
+from seqattn.data.notes import left_out_notes, size_note, spacing_notes
 from seqattn.data.reading import digest_of, files_of, read_series
 from seqattn.data.scaling import Scaling
-from seqattn.data.sequences import Integers, Sequences
+from seqattn.data.sequences import Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.spacing import Frequency
 from seqattn.data.splitting import PARTS, three_parts
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
 from seqattn.streams import stream
-from seqattn.wording import counted
 
 UNKNOWN = "unknown"
 """The path in a checkpoint's config: a checkpoint names no file."""
@@ -79,7 +79,7 @@ def load_own(config: OwnFile) -> Own:
         series = read * 3
     else:
         spans, short, series = [Spans.of_series(one) for one in read], [], read
-    notes += _spacing_notes(series, spans)
+    notes += spacing_notes(series, spans)
     left_out = LeftOut(too_short=short)
     parts = list[Windows]()
     few = sum(map(len, spans)) <= MOST_LISTED
@@ -98,11 +98,8 @@ def load_own(config: OwnFile) -> Own:
     in_sample, of_season = in_sample_of(target_series(series[0], spans[0], config), train, config)
     scaling, said = fit(config, train)
     fitted_on = _some(train, config)
-    notes += [*_left_out_notes(read, left_out), *said, *of_season]
-    notes.append(
-        f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
-        f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
-    )
+    notes += [*left_out_notes(read, left_out), *said, *of_season]
+    notes.append(size_note(train, validation, test))
     if len(fitted_on) < len(train):
         notes.append(f"baselines are fitted to {len(fitted_on):,} training sequences")
     frequency = _common(series[0], spans[0])
@@ -241,17 +238,6 @@ def renamed(piece: Piece, features: tuple[str, ...]) -> Piece:
     return replace(piece, points=Ragged(points.values, points.offsets, features))
 
 
-def short_notes(names: Sequence[str]) -> list[str]:
-    """What is to be said of sequences that are left out because they are short."""
-    if not names:
-        return []
-    more = ", ..." if len(names) > 5 else ""
-    return [
-        f"{counted(len(names), 'sequence')} left out, too short to be cut into source and target:"
-        f" {', '.join(names[:5])}{more}"
-    ]
-
-
 def _some(train: Windows, config: OwnFile) -> Windows:
     """Training sequences for the baselines: all, or as many as bear it, drawn by the seed of the
     split."""
@@ -278,45 +264,6 @@ def _check_alike(parts: Sequence[Sequences]) -> None:
             )
 
 
-def _left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
-    empty = sum(one.empty for one in read)
-    notes = [
-        f"{empty} empty cells: interpolated where they are given, left out of losses and errors"
-        " where they are to be said (data.missing)"
-    ] if empty else []  # fmt: skip
-    notes += short_notes(left_out.too_short)
-    names = [name for one in read for name in one.names_of_dropped]
-    count = len(names) + left_out.dropped
-    if count:
-        shown = [*names, *left_out.names][:5]
-        notes.append(
-            f"{count} sequences with empty cells were dropped (data.missing):"
-            f" {', '.join(shown)}{', ...' if count > 5 else ''}"
-        )
-    return notes
-
-
-def _spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]:
-    """What should be said of series that are spaced unlike, or unevenly."""
-    found, uneven = dict[Frequency, int](), dict[str, None]()
-    for one, some in zip(series, spans, strict=True):
-        if one.spacing is not None:
-            mine = one.spacing.at(some.whose)
-            found |= mine.frequencies()
-            at = np.flatnonzero(~mine.is_known & (some.lengths > 1))
-            uneven |= dict.fromkeys(one.ids[int(k)] for k in some.whose[at])
-    notes = []
-    if len(found) > 1:
-        first = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")
-        notes.append(f"series have different spacings, each its own: {first}")
-    if uneven:
-        notes.append(
-            f"the steps of {len(uneven)} sequences are not evenly spaced ({next(iter(uneven))!r}),"
-            " so their rows are taken as they come"
-        )
-    return notes
-
-
 def _common(series: Series, spans: Spans) -> Frequency | None:
     return None if series.spacing is None else series.spacing.at(spans.whose).common()
 
@@ -331,8 +278,3 @@ def _split_rows(
                 yield one.ids[int(k)], part, "1", str(int(length))
             else:
                 yield one.ids[int(k)], part, one.step(int(first), k), one.step(last, k)
-
-
-def _range(lengths: Integers) -> str:
-    low, high = int(lengths.min()), int(lengths.max())
-    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,76 @@
+"""What a user should be told of the sequences that were read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqattn.data.cutting import LeftOut
+from seqattn.data.sequences import Integers, Sequences
+from seqattn.data.series import Series, Spans
+from seqattn.data.spacing import Frequency
+from seqattn.wording import counted
+
+
+def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
+    """How many sequences there are, and how long they are."""
+    return (
+        f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
+        f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
+    )
+
+
+def short_notes(names: Sequence[str]) -> list[str]:
+    """What is to be said of sequences that are left out because they are short."""
+    if not names:
+        return []
+    more = ", ..." if len(names) > 5 else ""
+    return [
+        f"{counted(len(names), 'sequence')} left out, too short to be cut into source and target:"
+        f" {', '.join(names[:5])}{more}"
+    ]
+
+
+def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
+    empty = sum(one.empty for one in read)
+    notes = [
+        f"{empty} empty cells: interpolated where they are given, left out of losses and errors"
+        " where they are to be said (data.missing)"
+    ] if empty else []  # fmt: skip
+    notes += short_notes(left_out.too_short)
+    names = [name for one in read for name in one.names_of_dropped]
+    count = len(names) + left_out.dropped
+    if count:
+        shown = [*names, *left_out.names][:5]
+        notes.append(
+            f"{count} sequences with empty cells were dropped (data.missing):"
+            f" {', '.join(shown)}{', ...' if count > 5 else ''}"
+        )
+    return notes
+
+
+def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]:
+    """What should be said of series that are spaced unlike, or unevenly."""
+    found, uneven = dict[Frequency, int](), dict[str, None]()
+    for one, some in zip(series, spans, strict=True):
+        if one.spacing is not None:
+            mine = one.spacing.at(some.whose)
+            found |= mine.frequencies()
+            at = np.flatnonzero(~mine.is_known & (some.lengths > 1))
+            uneven |= dict.fromkeys(one.ids[int(k)] for k in some.whose[at])
+    notes = []
+    if len(found) > 1:
+        first = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")
+        notes.append(f"series have different spacings, each its own: {first}")
+    if uneven:
+        notes.append(
+            f"the steps of {len(uneven)} sequences are not evenly spaced ({next(iter(uneven))!r}),"
+            " so their rows are taken as they come"
+        )
+    return notes
+
+
+def _range(lengths: Integers) -> str:
+    low, high = int(lengths.min()), int(lengths.max())
+    return str(low) if low == high else f"{low} to {high}"

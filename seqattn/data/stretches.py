@@ -1,0 +1,127 @@
+"""Stretches of rows of one array, in memory or mapped from a file.
+
+Letters: N stretches, n of them that are gathered, L rows of the longest, C columns, F features.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.data.sequences import Floats, Integers
+
+AROUND = 2**18
+"""Bytes that the system may map around one that is read."""
+MOST_MAPPED = 2**26
+"""Bytes of a mapped file that may count as memory of the process."""
+
+
+class Pages:
+    """The pages of an array that is mapped from a file: what has been read of it counts as memory
+    of the process until somebody lets go of it, or the system needs it.
+
+    Args:
+        values: mapped or not.
+    """
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        base: Any = values
+        while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+            base = base.base
+        self.mapping = getattr(base, "_mmap", None)
+        self.read = 0
+
+    def count(self, stretches: int, size: int) -> None:
+        """Let go of all pages once many have been read.
+
+        Args:
+            size: bytes of a stretch.
+        """
+        self.read += stretches * (size + AROUND)
+        if self.mapping is not None and self.read > MOST_MAPPED:
+            self.mapping.madvise(mmap.MADV_DONTNEED)
+            self.read = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """N stretches of rows of an array.
+
+    Attributes:
+        values: (rows, C), NaN where a cell was not observed.
+        columns: F places of the features among the columns.
+        starts, lengths: (N,) rows.
+    """
+
+    values: NDArray[np.floating]
+    columns: tuple[int, ...]
+    starts: Integers
+    lengths: Integers
+
+    @functools.cached_property
+    def longest(self) -> int:
+        return int(self.lengths.max(initial=0))
+
+    @functools.cached_property
+    def pages(self) -> Pages:
+        return Pages(self.values)
+
+    def steps(self, places: slice | Integers, order: NDArray[Any] | None) -> Floats:
+        """(n, L) where the rows of some stretches lie: in `order`, or among all rows."""
+        rows = self.starts[places][:, None] + np.arange(self.longest)
+        rows = np.minimum(rows, len(self.values) - 1)
+        return (rows if order is None else _numbers(order[rows])).astype(np.float64)
+
+    def gather(self, places: slice | Integers) -> NDArray[np.floating]:
+        """(n, L, F); what stands beyond each length has no meaning."""
+        values, starts, L = np.asarray(self.values), self.starts[places], self.longest
+        by_row, by_column = values.strides
+        begins = max(len(values) - L + 1, 0)
+        every = np.lib.stride_tricks.as_strided(  # each stretch of L rows, without a copy
+            values, (begins, L, values.shape[1]), (by_row, by_row, by_column), writeable=False
+        )
+        inside = starts < begins
+        if inside.all():
+            found = every[starts]
+        else:
+            found = np.zeros((len(starts), L, values.shape[1]), dtype=values.dtype)
+            found[inside] = every[starts[inside]]
+            for k in np.flatnonzero(~inside):
+                rows = values[starts[k] : starts[k] + L]
+                found[k, : len(rows)] = rows
+        self.pages.count(len(starts), L * by_row)
+        if self.columns != tuple(range(values.shape[1])):
+            found = found[:, :, list(self.columns)]
+        return found
+
+
+def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) -> NDArray[Any]:
+    """Cells that are not known, on the line between the nearest known ones of their own sequence
+    and feature; at an end the nearest value stays. Where nothing is known nothing is filled.
+
+    Args:
+        points, known: (n, L, F).
+        at: (n, L) where the steps lie.
+    """
+    n, L, F = points.shape
+    steps = np.arange(L)[:, None]
+    before = np.maximum.accumulate(np.where(known, steps, -1), axis=1)
+    after = np.minimum.accumulate(np.where(known, steps, L)[:, ::-1], axis=1)[:, ::-1]
+    low, high = np.where(before < 0, after, before), np.where(after >= L, before, after)
+    low, high = np.clip(low, 0, L - 1), np.clip(high, 0, L - 1)
+    values = np.where(known, points, np.nan)
+    first, last = (np.take_along_axis(values, place, axis=1) for place in (low, high))
+    where = np.broadcast_to(at[:, :, None], (n, L, F))
+    begin, end = (np.take_along_axis(where, place, axis=1) for place in (low, high))
+    slope = np.divide(last - first, end - begin, out=np.zeros((n, L, F)), where=high > low)
+    return np.asarray(np.where(known, points, slope * (where - begin) + first))
+
+
+def _numbers(order: NDArray[Any]) -> NDArray[Any]:
+    """Steps as numbers: dates in their own unit."""
+    return order.astype(np.int64) if order.dtype.kind == "M" else order
