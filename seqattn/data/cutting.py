@@ -152,9 +152,21 @@ def _at_a_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOu
             f" longest, {series.ids[int(spans.whose[longest])]!r}, has {spans.lengths[longest]}."
         )
     left_out.too_short += [series.ids[int(k)] for k in spans.whose[~is_long]]
-    starts, lengths = spans.starts[is_long], spans.lengths[is_long]
-    cuts = np.full(len(lengths), short) if config.source_length else lengths - short
-    return _Cut(spans.whose[is_long], starts, cuts, starts + cuts, lengths - cuts)
+    whose, starts, lengths = spans.whose, spans.starts, spans.lengths
+    if not is_long.all():
+        whose, starts, lengths = whose[is_long], starts[is_long], lengths[is_long]
+    cut = np.broadcast_to(np.int64(short), len(starts))
+    if config.source_length:
+        return _Cut(whose, starts, cut, starts + short, _less(lengths, short))
+    cuts = _less(lengths, short)
+    return _Cut(whose, starts, cuts, starts + cuts, cut)
+
+
+def _less(lengths: Integers, short: int) -> Integers:
+    """Lengths less some rows, of equal ones without a copy of each."""
+    if lengths.strides == (0,):
+        return np.broadcast_to(lengths[0] - short, len(lengths))
+    return lengths - short
 
 
 def _in_windows(

@@ -110,9 +110,14 @@ class Spans:
     @classmethod
     def of_series(cls, series: Series, places: Sequence[int] | Integers | None = None) -> Spans:
         """Whole series."""
-        whose = np.arange(len(series)) if places is None else np.asarray(places, dtype=np.int64)
         offsets = series.points.offsets
-        return cls(whose, np.asarray(offsets[:-1])[whose], np.diff(offsets)[whose])
+        starts, lengths = np.asarray(offsets[:-1]), np.diff(offsets)
+        if len(lengths) and (lengths == lengths[0]).all():  # of millions of series, no copy
+            lengths = np.broadcast_to(lengths[0], len(lengths))
+        if places is None:
+            return cls(np.arange(len(series)), starts, lengths)
+        whose = np.asarray(places, dtype=np.int64)
+        return cls(whose, starts[whose], lengths[whose])
 
 
 def spacing_of(piece: Piece, trained: Frequency | None = None) -> Spacing | None:
