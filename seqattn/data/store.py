@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import functools
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -28,14 +29,20 @@ class Names(collections.abc.Sequence[str]):
 
     Args:
         content: (bytes,) UTF-8.
-        offsets: (N + 1,) where each text begins, and where the last ends.
+        lengths: (N,) bytes of each text.
     """
 
-    def __init__(self, content: NDArray[np.uint8], offsets: Integers) -> None:
-        self.content, self.offsets = content, offsets
+    def __init__(self, content: NDArray[np.uint8], lengths: Integers) -> None:
+        self.content, self.lengths = content, lengths
+
+    @functools.cached_property
+    def offsets(self) -> Integers:
+        """(N + 1,) where each text begins, and where the last ends; worked out once a name is
+        asked for, which is seldom."""
+        return offsets_of(self.lengths)
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.lengths)
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
@@ -187,9 +194,7 @@ def mapped(folder: Path) -> Series | None:
     arrays["values"] = arrays["values"].reshape(-1, columns)
     if about["target_columns"] is not None:
         arrays["target_values"] = arrays["target_values"].reshape(-1, len(about["target_columns"]))
-    texts = {
-        key: Names(arrays[key], offsets_of(arrays[f"{key}_lengths"])) for key in ("ids", "groups")
-    }
+    texts = {key: Names(arrays[key], arrays[f"{key}_lengths"]) for key in ("ids", "groups")}
     return _made(about, arrays, texts["ids"], texts["groups"] if about["has_groups"] else None)
 
 

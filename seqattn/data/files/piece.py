@@ -101,7 +101,9 @@ class Piece:
 
 
 def offsets_of(lengths: Integers) -> Integers:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    found = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=found[1:])
+    return found
 
 
 def check_values(name: str, piece: Piece) -> None:
