@@ -271,7 +271,7 @@ def free_run(
     if override is not None:
         override.check(int(part.source_lengths.min()))
     batch = batch_of(part, *_device_and_type(model), scaling=scaling)
-    values = list[NDArray[np.float64]]()
+    values = np.empty((len(part), steps, len(part.said)))
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
     with torch.inference_mode():
@@ -281,8 +281,7 @@ def free_run(
                 chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
                 with_attention=with_attention or watch is not None,
             )  # fmt: skip
-            said = forecast.values.double().cpu().numpy()
-            values.append(said if scaling is None else scaling.unscaled(said, part.at(places)))
+            values[places] = _in_units(forecast.values, part, places, scaling)
             layers = dict[MapKind, list[Tensor]]()
             for layer in forecast.attention:
                 meaning = layer.meaning
@@ -296,7 +295,7 @@ def free_run(
             if watch is not None and stacked:
                 watch(meaning, {kind: one.numpy() for kind, one in stacked.items()}, places)
     return FreeRun(
-        np.concatenate(values),
+        values,
         {kind: torch.cat(pieces).numpy() for kind, pieces in maps.items()},
         meaning,
     )
@@ -315,7 +314,8 @@ def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) ->
 def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | None = None) -> float:
     """The loss of a model with every step fed the truth."""
     batch = batch_of(part, *_device_and_type(model), scaling=scaling)
-    values, steps = list[NDArray[np.float64]](), batch.target_steps
+    steps = batch.target_steps
+    values = np.empty((len(part), steps, len(part.said)))
     truth = torch.ones(steps, dtype=torch.bool)
     with torch.inference_mode():
         for places in slices(len(batch), _at_once(batch, steps)):
@@ -324,10 +324,19 @@ def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | Non
                 chunk.source, chunk.target, source_lengths=chunk.source_lengths,
                 teacher_forcing=truth, with_attention=False,
             )  # fmt: skip
-            said = forecast.values.double().cpu().numpy()
-            values.append(said if scaling is None else scaling.unscaled(said, part.at(places)))
+            values[places] = _in_units(forecast.values, part, places, scaling)
     scale = None if scaling is None else scaling.target.scale
-    return mean_squared_error(np.concatenate(values), part, scale)
+    return mean_squared_error(values, part, scale)
+
+
+def _in_units(
+    values: Tensor, part: Sequences, places: slice, scaling: Scaling | None
+) -> NDArray[np.float64]:
+    """Forecasts of some sequences of a part in the user's units."""
+    said: NDArray[np.float64] = values.double().cpu().numpy()
+    if scaling is None or scaling.is_identity:
+        return said
+    return scaling.unscaled(said, part.at(places))
 
 
 def _at_once(batch: Batch | GatheredBatch, steps: int) -> int:
