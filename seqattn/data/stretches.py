@@ -5,8 +5,11 @@ Letters: N stretches, n of them that are gathered, L rows of the longest, C colu
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import mmap
+import os
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +38,30 @@ class Pages:
             base = base.base
         self.mapping = getattr(base, "_mmap", None)
         self.read = 0
+        self.file: int | None = None
+        if self.mapping is not None and values.flags.c_contiguous:
+            first, mapped = (one.__array_interface__["data"][0] for one in (values, base))
+            self.offset = base.offset + first - mapped
+            with contextlib.suppress(OSError):  # gone since: then the pages are read
+                self.file = os.open(base.filename, os.O_RDONLY)
+                weakref.finalize(self, os.close, self.file)
+
+    def scattered(self, values: NDArray[Any], starts: Integers, length: int) -> NDArray[Any] | None:
+        """(n, length, C) stretches here and there, read from the file: to map a page for each takes
+        ten times as long. None: there is no file, or a stretch is longer than it.
+
+        Args:
+            values: (rows, C) the array.
+        """
+        size, row = length * values.strides[0], values.strides[0]
+        if self.file is None or not len(starts) or int(starts.max()) + length > len(values):
+            return None
+        parts = [os.pread(self.file, size, self.offset + row * k) for k in starts.tolist()]
+        content = bytearray().join(parts)
+        if len(content) != size * len(starts):
+            return None
+        found = np.frombuffer(content, dtype=values.dtype)
+        return found.reshape(len(starts), length, values.shape[1])
 
     def count(self, stretches: int, size: int) -> None:
         """Let go of all pages once many have been read.
@@ -80,6 +107,10 @@ class Stretches:
     def gather(self, places: slice | Integers) -> NDArray[np.floating]:
         """(n, L, F); what stands beyond each length has no meaning."""
         values, starts, L = np.asarray(self.values), self.starts[places], self.longest
+        if not isinstance(places, slice):
+            found = self.pages.scattered(values, starts, L)
+            if found is not None:
+                return self._chosen(found)
         by_row, by_column = values.strides
         begins = max(len(values) - L + 1, 0)
         every = np.lib.stride_tricks.as_strided(  # each stretch of L rows, without a copy
@@ -95,9 +126,13 @@ class Stretches:
                 rows = values[starts[k] : starts[k] + L]
                 found[k, : len(rows)] = rows
         self.pages.count(len(starts), L * by_row)
-        if self.columns != tuple(range(values.shape[1])):
-            found = found[:, :, list(self.columns)]
-        return found
+        return self._chosen(found)
+
+    def _chosen(self, found: NDArray[np.floating]) -> NDArray[np.floating]:
+        """The columns of the features."""
+        if self.columns == tuple(range(self.values.shape[1])):
+            return found
+        return found[:, :, list(self.columns)]
 
 
 def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) -> NDArray[Any]:
