@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,7 @@ def read_series(path: str, files: Sequence[Path], config: OwnFile) -> Series:
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
         how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
         how += f" {config.target_features} {config.source_length or config.target_length}"
+        how += f" {names_of(path, files)}" if len(files) > 1 else ""
         return cached(files, how, path, lambda store: _filled(store, path, files, options, config))
     if len(files) == 1:
         piece = read_all(files[0], options)
@@ -229,24 +231,37 @@ class _Files:
 
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
         self.path, self.files, self.options = path, files, options
+        self.called = dict(zip(files, names_of(path, files), strict=True))
         self.settled: Piece | None = None
 
     def pieces(self) -> Iterator[tuple[Path, Piece]]:
         """
         Raises:
-            DataError: a file has other columns than the first.
+            DataError: a file has other columns, steps or targets than the first.
         """
         for file in self.files:
             for piece in self._read(file):
                 if self.settled is None:
                     self._settle(piece)
                 assert self.settled is not None
-                if piece.points.features != self.settled.points.features:
-                    raise DataError(
-                        f"{file}: has the features {', '.join(piece.points.features)},"
-                        f" {self.files[0]} {', '.join(self.settled.points.features)}."
-                    )
+                self._refuse_unlike(file, piece, self.settled)
                 yield file, self._named(file, piece)
+
+    def _refuse_unlike(self, file: Path, piece: Piece, first: Piece) -> None:
+        if piece.points.features != first.points.features:
+            raise DataError(
+                f"{file}: has the features {', '.join(piece.points.features)},"
+                f" {self.files[0]} {', '.join(first.points.features)}."
+            )
+        for what, mine, others in (
+            ("steps", _kind_of_steps(piece), _kind_of_steps(first)),
+            ("targets", _kind_of_targets(piece), _kind_of_targets(first)),
+        ):
+            if mine != others:
+                raise DataError(
+                    f"{file}: has {mine} where {self.files[0]} has {others}. The {what} of all"
+                    " files must be of one kind."
+                )
 
     def _read(self, file: Path) -> Iterator[Piece]:
         """The pieces of a file; none of one without rows beside others."""
@@ -272,7 +287,7 @@ class _Files:
         them: after their rows, or after the file."""
         if len(self.files) == 1 or piece.style.series:
             return piece
-        called, ids = self._called(file), piece.ids
+        called, ids = self.called[file], piece.ids
         if len(piece) == 1 and not piece.is_wide and format_of(file, self.options.format) in TABLES:
             return replace(piece, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
@@ -280,13 +295,36 @@ class _Files:
             return piece
         return replace(piece, ids=tuple(f"{called}:{name}" for name in ids))
 
-    def _called(self, file: Path) -> str:
-        """The name of a series that is a whole file."""
-        twice = sum(other.stem == file.stem for other in self.files) > 1
-        home = Path(self.path)
-        if not twice or not home.is_dir():
-            return file.stem if not twice else str(file.with_suffix(""))
-        return file.relative_to(home).with_suffix("").as_posix()
+
+def names_of(path: str, files: Sequence[Path]) -> list[str]:
+    """What series are called that are whole files: as their files, with folders where two files of
+    different folders are called alike.
+
+    Args:
+        path: as the user gave it.
+    """
+    count, home = Counter(file.stem for file in files), Path(path)
+    is_folder = home.is_dir()
+    return [
+        file.stem if count[file.stem] == 1
+        else file.relative_to(home).with_suffix("").as_posix() if is_folder
+        else str(file.with_suffix(""))
+        for file in files
+    ]  # fmt: skip
+
+
+def _kind_of_steps(piece: Piece) -> str:
+    if piece.order is None:
+        return "no steps"
+    return "dates as steps" if piece.order.dtype.kind == "M" else "numbers as steps"
+
+
+def _kind_of_targets(piece: Piece) -> str:
+    return (
+        "no targets apart"
+        if piece.target is None
+        else (f"targets apart ({', '.join(piece.target.features)})")
+    )
 
 
 def digest_of(file: Path) -> str:
