@@ -3,6 +3,7 @@ folder that disagree, entries made elsewhere, sequences that are all left out.""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from seqattn.data import load
 from seqattn.errors import DataError
-from tests.conftest import Ended
+from tests.conftest import Ended, train_small
 from tests.many_files import folder_of, long
 from tests.test_cache import assert_same, config
 
@@ -166,3 +167,66 @@ def test_evaluate_says_that_all_sequences_were_dropped(
     done = seqattn("evaluate", "o/r", "--input", "c.csv")
     assert done.code == 0
     assert "dropped" in done.err
+
+
+@pytest.mark.filterwarnings("default::FutureWarning")
+def test_a_test_part_that_was_trained_on_is_told_of(seqattn: Any, tmp_path: Path) -> None:
+    """As of a run whose series an earlier version split another way."""
+    folder_of(tmp_path / "d", long(30, 0))
+    (tmp_path / "c.yaml").write_text(
+        "name: s\ndata: {kind: file, path: d, source_length: 3}\ntraining: {epochs: 1}\n"
+    )
+    assert seqattn("train", "c.yaml", "--plots=none").code == 0
+    done = seqattn("evaluate", "outputs/s")
+    assert done.code == 0
+    assert "earlier version" not in done.err
+    split = tmp_path / "outputs/s/split.csv"
+    split.write_text(split.read_text().replace(",test,", ",train,", 1))
+    done = seqattn("evaluate", "outputs/s")
+    assert done.code == 0
+    assert done.err.count("training saw some of what is the test part now") == 1
+
+
+def test_the_parts_of_a_streamed_run_are_told_of(tmp_path: Path) -> None:
+    from seqattn.experiment.reading import OtherPartsWarning, data_of, open_run
+
+    folder = folder_of(tmp_path / "d", long(30, 0))
+    run = train_small(tmp_path / "o", "s", f"data={{kind: file, path: {folder}, source_length: 3}}")
+    _, trained = open_run(run)
+    with pytest.warns(OtherPartsWarning):
+        data_of(dataclasses.replace(trained, streamed=True, split=()))
+
+
+@pytest.mark.parametrize("missing", ["interpolate", "drop_sequence", "refuse"])
+@pytest.mark.parametrize("which", [0, 5, 11])
+def test_a_sequence_without_a_source_is_named(
+    which: int, missing: str, seqattn: Any, tmp_path: Path
+) -> None:
+    """Its columns that are given are empty from the first row on."""
+    rows = [(k, t, f"{k + t / 7:.3f}") for k in range(12) for t in range(1, 9)]
+    whole = "\n".join(["id,t,a,y", *(f"{k},{t},{a},{a}" for k, t, a in rows)])
+    lacks = "\n".join(["id,t,a,y", *(f"{k},{t},{'' if k == which else a},{a}" for k, t, a in rows)])
+    (tmp_path / "a.csv").write_text(whole)
+    (tmp_path / "b.csv").write_text(lacks)
+    (tmp_path / "run.yaml").write_text(
+        "name: r\ndata: {kind: file, path: a.csv, source_features: [a], target_features: [y],"
+        f" missing: {missing}}}\ntraining: {{epochs: 1}}\nmodel: {{hidden_dim: 3}}\n"
+    )
+    made: Ended = seqattn("train", "run.yaml", "--plots", "none", "--output-dir", "o")
+    assert made.code == 0, made.err
+    for command in ("predict", "evaluate"):
+        done = seqattn(command, "o/r", "--input", "b.csv")
+        assert done.code == 3
+        assert f"b.csv: sequence '{which}' has no points in its source" in done.err
+
+
+@pytest.mark.parametrize("which", [0, 5, 11])
+def test_a_sequence_without_points_beside_empty_cells(which: int, tmp_path: Path) -> None:
+    """It is left out as too short, and the cell of another is interpolated."""
+    points = np.random.default_rng(0).normal(size=(12, 6, 2))
+    points[which] = np.nan
+    points[[3, 8], 1, 0] = np.nan
+    np.save(tmp_path / "a.npy", points)
+    data = load(config(tmp_path / "a.npy", missing="interpolate", cache="never"))
+    ids = [*data.train.ids, *data.validation.ids, *data.test.ids]
+    assert sorted(map(int, ids)) == [k for k in range(12) if k != which]
