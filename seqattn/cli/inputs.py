@@ -128,8 +128,7 @@ def scored(file: Path, trained: Trained) -> Sequences:
         piece, _called(file), own, spacing_of(piece, _spaced(trained)),
         has_key=isinstance(config, OwnFile),
     )  # fmt: skip
-    left_out, name = LeftOut(), _called(file)
-    dropped = len(series.names_of_dropped)
+    left_out, name, dropped = LeftOut(), _called(file), len(series.names_of_dropped)
     if dropped == len(series):
         raise DataError(_none_left(name, dropped))
     if isinstance(config, OwnFile):

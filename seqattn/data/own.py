@@ -19,7 +19,8 @@ from seqattn.data.files import Piece, Ragged
 from seqattn.data.fitting import fit
 from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, places_of_targets
-from seqattn.data.reading import digest_of, files_of, read_series
+from seqattn.data.places import files_of
+from seqattn.data.reading import digest_of, read_series
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.series import Series, Spans

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +13,18 @@ from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data.cache import cached, is_large
 from seqattn.data.files import (
-    ENDINGS,
-    PACKED,
     TABLES,
     Piece,
     Ragged,
     ReadOptions,
     Seen,
-    check_file,
     format_of,
     offsets_of,
     read_all,
     read_pieces,
     step_text,
 )
+from seqattn.data.places import names_of
 from seqattn.data.regularize import regularized
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, blocks_of, spacing_of
@@ -37,52 +33,6 @@ from seqattn.errors import DataError, NoRows
 
 ROWS = 2**20
 """Rows that are put in order together."""
-
-
-def files_of(path: str, form: str = "auto") -> list[Path]:
-    """The file of a path, all data files of a folder and those below it, or those that a pattern
-    such as data/*.csv fits; by name.
-
-    Args:
-        form: format of the files; auto: as their names end.
-
-    Raises:
-        DataError: there is none.
-    """
-    place = Path(path)
-    if any(sign in path for sign in "*?[") and not place.exists():
-        files = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (also absolute)
-        files = [file for file in files if file.is_file()]
-        if not files:
-            raise DataError(f"{path}: no file fits this pattern.")
-        return files
-    if not place.is_dir():
-        check_file(place)
-        return [place]
-    try:
-        files = sorted(file for file in place.rglob("*") if file.is_file())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
-    kinds: dict[str, list[Path]] = {}
-    for file in files:
-        name = Path(file.stem) if file.suffix.lower() in PACKED else file
-        ending = name.suffix.lower().removeprefix(".")
-        if ending in ENDINGS and not any(part.startswith(".") for part in file.parts):
-            kinds.setdefault(ENDINGS[ending], []).append(file)
-    if form != "auto":
-        kinds = {kind: found for kind, found in kinds.items() if kind == form}
-    if not kinds:
-        raise DataError(
-            f"{path}: is a folder without a data file"
-            f"{'' if form == 'auto' else f' of format {form}'}; files end in"
-            f" {', '.join(f'.{ending}' for ending in ENDINGS)}."
-        )
-    if len(kinds) > 1:
-        raise DataError(
-            f"{path}: has files of several formats ({', '.join(sorted(kinds))}). Say which:"
-            f" data.format: {min(kinds)}, or give a pattern: {path}/*.{min(kinds)}"
-        )
-    return next(iter(kinds.values()))
 
 
 def options_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
@@ -294,23 +244,6 @@ class _Files:
         if ids != tuple(str(first + k) for k in range(len(ids))):
             return piece
         return replace(piece, ids=tuple(f"{called}:{name}" for name in ids))
-
-
-def names_of(path: str, files: Sequence[Path]) -> list[str]:
-    """What series are called that are whole files: as their files, with folders where two files of
-    different folders are called alike.
-
-    Args:
-        path: as the user gave it.
-    """
-    count, home = Counter(file.stem for file in files), Path(path)
-    is_folder = home.is_dir()
-    return [
-        file.stem if count[file.stem] == 1
-        else file.relative_to(home).with_suffix("").as_posix() if is_folder
-        else str(file.with_suffix(""))
-        for file in files
-    ]  # fmt: skip
 
 
 def _kind_of_steps(piece: Piece) -> str:
