@@ -171,7 +171,7 @@ def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
     folder = file if several else None
     first = ""
     if folder is not None:
-        from seqattn.data.reading import files_of
+        from seqattn.data.places import files_of
 
         files = files_of(str(folder), options.format)
         size = sum(one.stat().st_size for one in files)

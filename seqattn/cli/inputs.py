@@ -80,7 +80,7 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
     read = found = 0
     for piece in read_pieces(file, wanted):
         read += len(piece)
-        for line in set(piece.notes) - told:
+        for line in dict.fromkeys(one for one in piece.notes if one not in told):
             note(f"{name}: {line}.")
             told.add(line)
         names = piece.points.features
@@ -94,12 +94,7 @@ def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tu
             part = as_sources(series, config, trained.layout.said)
             yield clean, part.at(slice(None)), names
     if not found:
-        raise DataError(
-            f"{name}: all of its sequences ({read:,}) have empty cells and were dropped"
-            " (data.missing), so none is left."
-            if read
-            else f"{name}: has no sequences."
-        )
+        raise DataError(_none_left(name, read) if read else f"{name}: has no sequences.")
 
 
 def _parts_of(piece: Piece, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
@@ -134,15 +129,28 @@ def scored(file: Path, trained: Trained) -> Sequences:
         piece, _called(file), own, spacing_of(piece, _spaced(trained)),
         has_key=isinstance(config, OwnFile),
     )  # fmt: skip
-    left_out = LeftOut()
+    left_out, name, dropped = LeftOut(), _called(file), len(series.names_of_dropped)
+    if dropped == len(series):
+        raise DataError(_none_left(name, dropped))
     if isinstance(config, OwnFile):
         part = cut(series, Spans.of_series(series).kept(series), config, left_out)
     else:
         part = cut_at(series, trained.layout.source_length)
+    if dropped := dropped + left_out.dropped:
+        note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
+    if not len(part):
+        raise DataError(_none_left(name, dropped))
     for line in short_notes(left_out.too_short):
-        note(f"{_called(file)}: {line}.")
-    check_observed(part, _called(file))
+        note(f"{name}: {line}.")
+    check_observed(part, name)
     return part
+
+
+def _none_left(name: str, count: int) -> str:
+    return (
+        f"{name}: all of its sequences ({count:,}) have empty cells and were dropped"
+        " (data.missing), so none is left."
+    )
 
 
 def _called(file: Path) -> str:

@@ -28,13 +28,14 @@ def prepare_streams() -> None:
 
 
 def show_renamed_keys() -> None:
-    """A key of an earlier version is named once on stderr, as a note and without a line of code."""
+    """What an earlier version named or split another way is told once on stderr, as a note and
+    without a line of code."""
     import warnings
 
     others = warnings.showwarning
 
     def shown(message: Any, category: Any, *place: Any, **more: Any) -> None:
-        if category.__name__ == "RenamedKeyWarning":
+        if category.__name__ in ("RenamedKeyWarning", "OtherPartsWarning"):
             note(f"{message}.")
         else:
             others(message, category, *place, **more)

@@ -148,7 +148,7 @@ def evaluate(
     data = data_of(trained)
     part = data.test if input_file is None else inputs.scored(input_file, trained)
     scaling = trained.layout.scaling
-    against = References.of(part, data.train, data.rule, scaling, data.in_sample)
+    against = References.of_data(part, data)
     evaluation = score(trained.model, part, against, scaling)
     if as_json:
         show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))

@@ -11,15 +11,20 @@ import contextlib
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from seqattn.data.series import Series
 from seqattn.data.store import VERSION, SeriesStore, mapped
-from seqattn.errors import StorageError
+from seqattn.errors import DataError, StorageError
 
 FROM = 2**25
 """Bytes of files from which on `data.cache: auto` keeps their numbers."""
+
+ABANDONED = 86_400
+"""Seconds after which nobody goes on with an entry that is not whole."""
 
 
 def cache_folder() -> Path:
@@ -46,16 +51,19 @@ def cached(
         read: puts their series into a store, and returns the SHA-256 of each file.
 
     Raises:
+        DataError: a file changed while it was read.
         StorageError: there is no room for them.
     """
-    home = cache_folder()
-    entry = home / _key(files, how)
+    home, key = cache_folder(), _key(files, how)
+    entry = home / key
     found = mapped(entry)
     if found is not None:
-        return found
+        return _named(found, name, files)
     with _new_folder(home, files) as made:
         store = SeriesStore(made)
         digests = read(store)
+        if _key(files, how) != key:
+            raise DataError(f"{name}: changed while it was read. Give the same command again.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
         with contextlib.suppress(OSError):  # another process was faster, or an old one is broken
             if mapped(entry) is None:
@@ -65,6 +73,12 @@ def cached(
     if found is None:
         raise StorageError(f"{entry}: cannot be read back. Remove it, or set data.cache: never.")
     return found
+
+
+def _named(found: Series, name: str, files: Sequence[Path]) -> Series:
+    """With the names that the files have now: they may have been given another way before."""
+    digests = dict(zip(map(str, files), found.digests.values(), strict=True))
+    return replace(found, name=name, digests=digests)
 
 
 def _key(files: Sequence[Path], how: str) -> str:
@@ -86,6 +100,7 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
     remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."
     try:
         made.mkdir(parents=True)
+        _remove_what_was_left(home)
         size, free = sum(file.stat().st_size for file in files), shutil.disk_usage(home).free
         if 2 * size > free:
             raise StorageError(
@@ -97,3 +112,12 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
         raise StorageError(f"{home}: {error.strerror or error}. {remedy}") from None
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _remove_what_was_left(home: Path) -> None:
+    """Remove what processes that were killed were making: whatever nobody wrote to for a day."""
+    for place in home.glob("making-*"):
+        with contextlib.suppress(OSError):  # another process removes it
+            written = max(one.stat().st_mtime for one in (place, *place.iterdir()))
+            if time.time() - written > ABANDONED:
+                shutil.rmtree(place, ignore_errors=True)

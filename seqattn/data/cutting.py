@@ -125,12 +125,16 @@ def as_sources(series: Series, config: OwnFile | None, said: tuple[str, ...] = (
 
     Args:
         said: features of the targets; none: those of the sources.
+
+    Raises:
+        DataError: a series without points.
     """
     spans = Spans.of_series(series)
     starts, lengths = spans.starts, spans.lengths
     if config is not None and config.window is not None:
         kept = np.minimum(lengths, config.window.source)
         starts, lengths = starts + lengths - kept, kept
+    _refuse_no_points(series, "source", spans.whose, lengths)
     nothing = np.zeros(len(spans), dtype=np.int64)
     return _windows(series, _Cut(spans.whose, starts, lengths, starts, nothing),
                     series.columns, said or series.columns, ())  # fmt: skip
@@ -245,13 +249,17 @@ def _made(
         DataError: a side of a sequence has no points.
     """
     for what, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
-        empty = np.flatnonzero(lengths < 1)
-        if empty.size:
-            name = series.ids[int(cut.whose[empty[0]])]
-            raise DataError(f"{series.name}: sequence {name!r} has no points in its {what}.")
+        _refuse_no_points(series, what, cut.whose, lengths)
     target = series.points if series.target is None else series.target
     columns = tuple(target.features.index(name) for name in said)
     return _windows(series, cut, given, said, columns, is_window=is_window)
+
+
+def _refuse_no_points(series: Series, what: str, whose: Integers, lengths: Integers) -> None:
+    empty = np.flatnonzero(lengths < 1)
+    if empty.size:
+        name = series.ids[int(whose[empty[0]])]
+        raise DataError(f"{series.name}: sequence {name!r} has no points in its {what}.")
 
 
 def _windows(

@@ -20,7 +20,8 @@ from seqattn.data.fitting import fit
 from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, places_of_targets
 from seqattn.data.notes import left_out_notes, size_note, spacing_notes
-from seqattn.data.reading import digest_of, files_of, read_series
+from seqattn.data.places import files_of
+from seqattn.data.reading import digest_of, read_series
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.series import Series, Spans

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,20 +13,18 @@ from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data.cache import cached, is_large
 from seqattn.data.files import (
-    ENDINGS,
-    PACKED,
     TABLES,
     Piece,
     Ragged,
     ReadOptions,
     Seen,
-    check_file,
     format_of,
     offsets_of,
     read_all,
     read_pieces,
     step_text,
 )
+from seqattn.data.places import names_of
 from seqattn.data.regularize import regularized
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, blocks_of, spacing_of
@@ -36,52 +33,6 @@ from seqattn.errors import DataError, NoRows
 
 ROWS = 2**20
 """Rows that are put in order together."""
-
-
-def files_of(path: str, form: str = "auto") -> list[Path]:
-    """The file of a path, all data files of a folder and those below it, or those that a pattern
-    such as data/*.csv fits; by name.
-
-    Args:
-        form: format of the files; auto: as their names end.
-
-    Raises:
-        DataError: there is none.
-    """
-    place = Path(path)
-    if any(sign in path for sign in "*?[") and not place.exists():
-        files = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (also absolute)
-        files = [file for file in files if file.is_file()]
-        if not files:
-            raise DataError(f"{path}: no file fits this pattern.")
-        return files
-    if not place.is_dir():
-        check_file(place)
-        return [place]
-    try:
-        files = sorted(file for file in place.rglob("*") if file.is_file())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
-    kinds: dict[str, list[Path]] = {}
-    for file in files:
-        name = Path(file.stem) if file.suffix.lower() in PACKED else file
-        ending = name.suffix.lower().removeprefix(".")
-        if ending in ENDINGS and not any(part.startswith(".") for part in file.parts):
-            kinds.setdefault(ENDINGS[ending], []).append(file)
-    if form != "auto":
-        kinds = {kind: found for kind, found in kinds.items() if kind == form}
-    if not kinds:
-        raise DataError(
-            f"{path}: is a folder without a data file"
-            f"{'' if form == 'auto' else f' of format {form}'}; files end in"
-            f" {', '.join(f'.{ending}' for ending in ENDINGS)}."
-        )
-    if len(kinds) > 1:
-        raise DataError(
-            f"{path}: has files of several formats ({', '.join(sorted(kinds))}). Say which:"
-            f" data.format: {min(kinds)}, or give a pattern: {path}/*.{min(kinds)}"
-        )
-    return next(iter(kinds.values()))
 
 
 def options_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
@@ -124,6 +75,7 @@ def read_series(path: str, files: Sequence[Path], config: OwnFile) -> Series:
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
         how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
         how += f" {config.target_features} {config.source_length or config.target_length}"
+        how += f" {names_of(path, files)}" if len(files) > 1 else ""
         return cached(files, how, path, lambda store: _filled(store, path, files, options, config))
     if len(files) == 1:
         piece = read_all(files[0], options)
@@ -229,24 +181,37 @@ class _Files:
 
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
         self.path, self.files, self.options = path, files, options
+        self.called = dict(zip(files, names_of(path, files), strict=True))
         self.settled: Piece | None = None
 
     def pieces(self) -> Iterator[tuple[Path, Piece]]:
         """
         Raises:
-            DataError: a file has other columns than the first.
+            DataError: a file has other columns, steps or targets than the first.
         """
         for file in self.files:
             for piece in self._read(file):
                 if self.settled is None:
                     self._settle(piece)
                 assert self.settled is not None
-                if piece.points.features != self.settled.points.features:
-                    raise DataError(
-                        f"{file}: has the features {', '.join(piece.points.features)},"
-                        f" {self.files[0]} {', '.join(self.settled.points.features)}."
-                    )
+                self._refuse_unlike(file, piece, self.settled)
                 yield file, self._named(file, piece)
+
+    def _refuse_unlike(self, file: Path, piece: Piece, first: Piece) -> None:
+        if piece.points.features != first.points.features:
+            raise DataError(
+                f"{file}: has the features {', '.join(piece.points.features)},"
+                f" {self.files[0]} {', '.join(first.points.features)}."
+            )
+        for what, mine, others in (
+            ("steps", _kind_of_steps(piece), _kind_of_steps(first)),
+            ("targets", _kind_of_targets(piece), _kind_of_targets(first)),
+        ):
+            if mine != others:
+                raise DataError(
+                    f"{file}: has {mine} where {self.files[0]} has {others}. The {what} of all"
+                    " files must be of one kind."
+                )
 
     def _read(self, file: Path) -> Iterator[Piece]:
         """The pieces of a file; none of one without rows beside others."""
@@ -272,7 +237,7 @@ class _Files:
         them: after their rows, or after the file."""
         if len(self.files) == 1 or piece.style.series:
             return piece
-        called, ids = self._called(file), piece.ids
+        called, ids = self.called[file], piece.ids
         if len(piece) == 1 and not piece.is_wide and format_of(file, self.options.format) in TABLES:
             return replace(piece, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
@@ -280,13 +245,19 @@ class _Files:
             return piece
         return replace(piece, ids=tuple(f"{called}:{name}" for name in ids))
 
-    def _called(self, file: Path) -> str:
-        """The name of a series that is a whole file."""
-        twice = sum(other.stem == file.stem for other in self.files) > 1
-        home = Path(self.path)
-        if not twice or not home.is_dir():
-            return file.stem if not twice else str(file.with_suffix(""))
-        return file.relative_to(home).with_suffix("").as_posix()
+
+def _kind_of_steps(piece: Piece) -> str:
+    if piece.order is None:
+        return "no steps"
+    return "dates as steps" if piece.order.dtype.kind == "M" else "numbers as steps"
+
+
+def _kind_of_targets(piece: Piece) -> str:
+    return (
+        "no targets apart"
+        if piece.target is None
+        else (f"targets apart ({', '.join(piece.target.features)})")
+    )
 
 
 def digest_of(file: Path) -> str:

@@ -10,7 +10,7 @@ from seqattn.config import OwnFile
 from seqattn.data.files.piece import Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers, stretches
-from seqattn.data.series import Series, Where, columns_apart, ended_sides, moved
+from seqattn.data.series import Series, Where, any_of_each, columns_apart, ended_sides, moved
 from seqattn.data.spacing import Spacing, with_dashes
 from seqattn.errors import DataError
 from seqattn.wording import counted
@@ -159,7 +159,8 @@ class _Making:
                 return where(int(source[row]), feature)
             return f"a row that lacks before {where(int(source[after]), feature)}"
 
-        lengths = self.points.lengths + np.add.reduceat(more, self.points.offsets[:-1])
+        before = np.concatenate([[0], np.cumsum(more)])
+        lengths = np.diff(self.points.offsets + before[self.points.offsets])
         self.points = Ragged(values, offsets_of(lengths), self.points.features)
         self.order, self.where = steps, where_now
 
@@ -203,8 +204,8 @@ class _Making:
         """
         points = self.points
         given = np.isin(points.features, list(config.source_features or points.features))
-        known = np.logical_or.reduceat(~np.isnan(points.values), points.offsets[:-1], axis=0)
-        lacks = np.logical_or.reduceat(missing, points.offsets[:-1], axis=0)
+        known = any_of_each(~np.isnan(points.values), points.offsets)
+        lacks = any_of_each(missing, points.offsets)
         bad = np.argwhere(~known & lacks & given)
         if bad.size:
             k, feature = (int(i) for i in bad[0])

@@ -173,13 +173,27 @@ def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
         if not places:
             continue  # a file to forecast from need not have what is to be said
         empty = np.isnan(ragged.values[:, places]).all(axis=1)
-        for k in np.flatnonzero(np.logical_or.reduceat(empty, ragged.offsets[:-1])):
+        for k in np.flatnonzero(any_of_each(empty, ragged.offsets)):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])
             real = last
             while real > first and empty[real - 1]:
                 real -= 1
             ended[real:last, places] = True
     return ended
+
+
+def any_of_each(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
+    """(N, ...) whether any row of each series is True; of one without rows False.
+
+    Args:
+        flags: (rows, ...).
+        offsets: (N + 1,).
+    """
+    found = np.zeros((len(offsets) - 1, *flags.shape[1:]), dtype=bool)
+    has_rows = np.diff(offsets) > 0
+    if has_rows.any():  # reduceat takes the next row for a series without any
+        found[has_rows] = np.logical_or.reduceat(flags, offsets[:-1][has_rows])
+    return found
 
 
 def blocks_of(lengths: Integers, rows: int) -> list[slice]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.piece import Ragged, offsets_of
-from seqattn.data.sequences import Integers
+from seqattn.data.sequences import Integers, stretches
 from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
 
@@ -130,13 +130,17 @@ class SeriesStore:
 
     def _append(self, name: str, array: NDArray[Any]) -> None:
         array = np.ascontiguousarray(array)
-        self.dtypes.setdefault(name, array.dtype.str)
         self.bytes += array.nbytes
         if self.folder is None:
             self.kept.setdefault(name, []).append(array)
-        elif array.size:
-            with (self.folder / name).open("ab") as file:
-                file.write(array.astype(self.dtypes[name], copy=False).data)
+            return
+        before = np.dtype(self.dtypes.setdefault(name, array.dtype.str))
+        dtype = np.promote_types(before, array.dtype)
+        path = self.folder / name
+        if dtype != before:
+            _widen(path, before, dtype)
+            self.dtypes[name] = dtype.str
+        _add_to(path, array.astype(dtype, copy=False))
 
     def series(self, name: str, digests: dict[str, str]) -> Series:
         """All of them, in memory.
@@ -178,6 +182,22 @@ class SeriesStore:
             "target_columns": None if target is None else list(target.features),
             "notes": list(self.notes), "digests": digests,
         }  # fmt: skip
+
+
+def _add_to(path: Path, array: NDArray[Any]) -> None:
+    if array.size:
+        with path.open("ab") as file:
+            file.write(array.view(np.uint8).data)  # dates have no buffer of their own
+
+
+def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+    """Write a file of numbers again, in a type that holds those of a later file, too."""
+    if not path.exists():
+        return
+    wide = path.with_name(f"{path.name}.wide")
+    for _, some in stretches(np.memmap(path, dtype=before, mode="r")):
+        _add_to(wide, np.ascontiguousarray(some, dtype=dtype))
+    wide.replace(path)
 
 
 def mapped(folder: Path) -> Series | None:

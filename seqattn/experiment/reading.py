@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 
 from seqattn.config import Config, OwnFile, resolve
@@ -31,19 +32,40 @@ def open_run(path: Path) -> tuple[RunFolder, Trained]:
     trained = load_model(checkpoint, expected=expected)
     if expected is not None:  # the folder knows where the data lie, a checkpoint does not
         config = trained.config.model_copy(update={"data": expected.data})
-        trained = dataclasses.replace(trained, config=config)
+        trained = dataclasses.replace(trained, config=config, split=tuple(folder.read_split()))
     return folder, trained
 
 
+class OtherPartsWarning(FutureWarning):
+    """Parts are not those of the training: an earlier version split the series another way."""
+
+
 def data_of(trained: Trained) -> Splits:
-    """The sequences that a model was trained on, made or read again.
+    """The sequences that a model was trained on, made or read again. A warning says so where an
+    earlier version split them another way, so that the test part may have trained.
 
     Raises:
         DataError: files that are not there, or are no longer what they were.
     """
     data = load(trained.config.data)
     refuse_other_files(data.digests, trained.layout.digests, "since the training")
+    if _are_other_parts(trained, data):
+        warnings.warn(
+            "this run was trained by an earlier version, which split the series another way: its"
+            " training saw some of what is the test part now, so errors on that part are too"
+            " small. Train it again, or give sequences of their own with --input",
+            OtherPartsWarning, stacklevel=2,
+        )  # fmt: skip
     return data
+
+
+def _are_other_parts(trained: Trained, data: Splits) -> bool:
+    config = trained.config.data
+    if not isinstance(config, OwnFile) or config.test_path is not None:
+        return False
+    if trained.streamed:
+        return True
+    return bool(trained.split and data.split) and trained.split != tuple(data.split)
 
 
 def without_paths(config: Config) -> Config:

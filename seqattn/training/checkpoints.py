@@ -170,12 +170,17 @@ class Trained:
         config: what it was trained with; `name` is the default's, since a model has no folder.
         layout: what its sequences looked like.
         epoch: the epoch its weights are from.
+        split: (name of a series, part, first step, last step) as its folder says; empty: unknown.
+        streamed: whether an earlier version trained it on data.kind: stream, which drew its parts
+            another way.
     """
 
     model: SequenceModel
     config: Config
     layout: Layout
     epoch: int
+    split: tuple[tuple[str, ...], ...] = ()
+    streamed: bool = False
 
     @property
     def has_attention(self) -> bool:
@@ -237,7 +242,14 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
     weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
     model = build_model(config.model, layout.points, config.seed, layout.lengths)
     _fill(model, weights, path)
-    return Trained(model.eval(), config, layout, int(metadata["epoch"]))
+    return Trained(
+        model.eval(), config, layout, int(metadata["epoch"]), streamed=_was_streamed(metadata)
+    )
+
+
+def _was_streamed(metadata: dict[str, Any]) -> bool:
+    data = metadata["config"].get("data")
+    return isinstance(data, dict) and data.get("kind") == "stream"
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -313,7 +325,7 @@ def load_state(
     if metadata["kind"] != "training":
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
     config = _config_of(metadata, path)
-    if metadata["config"].get("data", {}).get("kind") == "stream":
+    if _was_streamed(metadata):
         raise CheckpointError(
             f"{path}: was trained on data.kind: stream by an earlier version, whose order of"
             " sequences is no longer made. Train it again; predict and evaluate work as before."

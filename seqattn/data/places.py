@@ -1,0 +1,74 @@
+"""The files that a path of a config stands for, and what they are called."""
+
+from __future__ import annotations
+
+import glob
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqattn.data.files import ENDINGS, PACKED, check_file
+from seqattn.errors import DataError
+
+
+def files_of(path: str, form: str = "auto") -> list[Path]:
+    """The file of a path, all data files of a folder and those below it, or those that a pattern
+    such as data/*.csv fits; by name.
+
+    Args:
+        form: format of the files; auto: as their names end.
+
+    Raises:
+        DataError: there is none.
+    """
+    place = Path(path)
+    if any(sign in path for sign in "*?[") and not place.exists():
+        files = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (also absolute)
+        files = [file for file in files if file.is_file()]
+        if not files:
+            raise DataError(f"{path}: no file fits this pattern.")
+        return files
+    if not place.is_dir():
+        check_file(place)
+        return [place]
+    try:
+        files = sorted(file for file in place.rglob("*") if file.is_file())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    kinds: dict[str, list[Path]] = {}
+    for file in files:
+        name = Path(file.stem) if file.suffix.lower() in PACKED else file
+        ending = name.suffix.lower().removeprefix(".")
+        if ending in ENDINGS and not any(part.startswith(".") for part in file.parts):
+            kinds.setdefault(ENDINGS[ending], []).append(file)
+    if form != "auto":
+        kinds = {kind: found for kind, found in kinds.items() if kind == form}
+    if not kinds:
+        raise DataError(
+            f"{path}: is a folder without a data file"
+            f"{'' if form == 'auto' else f' of format {form}'}; files end in"
+            f" {', '.join(f'.{ending}' for ending in ENDINGS)}."
+        )
+    if len(kinds) > 1:
+        raise DataError(
+            f"{path}: has files of several formats ({', '.join(sorted(kinds))}). Say which:"
+            f" data.format: {min(kinds)}, or give a pattern: {path}/*.{min(kinds)}"
+        )
+    return next(iter(kinds.values()))
+
+
+def names_of(path: str, files: Sequence[Path]) -> list[str]:
+    """What series are called that are whole files: as their files, with folders where two files of
+    different folders are called alike.
+
+    Args:
+        path: as the user gave it.
+    """
+    count, home = Counter(file.stem for file in files), Path(path)
+    is_folder = home.is_dir()
+    return [
+        file.stem if count[file.stem] == 1
+        else file.relative_to(home).with_suffix("").as_posix() if is_folder
+        else str(file.with_suffix(""))
+        for file in files
+    ]  # fmt: skip
