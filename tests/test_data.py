@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from seqattn.config import Squares
 from seqattn.data import Sequences, baselines, load, squares
+from seqattn.data.least_squares import LEAST_SQUARES
 from seqattn.errors import DataError
 from seqattn.evaluation import References
 
@@ -95,7 +96,7 @@ def test_the_baselines_are_the_golden_ones(golden: Golden) -> None:
     found = {
         "noise_floor_perfect_corners": found.noise_floor,
         "minus_source_no_parameters": found.baselines["minus the source corner"],
-        "linear_least_squares": found.fitted[baselines.LEAST_SQUARES],
+        "linear_least_squares": found.fitted[LEAST_SQUARES],
         "training_mean": found.baselines[baselines.TRAINING_MEAN],
     }
     assert found == pytest.approx(expected, abs=atol)
