@@ -45,11 +45,12 @@ def test_all_processes_save_and_end_without_a_traceback(
     assert "SignalException" in of_torchrun, "torch's own traceback, see docs/scale.md"
     assert not any("Traceback" in text for text in said.values()), said
     assert f"seqattn: {number.name}: saved to outputs/cut in epoch" in said[0]
-    # torchrun sends SIGTERM after a while, which may come before the end.
+    # The second may end with the first before torchrun's signal is there: it then says SIGTERM.
     ends_with = (f"seqattn: {name}: with the other processes." for name in (number.name, "SIGTERM"))
     assert any(line in said[1] for line in ends_with), said
     codes = [int((tmp_path / f"code.{rank}").read_text()) for rank in (0, 1)]
-    assert codes == [128 + number] * 2
+    assert codes[0] == 128 + number
+    assert codes[1] in (128 + number, 128 + signal.SIGTERM)
     done = together(
         nursery, tmp_path, 2,
         words("cut", "--resume", sets=[*LONG, "training.epochs=4000"]),
