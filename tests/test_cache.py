@@ -490,3 +490,18 @@ def test_data_check_of_many_files_trains_as_it_stands(
     assert done.code == 0, done.err
     parts = (tmp_path / "outputs/c/split.csv").read_text().splitlines()
     assert len(parts) == 31
+
+
+def test_only_what_is_hidden_within_a_folder_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a folder that lies beside, or in a hidden one."""
+    for place in (tmp_path / "d", tmp_path / ".data" / "d"):
+        place.parent.mkdir(exist_ok=True)
+        folder_of(place, long(30, 0))
+        folder_of(place / ".old", long(30, 60))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for path in (Path("../d"), tmp_path / ".data" / "d"):
+        data = load(config(path))
+        assert len(data.train) + len(data.validation) + len(data.test) == 30

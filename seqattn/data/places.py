@@ -39,7 +39,8 @@ def files_of(path: str, form: str = "auto") -> list[Path]:
     for file in files:
         name = Path(file.stem) if file.suffix.lower() in PACKED else file
         ending = name.suffix.lower().removeprefix(".")
-        if ending in ENDINGS and not any(part.startswith(".") for part in file.parts):
+        hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
+        if ending in ENDINGS and not hidden:
             kinds.setdefault(ENDINGS[ending], []).append(file)
     if form != "auto":
         kinds = {kind: found for kind, found in kinds.items() if kind == form}
