@@ -67,7 +67,7 @@ class Run:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of a source point's features."""
-        return self.trained.layout.features
+        return self.trained.spec.source_features
 
     @property
     def history(self) -> list[EpochRecord]:
@@ -236,8 +236,8 @@ class Run:
             raise UsageError(f"steps {steps}: expected 1 or more.")
         part = _sequences(source, self.trained)
         result = free_run(
-            self.trained.model, part, steps or self.trained.layout.target_length,
-            with_attention=with_attention, scaling=self.trained.layout.scaling,
+            self.trained.model, part, steps or self.trained.spec.target_length,
+            with_attention=with_attention, scaling=self.trained.spec.scaling,
         )  # fmt: skip
         one = np.ndim(source) == 2
         return result, result.values[0] if one else result.values
@@ -262,16 +262,17 @@ def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
     """
     from seqattn.data import Sequences
 
-    layout = trained.layout
+    spec = trained.spec
     try:
         points = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"expected an array of numbers: {error}.") from None
     points = points[None] if points.ndim == 2 else points
-    F = len(layout.features)
+    F = len(spec.source_features)
     if points.ndim != 3 or points.shape[2] != F or 0 in points.shape:
         raise DataError(
-            f"expected an array (N, S, {F}) or (S, {F}), its features {', '.join(layout.features)};"
+            f"expected an array (N, S, {F}) or (S, {F}), its features"
+            f" {', '.join(spec.source_features)};"
             f" got {np.shape(source)}."
         )
     real: NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=2))
@@ -286,7 +287,7 @@ def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
         )
     N = len(points)
     return Sequences(
-        np.where(real[:, :, None], points, 0.0), lengths, np.zeros((N, 0, len(layout.said))),
-        np.zeros(N, dtype=np.int64), layout.features, tuple(str(k) for k in range(N)),
-        said=layout.said,
+        np.where(real[:, :, None], points, 0.0), lengths,
+        np.zeros((N, 0, len(spec.target_features))), np.zeros(N, dtype=np.int64),
+        spec.source_features, tuple(str(k) for k in range(N)), said=spec.target_features,
     )  # fmt: skip

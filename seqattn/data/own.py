@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqattn.config import OwnFile
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.cutting import LeftOut, cut
 from seqattn.data.files import Piece, Ragged
 from seqattn.data.fitting import fit
@@ -53,6 +54,7 @@ class Own:
         sources: SHA-256 of each file, where a path stands for several.
         frequency: how far apart the steps of all training series are, or None.
         in_sample: season and scale of the errors, of the training series.
+        roles: of the columns of the training part's table; None: it was none.
     """
 
     parts: tuple[Windows, Windows, Windows]
@@ -64,6 +66,7 @@ class Own:
     sources: dict[str, str]
     frequency: Frequency | None
     in_sample: InSample
+    roles: ColumnRoles | None = None
 
 
 def load_own(config: OwnFile) -> Own:
@@ -108,7 +111,7 @@ def load_own(config: OwnFile) -> Own:
     return Own(
         (train, validation, test), fitted_on, scaling, tuple(notes), split,
         tuple(_digest(one) for one in read), sources if len(sources) > len(read) else {},
-        frequency, in_sample,
+        frequency, in_sample, series[0].roles,
     )  # fmt: skip
 
 

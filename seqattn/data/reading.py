@@ -106,7 +106,8 @@ def _filled(
         store.clear()
         with store.beside() as raw:
             for file, piece in read.pieces():
-                raw.add(Series(str(file), piece.ids, piece.points, piece.order, None, piece.groups))
+                raw.add(Series(str(file), piece.ids, piece.points, piece.order, None, piece.groups,
+                               roles=piece.roles))  # fmt: skip
             for piece in _merged(raw.finished(path), path):
                 store.add(regularized(piece, path, config, spacing_of(piece)))
     if store.first is None:
@@ -169,7 +170,8 @@ def _one_block(
                 )
         groups = tuple(words[name] for name in names[block])
     points = Ragged(np.asarray(raw.points.values[rows]), offsets, features)
-    return Piece(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes)
+    return Piece(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes,
+                 roles=raw.roles)  # fmt: skip
 
 
 class _Files:

@@ -55,6 +55,7 @@ class _Making:
         return Series(
             self.name, piece.ids, self.points, self.order, self.spacing, piece.groups,
             piece.target, self.empty, self.dropped if self.dropped.any() else None, piece.notes,
+            roles=piece.roles,
         )  # fmt: skip
 
     def keep_last(self, most: int) -> None:

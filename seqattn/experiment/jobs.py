@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seqattn.config import Config
-from seqattn.data import Splits
+from seqattn.data import DataSpec, Splits
 from seqattn.errors import NotFiniteError, Stopped
-from seqattn.models import SequenceModel, build_model
+from seqattn.models import Lengths, Points, SequenceModel, build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import (
-    Layout,
     TrainingState,
     early_stopping,
 )
@@ -97,13 +96,13 @@ class Job:
         return self.position if self.summary or self.error or self.is_trained else None
 
     @property
-    def layout(self) -> Layout:
-        data = self.data
-        return Layout.of(data.train, data.scaling, data.digests, data.frequency)
+    def spec(self) -> DataSpec:
+        return DataSpec.of_splits(self.data)
 
     def new_model(self) -> SequenceModel:
-        layout = self.layout
-        return build_model(self.config.model, layout.points, self.config.seed, layout.lengths)
+        spec = self.spec
+        lengths = Lengths(spec.source_length, spec.target_length)
+        return build_model(self.config.model, Points.of(spec), self.config.seed, lengths)
 
     def begin_again(self) -> None:
         """Train it from its start, whatever came of it."""

@@ -48,7 +48,7 @@ def newest_state(job: Job) -> TrainingState | None:
             continue
         try:
             found, _ = load_state(
-                path, job.model, job.layout,
+                path, job.model, job.spec,
                 lambda before, epoch: refuse_another_run(folder, before, job.config, epoch),
             )  # fmt: skip
         except CheckpointError as error:

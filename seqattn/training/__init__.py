@@ -3,7 +3,6 @@
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
 from seqattn.training.checkpoints import (
     PATHS,
-    Layout,
     Trained,
     TrainingState,
     file_digests,
@@ -29,7 +28,6 @@ __all__ = [
     "Batch",
     "Frame",
     "GatheredBatch",
-    "Layout",
     "Run",
     "Trained",
     "TrainingState",

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, as_plain, differences, from_plain
-from seqattn.data import Scaling, Sequences
+from seqattn.data import DataSpec
 from seqattn.data.own import UNKNOWN
-from seqattn.data.spacing import Frequency
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.models import Lengths, Points, SequenceModel, build_model
 from seqattn.runs import EpochRecord
@@ -91,84 +90,13 @@ class TrainingState:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The sequences a model was trained on.
-
-    Attributes:
-        features, said: names of the source's and the target's.
-        source_length, target_length: the longest.
-        scaling: to the units the model works in, and back.
-        digests: SHA-256 of each file they were read from.
-        frequency: how far apart the steps of all sequences were; None: there was none, or several.
-    """
-
-    features: tuple[str, ...]
-    said: tuple[str, ...]
-    source_length: int
-    target_length: int
-    scaling: Scaling
-    digests: tuple[str, ...] = ()
-    frequency: Frequency | None = None
-
-    @classmethod
-    def of(
-        cls,
-        part: Sequences,
-        scaling: Scaling | None = None,
-        digests: tuple[str, ...] = (),
-        frequency: Frequency | None = None,
-    ) -> Layout:
-        return cls(
-            part.features, part.said, part.source_steps, part.target_steps,
-            Scaling.identity(part) if scaling is None else scaling, digests, frequency,
-        )  # fmt: skip
-
-    @property
-    def points(self) -> Points:
-        return Points(len(self.features), len(self.said), self.scaling.carried)
-
-    @property
-    def lengths(self) -> Lengths:
-        return Lengths(self.source_length, self.target_length)
-
-    def as_plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "features": list(self.features),
-            "said": list(self.said),
-            "source_length": self.source_length,
-            "target_length": self.target_length,
-            "scaling": self.scaling.as_plain(),
-            "digests": list(self.digests),
-            **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Layout:
-        """
-        Raises:
-            KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
-        """
-        features, said = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
-        kept = plain.get("frequency")
-        if kept is None and plain.get("apart") is not None:  # how checkpoints once had it
-            kept = {"unit": "number", "step": plain["apart"]}
-        frequency = None if kept is None else Frequency.from_plain(kept)
-        return cls(
-            features, said, int(plain["source_length"]), int(plain["target_length"]),
-            Scaling.from_plain(plain["scaling"], features, said),
-            tuple(str(digest) for digest in plain["digests"]), frequency,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
 class Trained:
     """A model read back from a checkpoint.
 
     Attributes:
         model: on the CPU, ready to forecast.
         config: what it was trained with; `name` is the default's, since a model has no folder.
-        layout: what its sequences looked like.
+        spec: what its sequences looked like.
         epoch: the epoch its weights are from.
         split: (name of a series, part, first step, last step) as its folder says; empty: unknown.
         streamed: whether an earlier version trained it on data.kind: stream, which drew its parts
@@ -177,7 +105,7 @@ class Trained:
 
     model: SequenceModel
     config: Config
-    layout: Layout
+    spec: DataSpec
     epoch: int
     split: tuple[tuple[str, ...], ...] = ()
     streamed: bool = False
@@ -187,17 +115,17 @@ class Trained:
         return self.config.model.has_attention
 
 
-def save_best(path: Path, state: TrainingState, config: Config, layout: Layout) -> None:
+def save_best(path: Path, state: TrainingState, config: Config, spec: DataSpec) -> None:
     """Write the best epoch's weights. Its bytes are a function of config and seed alone."""
     described = {"epoch": state.best_epoch, "validation_loss": state.best_loss}
-    _write(path, state.best_weights, "model", config, layout, described)
+    _write(path, state.best_weights, "model", config, spec, described)
 
 
 def save_state(
     path: Path,
     state: TrainingState,
     config: Config,
-    layout: Layout,
+    spec: DataSpec,
     keep_as: Path | None = None,
 ) -> None:
     """Write everything that training needs to go on.
@@ -222,7 +150,7 @@ def save_state(
     }
     if state.slot is not None:
         described["slot"] = asdict(state.slot)
-    _write(path, tensors, "training", config, layout, described, keep_as)
+    _write(path, tensors, "training", config, spec, described, keep_as)
 
 
 def load_model(path: Path, *, expected: Config | None = None) -> Trained:
@@ -238,12 +166,14 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
     config = _config_of(metadata, path)
     if expected is not None:
         _refuse_other_model(path, config, expected)
-    layout = _layout_of(metadata, path)
+    spec = _spec_of(metadata, path)
     weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
-    model = build_model(config.model, layout.points, config.seed, layout.lengths)
+    model = build_model(
+        config.model, Points.of(spec), config.seed, Lengths(spec.source_length, spec.target_length)
+    )
     _fill(model, weights, path)
     return Trained(
-        model.eval(), config, layout, int(metadata["epoch"]), streamed=_was_streamed(metadata)
+        model.eval(), config, spec, int(metadata["epoch"]), streamed=_was_streamed(metadata)
     )
 
 
@@ -259,7 +189,7 @@ def describe(path: Path) -> dict[str, Any]:
         CheckpointError: missing, broken, or no checkpoint of ours.
     """
     metadata, tensors = _read(path)
-    _layout_of(metadata, path)
+    _spec_of(metadata, path)
     metadata["config"] = _without_place(as_plain(_config_of(metadata, path)))
     rows = [
         {
@@ -282,7 +212,7 @@ def file_digests(path: Path) -> tuple[str, ...]:
         CheckpointError: missing, broken, or no checkpoint of ours.
     """
     metadata, _ = _read(path)
-    return _layout_of(metadata, path).digests
+    return _spec_of(metadata, path).digests
 
 
 def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) -> None:
@@ -307,7 +237,7 @@ def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) ->
 def load_state(
     path: Path,
     model: SequenceModel,
-    layout: Layout | None = None,
+    spec: DataSpec | None = None,
     agree: Callable[[Config, int], None] = lambda config, epoch: None,
 ) -> tuple[TrainingState, Config]:
     """Read a training's state.
@@ -315,7 +245,7 @@ def load_state(
     Args:
         model: of the same config; it gets the weights.
         agree: told config and epoch before anything is made of the weights; may refuse.
-        layout: of the data to go on with; files that changed are refused. None: not looked at.
+        spec: of the data to go on with; files that changed are refused. None: not looked at.
 
     Raises:
         DataError: the files it was trained on are not those of now.
@@ -331,9 +261,9 @@ def load_state(
             " sequences is no longer made. Train it again; predict and evaluate work as before."
         )
     agree(config, int(metadata["epoch"]))
-    if layout is not None:
-        before = _layout_of(metadata, path).digests
-        refuse_other_files(layout.digests, before, "since the training began")
+    if spec is not None:
+        before = _spec_of(metadata, path).digests
+        refuse_other_files(spec.digests, before, "since the training began")
     best, weights = _below("best.", tensors), _below("model.", tensors)
     if best:
         _fill(model, best, path)  # the same checks as for the weights; overwritten below
@@ -404,7 +334,7 @@ def _write(
     tensors: Mapping[str, Tensor],
     kind: str,
     config: Config,
-    layout: Layout,
+    spec: DataSpec,
     described: Mapping[str, Any],
     keep_as: Path | None = None,
 ) -> None:
@@ -412,7 +342,7 @@ def _write(
         "version": VERSION,
         "kind": kind,
         "config": _without_place(as_plain(config)),
-        "layout": layout.as_plain(),
+        "layout": spec.as_plain(),
         **described,
     }
     write_sealed(path, tensors, metadata, keep_as)
@@ -463,10 +393,10 @@ def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:
         raise CheckpointError(str(error)) from None
 
 
-def _layout_of(metadata: Mapping[str, Any], path: Path) -> Layout:
+def _spec_of(metadata: Mapping[str, Any], path: Path) -> DataSpec:
     try:
-        return Layout.from_plain(metadata["layout"])
-    except (KeyError, TypeError, ValueError):
+        return DataSpec.from_plain(metadata["layout"])
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise CheckpointError(
             f"{path}: its metadata does not say what it was trained on."
         ) from None

@@ -109,6 +109,9 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     Raises:
         DataError: a feature is not there, and nothing can stand for it.
     """
+    if options.roles is not None:
+        is_wide = wide_layout(table, options) is not None
+        options = options.roles.applied(options, table.name, table.header, is_wide=is_wide)
     wanted = options.number_columns
     if not wanted or not options.may_rename or set(wanted) <= set(table.header):
         return options

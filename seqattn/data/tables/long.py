@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.column_roles import LONG, ColumnRoles
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
@@ -69,6 +70,7 @@ def long_pieces(
             groups=None if groups is None else groups[first:last],
             notes=notes,
             style=style,
+            roles=ColumnRoles(LONG, roles.series, style.time, roles.features, roles.ignored),
             id_parts=None if parts is None else parts[first:last],
         )
 

@@ -1,0 +1,130 @@
+"""The roles that a training found for the columns of a table, and another table read by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from seqattn.errors import DataError
+
+if TYPE_CHECKING:
+    from seqattn.data.files.options import ReadOptions
+
+LONG, WIDE = "long", "wide"
+MAY_DIFFER = ("it is constant", "it is empty", "the same in every row")
+"""Reasons why columns are left out that may not hold for another file."""
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """What each column of a table was taken for.
+
+    Attributes:
+        layout: long (a row is a step) or wide (a row is a sequence).
+        series: columns that name the sequence of a row; (): all rows are one.
+        time: columns that count up within a sequence; (): rows are in order.
+        features: columns of numbers.
+        ignored: columns that were left out, with the reason.
+    """
+
+    layout: str
+    series: tuple[str, ...] = ()
+    time: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+    def as_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "layout": self.layout, "series": list(self.series), "time": list(self.time),
+            "features": list(self.features), "ignored": dict(self.ignored),
+        }  # fmt: skip
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> ColumnRoles:
+        """
+        Raises:
+            KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
+        """
+        if plain["layout"] not in (LONG, WIDE):
+            raise ValueError("no such layout")
+        series, time, features = (
+            tuple(str(name) for name in plain[key]) for key in ("series", "time", "features")
+        )
+        ignored = {str(name): str(why) for name, why in plain["ignored"].items()}
+        return cls(plain["layout"], series, time, features, ignored)
+
+    @property
+    def _known(self) -> tuple[str, ...]:
+        """Columns whose role holds for any file."""
+        return *self.series, *self.time, *self.features, *self._ignored
+
+    @property
+    def _ignored(self) -> list[str]:
+        return [
+            name for name, why in self.ignored.items()
+            if not any(reason in why for reason in MAY_DIFFER)
+        ]  # fmt: skip
+
+    def applied(
+        self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
+    ) -> ReadOptions:
+        """How another table is read: by these roles, wherever `options` say auto.
+
+        A column that the training had for series or time must be there. Where it had none, the
+        table has none either, unless it has columns that the training did not know.
+
+        Args:
+            name: of the table, for messages.
+            is_wide: whether the table has a sequence a row.
+
+        Raises:
+            DataError: the table lacks the column of the series or of the time.
+        """
+        series, time = options.series, options.time
+        if is_wide or self.layout == WIDE:  # a row may be a sequence whatever names it
+            has_series = bool(self.series) and set(self.series) <= set(header)
+            is_asked = series == "auto" and has_series
+            return replace(options, series=self.series) if is_asked else options
+        only_known = {*self._known, *options.one_hot}.issuperset(header)
+        if series == self.series or (series == "auto" and (self.series or only_known)):
+            _check(self.series, "series", name, header, (*self.time, *self.features))
+            series = self.series
+        if time == self.time or (time == "auto" and (self.time or only_known)):
+            _check(self.time, "time", name, header, (*self.series, *self.features))
+            time = self.time or None
+        has_role = {*options.one_hot, *(options.features or ()), options.group, *self.features}
+        for columns in (series, time):
+            has_role |= set() if columns in (None, "auto") else set(columns or ())
+        ignored = [*(column for column in options.ignore if column not in self.ignored)]
+        ignored += [column for column in self._ignored if column in header]
+        return replace(
+            options, series=series, time=time,
+            ignore=tuple(column for column in ignored if column not in has_role),
+        )  # fmt: skip
+
+
+def _check(
+    wanted: Sequence[str], role: str, name: str, header: Sequence[str], taken: Sequence[str]
+) -> None:
+    """
+    Raises:
+        DataError: a column is not there.
+    """
+    from seqattn.data.files.columns import listed
+
+    lacking = next((column for column in wanted if column not in header), None)
+    if lacking is None:
+        return
+    left = [column for column in header if column not in taken]
+    instead = left[0] if left else "NAME"
+    was, none = {
+        "series": ("told the series apart", "if all rows are one series"),
+        "time": ("gave the time", "to take the rows as they come"),
+    }[role]
+    raise DataError(
+        f"{name}: no column {lacking!r}, which {was} in the training; found {listed(header)}."
+        f" Rename the column in the file; or say which one it is: --set data.{role}={instead};"
+        f" or, {none}: --set data.{role}=null."
+    )
