@@ -12,7 +12,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from seqattn.data import DataSpec
+from seqattn.config import resolve
+from seqattn.data import DataSpec, load
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.training import load_model
 from seqattn.training.sealed import read_sealed, write_sealed
@@ -310,3 +311,21 @@ def test_a_resume_of_an_earlier_version_learns_the_roles(seqattn: Run) -> None:
     roles = load_model(last).spec.roles
     assert roles is not None
     assert roles.series == ("sequence",)
+
+
+def test_parts_of_their_own_have_the_roles_of_the_training_part(seqattn: Run) -> None:
+    """A file of one series, and one whose surest name is another column."""
+    rows = [f"s{k},{DAY + t},{t % 5}" for k in range(9) for t in range(12)]
+    write("f.csv", "sequence,step,x", rows)
+    write("v.csv", "sequence,step,x", [f"v,{DAY + t},{t % 5}" for t in range(12)])
+    rows = [f"u{t},s{k},{DAY + 100 * k + t},{t % 5}" for k in range(9) for t in range(6)]
+    write("t.csv", "unique_id,sequence,step,x", rows)
+    train(seqattn, "data.validation_path=v.csv", "data.test_path=t.csv")
+    parts = load(resolve(Path("outputs/c/config.yaml")).config.data)
+    assert {name.split("@")[0] for name in parts.validation.ids} == {"v"}
+    assert {name.split("@")[0] for name in parts.test.ids} == {f"s{k}" for k in range(9)}
+    write("v.csv", "step,x", [f"{DAY + t},{t % 5}" for t in range(12)])
+    done = seqattn("train", "c.yaml", "--quiet", "--overwrite", "--set",
+                   "data.validation_path=v.csv", "--set", "data.test_path=t.csv")  # fmt: skip
+    assert done.code == 3
+    assert "v.csv: no column 'sequence', which told the series apart" in done.err

@@ -21,6 +21,9 @@ FILE = "DataFrame.parquet"
 ROWS = "frame_rows"
 KINDS = {("pandas", "DataFrame"): "pandas", ("polars", "DataFrame"): "arrow",
          ("pyarrow", "Table"): "arrow"}  # fmt: skip
+IN_MICROSECONDS = {"TIMESTAMPTZ_NS": "TIMESTAMPTZ", "TIMESTAMP_NS": "TIMESTAMP",
+                   "TIME_NS": "TIME"}  # fmt: skip
+"""Types of the database in nanoseconds, and those that its readers know."""
 INSTEAD = {
     ("pandas", "Series"): "Give a DataFrame: series.to_frame('x')",
     ("polars", "Series"): "Give a DataFrame: series.to_frame('x')",
@@ -69,7 +72,7 @@ def write_frame(frame: Any, path: Path) -> None:
         else:
             names = list(getattr(frame, "column_names", None) or frame.columns)
             _check_names(names)
-            connection.register(ROWS, frame.__arrow_c_stream__())
+            connection.register(ROWS, _arrow_stream(frame))
             connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")  # read once
             cells = [_arrow_cell(*row[:2]) for row in _described(connection)]
         source = ROWS if kind_of_frame(frame) == "pandas" else "copied"
@@ -77,6 +80,17 @@ def write_frame(frame: Any, path: Path) -> None:
             f"COPY (SELECT {', '.join(cells)} FROM {source}) TO {literal(str(path))}"
             " (FORMAT parquet)"
         )
+
+
+def _arrow_stream(frame: Any) -> Any:
+    """A frame as an Arrow stream, its columns of types that the database takes."""
+    types = {name: str(kind) for name, kind in getattr(frame, "schema", {}).items()} if hasattr(
+        frame, "with_columns") else {}  # fmt: skip
+    recast = [
+        frame[name].cast(str if kind != "Float16" else float)
+        for name, kind in types.items() if kind in ("Null", "Int128", "UInt128", "Float16")
+    ]  # fmt: skip
+    return (frame.with_columns(recast) if recast else frame).__arrow_c_stream__()
 
 
 def _described(connection: Any) -> list[tuple[str, str]]:
@@ -89,6 +103,8 @@ def _arrow_cell(name: str, kind: str) -> str:
     cell = quoted(name)
     if kind == "INTERVAL":
         return f"epoch({cell}) AS {cell}"
+    if kind in IN_MICROSECONDS:
+        return f"CAST({cell} AS {IN_MICROSECONDS[kind]}) AS {cell}"
     if kind.startswith("ENUM") or kind in ("NULL", '"NULL"', "UUID"):
         return f"CAST({cell} AS VARCHAR) AS {cell}"
     return cell

@@ -142,7 +142,7 @@ def _read(config: OwnFile) -> list[Series]:
                 " other two parts, and do not train")  # fmt: skip
     found, seen = list[Series](), dict[str, str]()
     for path, some in zip(paths, [training, *files[1:]], strict=True):
-        series = read_series(path, some, config)
+        series = read_series(path, some, config, found[0].roles if found else None)
         for file, digest in series.digests.items():
             if digest in seen:
                 raise DataError(

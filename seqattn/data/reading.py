@@ -12,6 +12,7 @@ import numpy as np
 from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data.cache import cached, is_large
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files import (
     TABLES,
     Piece,
@@ -61,17 +62,20 @@ def options_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
     )  # fmt: skip
 
 
-def read_series(path: str, files: Sequence[Path], config: OwnFile) -> Series:
+def read_series(
+    path: str, files: Sequence[Path], config: OwnFile, roles: ColumnRoles | None = None
+) -> Series:
     """The series of a part's files.
 
     Args:
         path: as the user gave it.
+        roles: that the training part's columns have, for the files of another part.
 
     Raises:
         DataError: what a user can mend, with its place in the file.
         StorageError: there is no room for a cache of large files.
     """
-    options = options_of(config)
+    options = replace(options_of(config), roles=roles)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
         how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
         how += f" {config.target_features} {config.source_length or config.target_length}"
