@@ -40,7 +40,7 @@ class DataNote(UserWarning):
 
 
 def train(
-    config: Config | str | Path,
+    config: Config | str | Path | None,
     data: DataFrame | None = None,
     *,
     validation: DataFrame | None = None,
@@ -53,11 +53,11 @@ def train(
     """Train what a config describes, and open the run.
 
     Args:
-        config: a YAML file, or what `seqattn.config.resolve` made of one.
+        config: a YAML file, what `seqattn.config.resolve` made of one, or None for the defaults.
         data: takes the place of data.path. It is written to a Parquet file beside the run's folder,
             which config.yaml then names, so that every command works on the run.
         validation, test: likewise of data.validation_path and data.test_path.
-        overrides: "PATH=VALUE" each, as `--set` takes them; with a YAML file.
+        overrides: "PATH=VALUE" each, as `--set` takes them; not with a Config.
         output_dir: where the run's folder goes.
         resume, overwrite: go on with the run that is there, or replace it.
 
@@ -67,9 +67,8 @@ def train(
     from seqattn.experiment.frames import train_on_frames
 
     frames = {"path": data, "validation_path": validation, "test_path": test}
-    given = {key: frame for key, frame in frames.items() if frame is not None}
     folder = train_on_frames(
-        config, given, overrides, Path(output_dir), resume=resume, overwrite=overwrite
+        config, frames, overrides, Path(output_dir), resume=resume, overwrite=overwrite
     )
     return load(folder.path)
 
@@ -182,7 +181,9 @@ class Run:
         given = FrameInput.of(self.trained, source, _note)
         return given.make(forecast_columns(given, self.trained, _checked(steps)))
 
-    def attention(self, source: ArrayLike | DataFrame, steps: int | None = None) -> dict[str, NDArray[Any]]:
+    def attention(
+        self, source: ArrayLike | DataFrame, steps: int | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Where the model looks while it continues sequences.
 
         Args:
@@ -272,10 +273,10 @@ class Run:
         each = ("weights", "encoder_self", "decoder_self", "source_lengths", "target_lengths",
                 "alignment")  # fmt: skip
         some = {name: array[chosen] if name in each else array for name, array in weights.items()}
-        figure, _ = pictures.attention_picture(
-            some, [titles[k] for k in chosen], len(chosen), kind=kind, layer=layer, head=head
-        )
-        return figure
+        chosen_titles = [titles[k] for k in chosen]
+        return pictures.attention_picture(
+            some, chosen_titles, len(chosen), kind=kind, layer=layer, head=head
+        )[0]
 
     def plot_loss(self) -> Figure:
         """The losses by epoch, with noise floor and best baseline.

@@ -6,11 +6,10 @@ import datetime
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -23,7 +22,7 @@ from seqattn.api import DataNote, Run
 from seqattn.data.files import Piece, ReadOptions, read_all
 from seqattn.data.frames import frame_file, kind_of_frame
 from seqattn.errors import DataError, UsageError
-from tests.conftest import Ended
+from tests.conftest import Ended, fresh_process
 
 ROWS, SERIES = 40, 4
 CONFIG = (
@@ -52,7 +51,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on the CSV file of the table."""
     from seqattn import experiment
     from seqattn.config import resolve
@@ -62,7 +61,25 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (home / "c.yaml").write_text(CONFIG)
     config = resolve(home / "c.yaml", [f"data.path={home / 'f.csv'}"]).config
     folder, _ = experiment.run(config, home, plots=False)
-    yield folder.path
+    return folder.path
+
+
+@pytest.fixture(scope="module")
+def opened(trained: Path) -> Run:
+    return load(trained)
+
+
+@pytest.fixture(scope="module")
+def of_file(trained: Path) -> tuple[Any, dict[str, Any]]:
+    """Forecasts and losses of the CSV file, by the command line."""
+    done = fresh_process(
+        ["predict", trained, "--input", "f.csv", "--format", "jsonl"], trained.parent
+    )
+    assert done.returncode == 0, done.stderr
+    forecasts = [json.loads(line)["forecast"] for line in done.stdout.splitlines()]
+    done = fresh_process(["evaluate", trained, "--input", "f.csv", "--json"], trained.parent)
+    assert done.returncode == 0, done.stderr
+    return np.array(forecasts), json.loads(done.stdout)
 
 
 def read(frame: Any, options: ReadOptions = OPTIONS) -> Piece:
@@ -132,22 +149,15 @@ SHAPES: dict[str, Callable[[pd.DataFrame], Any]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_forecasts_of_a_frame_are_those_of_its_file(
-    trained: Path, shape: str, seqattn: Callable[..., Ended]
+    opened: Run, shape: str, of_file: tuple[Any, dict[str, Any]]
 ) -> None:
     frame = SHAPES[shape](table())
-    run = load(trained)
-    forecast = quiet(lambda: run.predict(frame))
-    table().to_csv("g.csv", index=False)
-    done = seqattn("predict", trained, "--input", "g.csv", "--format", "jsonl")
-    assert done.code == 0, done.err
-    lines = [json.loads(line) for line in done.out.splitlines()]
-    np.testing.assert_allclose(forecast, [line["forecast"] for line in lines], rtol=1e-6)
-    loss = quiet(lambda: run.evaluate(frame)).as_plain()
-    done = seqattn("evaluate", trained, "--input", "g.csv", "--json")
-    assert loss == json.loads(done.out)
+    forecasts, loss = of_file
+    np.testing.assert_allclose(quiet(lambda: opened.predict(frame)), forecasts, rtol=1e-6)
+    assert quiet(lambda: opened.evaluate(frame)).as_plain() == loss
 
 
-@pytest.mark.parametrize("shape", ["pandas", "polars", "MultiIndex", "Tokyo", "categories"])
+@pytest.mark.parametrize("shape", ["pandas", "polars", "MultiIndex"])
 def test_training_on_a_frame_is_training_on_its_file(trained: Path, shape: str) -> None:
     Path("c.yaml").write_text(CONFIG)
     run = seqattn.train("c.yaml", data=SHAPES[shape](table()))
@@ -203,7 +213,7 @@ def test_what_cannot_be_trained_on_leaves_nothing() -> None:
         seqattn.train("c.yaml", data=[1, 2])
     with pytest.raises(UsageError, match="data.kind is squares"):
         seqattn.train(resolve(None, []).config, data=table())
-    with pytest.raises(UsageError, match="overrides go with a YAML file"):
+    with pytest.raises(UsageError, match="overrides go with a YAML file or None"):
         seqattn.train(resolve(None, []).config, overrides=["seed=1"])
     with pytest.raises(DataError):
         seqattn.train("c.yaml", data=table().head(3))
@@ -419,9 +429,9 @@ def test_a_file_with_nanoseconds_and_a_zone(monkeypatch: pytest.MonkeyPatch) -> 
     """As pandas before version 3 wrote them. The database has a type of its own for these."""
     hours = [datetime.datetime(2021, 7, 1, h, tzinfo=datetime.UTC) for h in range(9)]
     pa.parquet.write_table(
-        pa.table({"time": pa.array(hours, pa.timestamp("ns", "UTC")), "x": np.arange(9.0)}), "n.parquet"
+        pa.table({"time": pa.array(hours, pa.timestamp("ns", "UTC")), "x": np.arange(9.0)}),
+        "n.parquet",
     )
-    assert duckdb.sql("DESCRIBE SELECT * FROM 'n.parquet'").fetchall()[0][1] == "TIMESTAMPTZ_NS"
     found = read_all(Path("n.parquet"), OPTIONS)
     assert found.order is not None
     assert found.order[0] == np.datetime64("2021-07-01")

@@ -248,7 +248,9 @@ def test_a_checkpoint_says_what_its_columns_were(seqattn: Run) -> None:
     assert spec.roles.time == ("step",)
     assert spec.roles.features == ("x",)
     assert list(spec.roles.ignored) == ["word"]
-    assert DataSpec.from_plain(json.loads(json.dumps(spec.as_plain()))).as_plain() == spec.as_plain()
+    assert (
+        DataSpec.from_plain(json.loads(json.dumps(spec.as_plain()))).as_plain() == spec.as_plain()
+    )
     shown = json.loads(seqattn("inspect", "outputs/c", "--json").out)
     assert shown["layout"]["roles"]["series"] == ["sequence"]
 

@@ -34,7 +34,6 @@ class Splits:
         in_sample: season and scale of the errors, of the training series of such files.
         fitted_on: the training sequences that baselines are fitted to.
         roles: of the columns of the table they were read from; None: there was none.
-        units: of features, by name.
     """
 
     train: Sequences
@@ -50,7 +49,6 @@ class Splits:
     in_sample: InSample | None = None
     fitted_on: Sequences | None = None
     roles: ColumnRoles | None = None
-    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def baseline_part(self) -> Sequences:

@@ -185,7 +185,7 @@ def _objects(name: str, series: Any) -> FrameColumn:
         ((datetime.timedelta, np.timedelta64), "seconds", "{}"),
         (datetime.time, "clock", "{}"),
     ):  # fmt: skip
-        if not known or not all(isinstance(cell, kinds) for cell in known):  # type: ignore[arg-type]
+        if not known or not all(isinstance(cell, kinds) for cell in known):
             continue
         if kinds is datetime.datetime:
             return _datetimes(name, known, missing)

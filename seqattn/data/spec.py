@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqattn.data.column_roles import ColumnRoles
@@ -27,7 +27,6 @@ class DataSpec:
         frequency: how far apart the steps of all sequences were; None: there was none, or several.
         roles: of the columns of the table they were read from, inferred or given; None: there was
             no table, or an earlier version wrote the checkpoint.
-        units: of features, by name; those without one are left out.
     """
 
     source_features: tuple[str, ...]
@@ -38,7 +37,6 @@ class DataSpec:
     digests: tuple[str, ...] = ()
     frequency: Frequency | None = None
     roles: ColumnRoles | None = None
-    units: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, part: Sequences, scaling: Scaling | None = None) -> DataSpec:
@@ -57,7 +55,7 @@ class DataSpec:
         train = data.train
         return cls(
             train.features, train.said, train.source_steps, train.target_steps, data.scaling,
-            data.digests, data.frequency, data.roles, data.units,
+            data.digests, data.frequency, data.roles,
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
@@ -71,7 +69,6 @@ class DataSpec:
             "digests": list(self.digests),
             **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
             **({} if self.roles is None else {"roles": self.roles.as_plain()}),
-            **({"units": dict(self.units)} if self.units else {}),
         }
 
     @classmethod
@@ -91,5 +88,4 @@ class DataSpec:
             tuple(str(digest) for digest in plain["digests"]),
             None if kept is None else Frequency.from_plain(kept),
             None if roles is None else ColumnRoles.from_plain(roles),
-            {str(name): str(unit) for name, unit in plain.get("units", {}).items()},
         )  # fmt: skip

@@ -81,7 +81,9 @@ def forecast_columns(given: FrameInput, trained: Trained, steps: int | None) -> 
     T = steps or trained.spec.target_length
     columns: dict[str, list[Any]] = {}
     for piece, part in given.parts():
-        result = free_run(trained.model, part, T, with_attention=False, scaling=trained.spec.scaling)
+        result = free_run(
+            trained.model, part, T, with_attention=False, scaling=trained.spec.scaling
+        )
         series, time = _names(piece, trained.spec.target_features)
         words = list(zip(*(piece.id_parts or [(name,) for name in part.ids]), strict=True))
         for name, ids in zip(series, words, strict=True):
@@ -108,22 +110,23 @@ def _names(piece: Piece, features: Sequence[str]) -> tuple[tuple[str, ...], str]
 
 
 def train_on_frames(
-    config: Config | str | Path, frames: Mapping[str, Any], overrides: Sequence[str],
+    config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str],
     output_dir: Path, *, resume: bool, overwrite: bool,
 ) -> RunFolder:  # fmt: skip
     """Train, with DataFrames in the place of files.
 
     Args:
-        config: a YAML file, or a config.
-        frames: by key of `data`: path, validation_path, test_path. Each is written beside the run's
-            folder, under a name that says its content.
+        config: a YAML file, a config, or None for the defaults.
+        frames: by key of `data`: path, validation_path, test_path; None: there is none. Each is
+            written beside the run's folder, under a name that says its content.
 
     Raises:
-        UsageError: the config is not of files, or is no YAML file and there are overrides.
+        UsageError: the config is not of files, or is there beside overrides.
         SeqattnError: what a user can mend.
     """
     from seqattn import experiment
 
+    frames = {key: frame for key, frame in frames.items() if frame is not None}
     for key, frame in frames.items():
         if kind_of_frame(frame) is None:
             raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
@@ -157,7 +160,7 @@ def _is_named(path: Path, folder: RunFolder) -> bool:
 
 
 def _resolved(
-    config: Config | str | Path, frames: Mapping[str, Any], overrides: Sequence[str]
+    config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str]
 ) -> Config:
     """
     Raises:
@@ -165,7 +168,9 @@ def _resolved(
     """
     if isinstance(config, Config):
         if overrides:
-            raise UsageError("overrides go with a YAML file; the config has its values already.")
+            raise UsageError(
+                "overrides go with a YAML file or None; the config has its values already."
+            )
         if frames and not isinstance(config.data, OwnFile):
             raise UsageError(
                 f"data.kind is {config.data.kind}, which makes its sequences. A DataFrame needs a"
@@ -174,7 +179,8 @@ def _resolved(
         return config
     paths = [f"data.{key}={as_value(f'{key}-{PLACEHOLDER}')}" for key in frames]
     kind = ["data.kind=file"] if frames else []
-    return resolve(Path(config), [*overrides, *kind, *paths]).config
+    path = None if config is None else Path(config)
+    return resolve(path, [*overrides, *kind, *paths]).config
 
 
 def _write(frame: Any, home: Path, name: str) -> tuple[Path, bool]:
