@@ -214,7 +214,7 @@ def test_a_wide_table(seqattn: Run) -> None:
     config = CONFIG.replace("window: {source: 3, target: 2}", "target_length: 2")
     train(seqattn, config=config)
     spec = load_model(BEST).spec
-    assert spec.roles == ColumnRoles("wide", ("plant",))
+    assert spec.roles == ColumnRoles("wide", ("plant",), delimiter=",")
     write("g.csv", "id,plant,x_1,x_2,x_3", [f"i{k % 2},p{k},1,2,3" for k in range(3)])
     found = ids(seqattn("predict", "outputs/c", "--input", "g.csv"))
     assert found == ["p0", "p0", "p1", "p1", "p2", "p2"]
@@ -331,3 +331,51 @@ def test_parts_of_their_own_have_the_roles_of_the_training_part(seqattn: Run) ->
                    "data.validation_path=v.csv", "--set", "data.test_path=t.csv")  # fmt: skip
     assert done.code == 3
     assert "v.csv: no column 'sequence', which told the series apart" in done.err
+
+
+GERMAN = "sequence;step;x"
+
+
+def train_on_commas(seqattn: Run) -> None:
+    """Decimal commas, and dates whose days tell which is the day."""
+    rows = [
+        f"s{k};{t + 1:02}/01/2021;{1000 + 7.5 * t:.1f}".replace(".", ",")
+        for k in range(9) for t in range(25)
+    ]  # fmt: skip
+    write("f.csv", GERMAN, rows)
+    train(seqattn)
+
+
+def steps_of(done: Ended) -> list[str]:
+    assert done.code == 0, done.err
+    return [line.split(";")[1] for line in done.out.splitlines()[1:]]
+
+
+def test_days_and_months_are_as_in_the_training(seqattn: Run) -> None:
+    train_on_commas(seqattn)
+    write("g.csv", GERMAN, [f"s0;0{t}/02/2021;1000,5" for t in range(1, 7)])
+    done = seqattn("predict", "outputs/c", "--input", "g.csv")
+    assert steps_of(done) == ["07/02/2021", "08/02/2021"]
+    assert "g.csv: is read with data.time_format: '%d/%m/%Y', as in the training." in done.err
+    assert seqattn("evaluate", "outputs/c", "--input", "g.csv").code == 0
+    done = seqattn("predict", "outputs/c", "--input", "g.csv", "--set",
+                   "data.time_format='%m/%d/%Y'", "--set", "data.missing=interpolate")  # fmt: skip
+    assert steps_of(done)[0] != "07/02/2021"
+
+
+def test_thousands_are_as_in_the_training(seqattn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_on_commas(seqattn)
+    write("g.csv", GERMAN, [f"s0;{t}/02/2021;1000,5" for t in range(21, 27)])
+    wanted = seqattn("predict", "outputs/c", "--input", "g.csv").out
+    write("h.csv", GERMAN, [f"s0;{t}/02/2021;1.000,5" for t in range(21, 27)])
+    assert seqattn("predict", "outputs/c", "--input", "h.csv").out == wanted
+    write("g.csv", GERMAN, [f"s0;{t}/02/2021;1000" for t in range(21, 27)])
+    wanted = seqattn("predict", "outputs/c", "--input", "g.csv").out
+    write("h.csv", GERMAN, [f"s0;{t}/02/2021;1.000" for t in range(21, 27)])
+    assert seqattn("predict", "outputs/c", "--input", "h.csv").out == wanted
+    content = Path("h.csv").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert seqattn("predict", "outputs/c", "--input", "-").out == wanted
+    # Another delimiter is another program's, and what it may mean is said by the file alone.
+    write("h.csv", GERMAN.replace(";", ","), [f"s0,{t}/02/2021,1000.5" for t in range(21, 27)])
+    assert seqattn("predict", "outputs/c", "--input", "h.csv").code == 0

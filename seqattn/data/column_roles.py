@@ -26,6 +26,9 @@ class ColumnRoles:
         time: columns that count up within a sequence; (): rows are in order.
         features: columns of numbers.
         ignored: columns that were left out, with the reason.
+        time_formats: of dates of a text, a column each; (): ISO 8601, or there were none.
+        delimiter: between the cells of a text; None: it was none.
+        decimal: the decimal mark of a text.
     """
 
     layout: str
@@ -33,12 +36,17 @@ class ColumnRoles:
     time: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     ignored: Mapping[str, str] = field(default_factory=dict)
+    time_formats: tuple[str, ...] = ()
+    delimiter: str | None = None
+    decimal: str = "."
 
     def as_plain(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "layout": self.layout, "series": list(self.series), "time": list(self.time),
             "features": list(self.features), "ignored": dict(self.ignored),
+            "time_formats": list(self.time_formats), "delimiter": self.delimiter,
+            "decimal": self.decimal,
         }  # fmt: skip
 
     @classmethod
@@ -49,11 +57,16 @@ class ColumnRoles:
         """
         if plain["layout"] not in (LONG, WIDE):
             raise ValueError("no such layout")
-        series, time, features = (
-            tuple(str(name) for name in plain[key]) for key in ("series", "time", "features")
+        series, time, features, formats = (
+            tuple(str(name) for name in plain[key])
+            for key in ("series", "time", "features", "time_formats")
         )
         ignored = {str(name): str(why) for name, why in plain["ignored"].items()}
-        return cls(plain["layout"], series, time, features, ignored)
+        delimiter = None if plain["delimiter"] is None else str(plain["delimiter"])
+        return cls(
+            plain["layout"], series, time, features, ignored, formats, delimiter,
+            str(plain["decimal"]),
+        )  # fmt: skip
 
     @property
     def _known(self) -> tuple[str, ...]:
@@ -66,6 +79,23 @@ class ColumnRoles:
             name for name, why in self.ignored.items()
             if not any(reason in why for reason in MAY_DIFFER)
         ]  # fmt: skip
+
+    def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:
+        """Options with the decimal comma of the training, for a text with the same delimiter: there
+        1.234 is a thousand and more."""
+        is_alike = delimiter is not None and delimiter == self.delimiter
+        if options.decimal == "auto" and self.decimal == "," and is_alike:
+            return replace(options, decimal=",")
+        return options
+
+    def answer(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
+        """Which of several readings the training had; None: it does not say."""
+        for choice in choices:
+            if choice.get("time_format") in self.time_formats or (
+                self.decimal == "," and choice == {"decimal": ","}
+            ):
+                return choice
+        return None
 
     def applied(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool

@@ -12,7 +12,7 @@ import numpy as np
 from seqattn.config import Draft, OwnFile, as_plain
 from seqattn.data import DataSpec, Sequences
 from seqattn.data.cutting import LeftOut, as_sources, cut, cut_at
-from seqattn.data.files import ENDINGS, Piece, read_all, read_pieces
+from seqattn.data.files import ENDINGS, Piece, ReadOptions, read_all, read_pieces
 from seqattn.data.notes import short_notes
 from seqattn.data.own import check_observed, renamed
 from seqattn.data.reading import options_of
@@ -27,7 +27,7 @@ from seqattn.data.series import (
     spacing_of,
 )
 from seqattn.data.spacing import Frequency, Spacing
-from seqattn.errors import DataError, UsageError
+from seqattn.errors import AmbiguousData, DataError, UsageError
 from seqattn.training import Trained
 from seqattn.wording import counted
 
@@ -110,7 +110,7 @@ class OwnInput:
         told = set[str]()
         name = name or _called(file)
         read = found = 0
-        for piece in read_pieces(file, wanted):
+        for piece in self._pieces(file, name, wanted):
             read += len(piece)
             for line in dict.fromkeys(one for one in piece.notes if one not in told):
                 self.note(f"{name}: {line}.")
@@ -142,8 +142,12 @@ class OwnInput:
         if form.features is None:
             form = replace(form, features=spec.source_features, may_rename=True)
         apart = spec.source_features, spec.target_features
-        piece = read_all(file, replace(form, format=self.format_of(file), group=None, apart=apart,
-                                       asks=False, roles=spec.roles))  # fmt: skip
+        form = replace(form, format=self.format_of(file), group=None, apart=apart, asks=False,
+                       roles=spec.roles)  # fmt: skip
+        try:
+            piece = read_all(file, form)
+        except AmbiguousData as question:
+            piece = read_all(file, self._settled(file, name, form, question))
         for line in piece.notes:
             self.note(f"{name}: {line}.")
         if own.source_features is None:
@@ -165,6 +169,28 @@ class OwnInput:
             self.note(f"{name}: {line}.")
         check_observed(part, name)
         return part
+
+    def _pieces(self, file: Path, name: str, options: ReadOptions) -> Iterator[Piece]:
+        try:
+            yield from read_pieces(file, options)
+        except AmbiguousData as question:  # before any piece
+            yield from read_pieces(file, self._settled(file, name, options, question))
+
+    def _settled(
+        self, file: Path, name: str, options: ReadOptions, question: AmbiguousData
+    ) -> ReadOptions:
+        """Options that read a file as the training did, where it can be read in two ways.
+
+        Raises:
+            AmbiguousData: the training does not say, or standard input cannot be read again.
+        """
+        roles = self.spec.roles
+        answer = None if roles is None else roles.answer(question.choices)
+        if answer is None or str(file) == "-":
+            raise question
+        key, value = next(iter(answer.items()))
+        self.note(f"{name}: is read with data.{key}: {value!r}, as in the training.")
+        return replace(options, **answer)  # type: ignore[arg-type]
 
     def format_of(self, file: Path) -> str:
         """The format of the file that was trained on, where this one is called alike or its name

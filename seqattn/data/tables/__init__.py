@@ -38,6 +38,8 @@ def opened(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
     name = str(path)
     if kind in ("csv", "tsv"):
         form = TextFormat.of_file(path, options, DELIMITERS.get(kind))
+        if options.roles is not None:
+            options = options.roles.with_decimal(options, form.delimiter)
         with table_of_text(path, name, form, options) as table:
             tidied(table)
             yield table
@@ -109,9 +111,10 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     Raises:
         DataError: a feature is not there, and nothing can stand for it.
     """
-    if options.roles is not None:
+    if (roles := options.roles) is not None:
+        options = roles.with_decimal(options, table.delimiter)
         is_wide = wide_layout(table, options) is not None
-        options = options.roles.applied(options, table.name, table.header, is_wide=is_wide)
+        options = roles.applied(options, table.name, table.header, is_wide=is_wide)
     wanted = options.number_columns
     if not wanted or not options.may_rename or set(wanted) <= set(table.header):
         return options

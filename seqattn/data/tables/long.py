@@ -70,7 +70,16 @@ def long_pieces(
             groups=None if groups is None else groups[first:last],
             notes=notes,
             style=style,
-            roles=ColumnRoles(LONG, roles.series, style.time, roles.features, roles.ignored),
+            roles=ColumnRoles(
+                LONG,
+                roles.series,
+                style.time,
+                roles.features,
+                roles.ignored,
+                style.time_formats,
+                style.separator,
+                style.decimal,
+            ),
             id_parts=None if parts is None else parts[first:last],
         )
 

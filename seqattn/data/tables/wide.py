@@ -239,6 +239,11 @@ def _piece(
         groups=None if group is None else words[group],
         notes=(*table.notes, *wide.notes),
         is_wide=True,
-        roles=ColumnRoles(WIDE, () if wide.series is None else (wide.series,)),
+        roles=ColumnRoles(
+            WIDE,
+            () if wide.series is None else (wide.series,),
+            delimiter=table.delimiter,
+            decimal=decimal,
+        ),
         style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
     )
