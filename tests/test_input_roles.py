@@ -129,7 +129,7 @@ def test_a_feature_that_the_training_had_is_needed(seqattn: Run) -> None:
     write("g.csv", "sequence,step,y,z", [f"s{k},{DAY},1,2" for k in range(9)])
     done = seqattn("predict", "outputs/c", "--input", "g.csv")
     assert done.code == 3
-    assert "g.csv: no column 'x'" in done.err
+    assert "g.csv: no column 'x'; found sequence, step, y, z. Needed are x. Rename" in done.err
 
 
 def test_what_is_set_wins_over_what_the_training_found(seqattn: Run) -> None:

@@ -131,5 +131,5 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     missing = next(name for name in wanted if name not in table.header)
     raise DataError(
         f"{table.name}: no column {missing!r}; found {', '.join(table.header[:12])}. Needed are"
-        f" {', '.join(wanted)}."
+        f" {', '.join(wanted)}. Rename the columns in the file."
     )
