@@ -219,8 +219,8 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
     if not part.masks_targets:
         return
     seen = np.zeros(len(part.said), dtype=bool)
-    for _, some in part.chunks():
-        seen |= some.target_cells.any(axis=(0, 1))
+    for cells in part.observed_targets():
+        seen |= cells.any(axis=(0, 1))
     if not seen.any():
         raise DataError(
             f"{called} has no target that was observed: all its cells are empty, so nothing can be"

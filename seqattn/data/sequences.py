@@ -165,6 +165,10 @@ class Sequences:
         (places, sequences in memory)."""
         yield slice(0, len(self)), self
 
+    def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
+        """`target_cells` of all sequences, some after the other."""
+        yield self.target_cells
+
     @property
     def source_keep(self) -> NDArray[np.bool_]:
         """(N, S): True where a source point is real."""

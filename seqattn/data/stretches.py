@@ -143,18 +143,21 @@ def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) 
         points, known: (n, L, F).
         at: (n, L) where the steps lie.
     """
-    n, L, F = points.shape
-    steps = np.arange(L)[:, None]
-    before = np.maximum.accumulate(np.where(known, steps, -1), axis=1)
-    after = np.minimum.accumulate(np.where(known, steps, L)[:, ::-1], axis=1)[:, ::-1]
+    L = points.shape[1]
+    found = np.where(known, points, np.nan).astype(np.float64)
+    whose, feature = np.nonzero(~known.all(axis=1))  # c columns with a cell that is not known
+    seen, steps = known[whose, :, feature], np.arange(L)  # (c, L)
+    before = np.maximum.accumulate(np.where(seen, steps, -1), axis=1)
+    after = np.minimum.accumulate(np.where(seen, steps, L)[:, ::-1], axis=1)[:, ::-1]
+    column, step = np.nonzero(~seen & seen.any(axis=1, keepdims=True))
+    before, after = before[column, step], after[column, step]
     low, high = np.where(before < 0, after, before), np.where(after >= L, before, after)
-    low, high = np.clip(low, 0, L - 1), np.clip(high, 0, L - 1)
-    values = np.where(known, points, np.nan)
-    first, last = (np.take_along_axis(values, place, axis=1) for place in (low, high))
-    where = np.broadcast_to(at[:, :, None], (n, L, F))
-    begin, end = (np.take_along_axis(where, place, axis=1) for place in (low, high))
-    slope = np.divide(last - first, end - begin, out=np.zeros((n, L, F)), where=high > low)
-    return np.asarray(np.where(known, points, slope * (where - begin) + first))
+    whose, feature = whose[column], feature[column]
+    first, last = points[whose, low, feature], points[whose, high, feature]
+    begin, end = at[whose, low], at[whose, high]
+    slope = np.divide(last - first, end - begin, out=np.zeros(len(step)), where=high > low)
+    found[whose, step, feature] = slope * (at[whose, step] - begin) + first
+    return found
 
 
 def _numbers(order: NDArray[Any]) -> NDArray[Any]:

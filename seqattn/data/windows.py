@@ -208,7 +208,13 @@ class Windows(Sequences):
     def known_sources(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """(places, (n, F) whether a feature was observed in each source), some after the other."""
         for places in self._places():
-            yield places, np.asarray(self._source(places)[1].any(axis=1))
+            keep = self._keep(self.given, places)
+            found = self.given.gather(places)
+            yield places, np.asarray((keep & ~np.isnan(found)).any(axis=1))
+
+    def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
+        for places in self._places():
+            yield self._target(places)[1]
 
     def _gathered(
         self, places: slice | Integers, last_steps: NDArray[np.generic] | None,
@@ -230,8 +236,7 @@ class Windows(Sequences):
         return np.asarray(self.order[last])
 
     def _source(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        found = self.given.gather(places)
-        keep = real_points(self.given.lengths[places], self.given.longest)[:, :, None]
+        found, keep = self.given.gather(places), self._keep(self.given, places)
         seen = np.broadcast_to(keep, found.shape)
         if self.has_empty:
             seen = keep & ~np.isnan(found)
@@ -244,8 +249,7 @@ class Windows(Sequences):
         return found, seen  # type: ignore[return-value]
 
     def _target(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        found = self.to_say.gather(places)
-        keep = real_points(self.to_say.lengths[places], self.to_say.longest)[:, :, None]
+        found, keep = self.to_say.gather(places), self._keep(self.to_say, places)
         seen = np.broadcast_to(keep, found.shape)
         if self.has_empty:
             seen = keep & ~np.isnan(found)
@@ -253,12 +257,16 @@ class Windows(Sequences):
             found = np.where(keep, found, found.dtype.type(0))
         return found, seen  # type: ignore[return-value]
 
+    @staticmethod
+    def _keep(side: Stretches, places: slice | Integers) -> NDArray[np.bool_]:
+        """(n, L, 1): True where a row is within its stretch."""
+        return real_points(side.lengths[places], side.longest)[:, :, None]
+
     def _hides_some(self, side: Stretches) -> bool:
         """Whether a real cell of one side was not observed."""
         if not self.has_empty:
             return False
         for places in self._places():
-            keep = real_points(side.lengths[places], side.longest)[:, :, None]
-            if (keep & np.isnan(side.gather(places))).any():
+            if (self._keep(side, places) & np.isnan(side.gather(places))).any():
                 return True
         return False
