@@ -286,7 +286,7 @@ def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
         )
     N = len(points)
     return Sequences(
-        np.where(real[:, :, None], points, 0.0), lengths, np.zeros((N, 0, len(layout.said))),
+        np.where(real[:, :, None], points, 0.0), lengths, np.zeros((N, 0, len(layout.target_features))),
         np.zeros(N, dtype=np.int64), layout.features, tuple(str(k) for k in range(N)),
-        said=layout.said,
+        target_features=layout.target_features,
     )  # fmt: skip

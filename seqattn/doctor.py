@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
-from seqattn.data.own import check_observed
+from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
 from seqattn.evaluation import References, evaluate_and_forecast, free_run, loss_of
 from seqattn.runs import EpochRecord, RunFolder

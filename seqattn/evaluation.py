@@ -135,7 +135,7 @@ class References:
             if in_sample is not None:
                 errors[name] = Errors.of(forecast, part, in_sample)
 
-        for name in free.made:
+        for name in free.forecasts:
             score(name, free.forecast(name, part))
         baselines = dict(losses)
         linear = least_squares(train, part, scaling)
@@ -271,7 +271,7 @@ def free_run(
     if override is not None:
         override.check(int(part.source_lengths.min()))
     batch = batch_of(part, *_device_and_type(model), scaling=scaling)
-    values = np.empty((len(part), steps, len(part.said)))
+    values = np.empty((len(part), steps, len(part.target_features)))
     maps = dict[MapKind, list[Tensor]]()
     meaning: MapMeaning = "distribution"
     with torch.inference_mode():
@@ -315,7 +315,7 @@ def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | Non
     """The loss of a model with every step fed the truth."""
     batch = batch_of(part, *_device_and_type(model), scaling=scaling)
     steps = batch.target_steps
-    values = np.empty((len(part), steps, len(part.said)))
+    values = np.empty((len(part), steps, len(part.target_features)))
     truth = torch.ones(steps, dtype=torch.bool)
     with torch.inference_mode():
         for places in slices(len(batch), _at_once(batch, steps)):
@@ -394,7 +394,7 @@ def evaluate_and_forecast(
         rmse=errors_by_feature(run.values, part),
         against=against,
         looks=None if looking is None else looking.result(),
-        features=part.said,
+        features=part.target_features,
         scaled=scaling is not None and not scaling.is_identity,
         errors=None if against.in_sample is None
         else Errors.of(run.values, part, against.in_sample),

@@ -19,10 +19,10 @@ from seqattn.data.baselines import (
     LAST_POINT,
     baselines_of,
 )
+from seqattn.data.file_dataset import target_series
 from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import Errors, InSample, SeriesTable
 from seqattn.data.naive import drift, last_value, seasonal_naive
-from seqattn.data.own import target_series
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Spans
 from seqattn.errors import DataError
@@ -87,7 +87,7 @@ def test_each_feature_finds_its_place_in_the_source() -> None:
     source = np.arange(24.0).reshape(2, 4, 3)
     part = Sequences(
         source, np.array([4, 4]), np.zeros((2, 2, 2)), np.array([2, 2]), ("a", "b", "c"),
-        ("p", "q"), said=("c", "a"),
+        ("p", "q"), target_features=("c", "a"),
     )  # fmt: skip
     assert np.array_equal(last_value(part, [2, 0])[:, 0], source[:, 3][:, [2, 0]])
     assert np.array_equal(seasonal_naive(part, [2, 0], 3)[:, 0], source[:, 1][:, [2, 0]])

@@ -139,7 +139,7 @@ def test_a_feature_that_is_not_given_begins_at_zero() -> None:
     observed = np.array([[[False], [True], [False]]])
     part = Sequences(
         np.full((1, 2, 1), 5.0), np.array([2]), np.array([[[np.nan], [7.0], [9.0]]]), np.array([3]),
-        ("a",), ("s",), said=("b",), target_observed=observed,
+        ("a",), ("s",), target_features=("b",), target_observed=observed,
     )  # fmt: skip
     assert Scaling.identity(part).scaled(part)[1].ravel().tolist() == [0, 7, 7]
 

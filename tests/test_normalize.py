@@ -74,7 +74,7 @@ def by_hand() -> Sequences:
         np.array([[[1, 2], [3, 2], [99, 2], [5, 2]], [[10, 0], [14, -1], [0, 0], [0, 0]]], float),
         np.array([4, 2]),
         np.array([[[6.0, 7.0, 4.0], [8.0, np.nan, 5.0]], [[8.0, 12.0, 1.0], [0.0, 0.0, 0.0]]]),
-        np.array([2, 1]), ("x", "y"), ("a", "b"), said=("z", "x", "y"),
+        np.array([2, 1]), ("x", "y"), ("a", "b"), target_features=("z", "x", "y"),
         source_observed=np.array([[[1, 1], [1, 1], [0, 1], [1, 1]],
                                   [[1, 1], [1, 1], [0, 0], [0, 0]]], dtype=bool),
         target_observed=np.array([[[1, 1, 1], [1, 0, 1]], [[1, 1, 1], [0, 0, 0]]], dtype=bool),

@@ -73,7 +73,7 @@ class OwnUnits:
             how = "this source normalized by its own mean and standard deviation"
         pairs = zip(shift, scale, strict=True)
         return cls(
-            dict(zip(chosen.said, said, strict=True)), how,
+            dict(zip(chosen.target_features, said, strict=True)), how,
             dict(zip(chosen.features, pairs, strict=True)),
         )  # fmt: skip
 
@@ -136,7 +136,7 @@ def explain(
     title = pictures.panel_titles(described)[0]
     explanation = take_apart(
         trained.model, source, step=step, layer=layer, head=head,
-        features=trained.layout.features, said=trained.layout.said, title=title.replace("\n", ", "),
+        features=trained.layout.features, said=trained.layout.target_features, title=title.replace("\n", ", "),
     )  # fmt: skip
     own = None
     if not trained.layout.scaling.is_identity:

@@ -18,14 +18,15 @@ from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
 from seqattn.data.cutting import LeftOut, as_sources, cut, cut_at
+from seqattn.data.file_dataset import check_observed, renamed
 from seqattn.data.files import (
     ENDINGS,
     PACKED,
-    Piece,
+    Chunk,
     ReadOptions,
     format_of,
     read_all,
-    read_pieces,
+    read_chunks,
 )
 from seqattn.data.files.style import PLAIN, TableStyle
 from seqattn.data.files.writing import (
@@ -36,7 +37,6 @@ from seqattn.data.files.writing import (
     rounded,
 )
 from seqattn.data.notes import short_notes
-from seqattn.data.own import check_observed, renamed
 from seqattn.data.reading import options_of
 from seqattn.data.regularize import regularized
 from seqattn.data.sequences import Floats
@@ -64,44 +64,44 @@ def own_config(trained: Trained) -> OwnFile:
     return config if isinstance(config, OwnFile) else OwnFile(path="-")
 
 
-def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tuple[str, ...]]]:
+def sources(file: Path, trained: Trained) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
     """(as read, as sources, the file's own names of the features), a stretch after the other.
 
     Raises:
-        DataError, UsageError: see `read_pieces`.
+        DataError, UsageError: see `read_chunks`.
     """
     config = own_config(trained)
     wanted = replace(
-        options_of(config, given_only=True), format=_format_for(file, config),
+        options_of(config, sources_only=True), format=_format_for(file, config),
         features=trained.layout.features, group=None, may_rename=True, asks=False,
     )  # fmt: skip
     told = set[str]()
     name = _called(file)
     read = found = 0
-    for piece in read_pieces(file, wanted):
-        read += len(piece)
-        for line in dict.fromkeys(one for one in piece.notes if one not in told):
+    for chunk in read_chunks(file, wanted):
+        read += len(chunk)
+        for line in dict.fromkeys(one for one in chunk.notes if one not in told):
             note(f"{name}: {line}.")
             told.add(line)
-        names = piece.points.features
-        series = _without_gaps(renamed(piece, trained.layout.features), name, trained)
+        names = chunk.points.features
+        series = _without_gaps(renamed(chunk, trained.layout.features), name, trained)
         found += len(series)
         if len(series):
-            clean = Piece(
-                tuple(series.ids), series.points, piece.where, order=series.order,
-                style=piece.style, id_parts=_parts_of(piece, series.ids),
+            clean = Chunk(
+                tuple(series.ids), series.points, chunk.where, order=series.order,
+                style=chunk.style, id_parts=_parts_of(chunk, series.ids),
             )  # fmt: skip
-            part = as_sources(series, config, trained.layout.said)
+            part = as_sources(series, config, trained.layout.target_features)
             yield clean, part.at(slice(None)), names
     if not found:
         raise DataError(_none_left(name, read) if read else f"{name}: has no sequences.")
 
 
-def _parts_of(piece: Piece, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
+def _parts_of(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
     """The words of the ids of some sequences of a piece; None: an id is one word."""
-    if piece.id_parts is None:
+    if chunk.id_parts is None:
         return None
-    parts = dict(zip(piece.ids, piece.id_parts, strict=True))
+    parts = dict(zip(chunk.ids, chunk.id_parts, strict=True))
     return tuple(parts[name] for name in ids)
 
 
@@ -109,7 +109,7 @@ def scored(file: Path, trained: Trained) -> Sequences:
     """All sequences of a file with what is given and what is to be said, as in training.
 
     Raises:
-        DataError, UsageError: see `read_pieces`.
+        DataError, UsageError: see `read_chunks`.
     """
     config = trained.config.data
     own = own_config(trained)
@@ -118,15 +118,15 @@ def scored(file: Path, trained: Trained) -> Sequences:
         form = ReadOptions(features=trained.layout.features, may_rename=True)
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
-    apart = trained.layout.features, trained.layout.said
-    piece = read_all(file, replace(form, format=_format_for(file, own), group=None, apart=apart,
+    source_and_target = trained.layout.features, trained.layout.target_features
+    chunk = read_all(file, replace(form, format=_format_for(file, own), group=None, source_and_target=source_and_target,
                                    asks=False))  # fmt: skip
-    for line in piece.notes:
+    for line in chunk.notes:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:
-        piece = renamed(piece, trained.layout.features)
+        chunk = renamed(chunk, trained.layout.features)
     series = regularized(
-        piece, _called(file), own, spacing_of(piece, _spaced(trained)),
+        chunk, _called(file), own, spacing_of(chunk, _spaced(trained)),
         has_key=isinstance(config, OwnFile),
     )  # fmt: skip
     left_out, name, dropped = LeftOut(), _called(file), len(series.names_of_dropped)
@@ -175,26 +175,26 @@ def _spaced(trained: Trained) -> Frequency | None:
     return Frequency("number", 1)
 
 
-def _without_gaps(piece: Piece, name: str, trained: Trained) -> Series:
+def _without_gaps(chunk: Chunk, name: str, trained: Trained) -> Series:
     """What a forecast goes on from, empty cells refused, dropped or filled as in training; and how
     its steps are spaced."""
     config = own_config(trained)
-    spacing = spacing_of(piece, _spaced(trained))
+    spacing = spacing_of(chunk, _spaced(trained))
     if spacing is None:
-        spacing = Spacing.alike(len(piece), Frequency("number", 1))
+        spacing = Spacing.alike(len(chunk), Frequency("number", 1))
     no_cut: dict[str, Any] = {"window": None, "source_length": None, "target_length": None}
     ends = columns_apart(config)
     if not ends:
         no_cut |= {"source_features": None, "target_features": None}
     alone = config.model_copy(update=no_cut)
-    if ends and (ended := np.asarray(ended_sides(piece.points, config).any(axis=1))).any():
-        piece = of_rows(piece, ~ended)
+    if ends and (ended := np.asarray(ended_sides(chunk.points, config).any(axis=1))).any():
+        chunk = of_rows(chunk, ~ended)
     last = None if config.window is None else config.window.source
     if last is not None:
-        piece = last_rows(piece, last)  # no fewer than so many steps
-    piece = replace(piece, target=None, where_target=None)
+        chunk = last_rows(chunk, last)  # no fewer than so many steps
+    chunk = replace(chunk, target=None, where_target=None)
     has_key = isinstance(trained.config.data, OwnFile)
-    series = regularized(piece, name, alone, spacing, has_key=has_key, last=last)
+    series = regularized(chunk, name, alone, spacing, has_key=has_key, last=last)
     if series.empty:
         note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
     if dropped := len(series.names_of_dropped):
@@ -324,11 +324,11 @@ def joined_sources(parts: list[Sequences]) -> Sequences:
     return Sequences(
         source=source,
         source_lengths=np.concatenate([part.source_lengths for part in parts]),
-        target=np.zeros((len(source), 0, len(first.said))),
+        target=np.zeros((len(source), 0, len(first.target_features))),
         target_lengths=np.zeros(len(source), dtype=np.int64),
         features=first.features,
         ids=tuple(name for part in parts for name in part.ids),
-        said=first.said,
+        target_features=first.target_features,
     )
 
 
@@ -363,9 +363,9 @@ def predict_file(
 
     from seqattn.experiment.attention_file import spool_for
 
-    stretches = sources(file, trained)
-    first = next(stretches)
-    said = trained.layout.said
+    chunks = sources(file, trained)
+    first = next(chunks)
+    said = trained.layout.target_features
     same = said == trained.layout.features
     style = first[0].style
     if not _keeps_form(file, output, form, own_config(trained)):
@@ -377,15 +377,15 @@ def predict_file(
         writer.opened(),
         tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
     ):
-        for piece, part, _ in _and_first(first, stretches):
+        for chunk, part, _ in _and_first(first, chunks):
             if spool is not None:
                 spool.begin(part, steps)
             result = free_run(
                 trained.model, part, steps, override, with_attention=False,
                 scaling=trained.layout.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_sources(part, piece.points.lengths),
-                         piece.id_parts)  # fmt: skip
+            writer.write(part, result, Steps.of_sources(part, chunk.points.lengths),
+                         chunk.id_parts)  # fmt: skip
             bar.update(len(part))
 
 

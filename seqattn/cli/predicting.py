@@ -92,7 +92,7 @@ def predict(
     part = data_of(trained).test
     if example is not None:
         part = part.at(checked_example(example, len(part)))
-    forecasts = inputs.Forecasts(where, chosen.value, trained, part.said)
+    forecasts = inputs.Forecasts(where, chosen.value, trained, part.target_features)
     _continue(trained, part, length, attention_override, attention, forecasts)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.piece import Ragged
+from seqattn.data.files.chunk import Ragged
+from seqattn.data.row_ranges import RowRanges
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans, blocks_of, ended_sides
-from seqattn.data.stretches import Stretches
 from seqattn.data.windows import WindowNames, Windows
 from seqattn.errors import DataError
 
@@ -43,10 +43,10 @@ class _Cut(NamedTuple):
     """Rows of sources and targets.
 
     Attributes:
-        whose: (N,) the series of each.
+        series_index: (N,) the series of each.
     """
 
-    whose: Integers
+    series_index: Integers
     source_starts: Integers
     source_lengths: Integers
     target_starts: Integers
@@ -64,21 +64,26 @@ def cut(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Win
         DataError: sequences that are too short, or nothing says where to cut.
     """
     names, target = series.columns, series.target
-    given = said = names
+    source_features = target_features = names
     if config.source_features is not None and config.target_features is not None:
-        given, said = tuple(config.source_features), tuple(config.target_features)
+        source_features, target_features = (
+            tuple(config.source_features),
+            tuple(config.target_features),
+        )
     if target is not None:
         if config.source_length or config.target_length or config.window:
             raise DataError(
                 f"{series.name}: keeps source and target apart already; leave out"
                 " data.source_length, target_length and window."
             )
-        return _made(series, _with_target(spans, target), given, target.features)
+        return _made(series, _with_target(spans, target), source_features, target.features)
     if config.window is not None:
-        return _made(series, _in_windows(series, spans, config, given, left_out), given, said,
+        return _made(series, _in_windows(series, spans, config, source_features, left_out), source_features, target_features,
                      is_window=True)  # fmt: skip
     if config.source_length is not None or config.target_length is not None:
-        return _made(series, _at_a_length(series, spans, config, left_out), given, said)
+        return _made(
+            series, _at_a_length(series, spans, config, left_out), source_features, target_features
+        )
     if config.source_features is None:
         raise DataError(
             f"{series.name}: nothing says what is source and what is target. Set"
@@ -87,13 +92,14 @@ def cut(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Win
         )
     ended = ended_sides(series.points, config)
     seen = [
-        np.concatenate([[0], np.cumsum(~ended[:, names.index(side[0])])]) for side in (given, said)
+        np.concatenate([[0], np.cumsum(~ended[:, names.index(side[0])])])
+        for side in (source_features, target_features)
     ]
     ends = spans.starts + spans.lengths
     source_lengths, target_lengths = (one[ends] - one[spans.starts] for one in seen)
     return _made(
-        series, _Cut(spans.whose, spans.starts, source_lengths, spans.starts, target_lengths),
-        given, said,
+        series, _Cut(spans.series_index, spans.starts, source_lengths, spans.starts, target_lengths),
+        source_features, target_features,
     )  # fmt: skip
 
 
@@ -115,16 +121,18 @@ def cut_at(series: Series, source_length: int) -> Windows:
             " and a target, so two at least."
         )
     cuts = np.minimum(spans.lengths - 1, source_length)
-    rows = _Cut(spans.whose, spans.starts, cuts, spans.starts + cuts, spans.lengths - cuts)
+    rows = _Cut(spans.series_index, spans.starts, cuts, spans.starts + cuts, spans.lengths - cuts)
     return _made(series, rows, names, names)
 
 
-def as_sources(series: Series, config: OwnFile | None, said: tuple[str, ...] = ()) -> Windows:
+def as_sources(
+    series: Series, config: OwnFile | None, target_features: tuple[str, ...] = ()
+) -> Windows:
     """Whole series as sources, with no target known; of a run with windows, the last points that
     fit one.
 
     Args:
-        said: features of the targets; none: those of the sources.
+        target_features: features of the targets; none: those of the sources.
 
     Raises:
         DataError: a series without points.
@@ -134,15 +142,15 @@ def as_sources(series: Series, config: OwnFile | None, said: tuple[str, ...] = (
     if config is not None and config.window is not None:
         kept = np.minimum(lengths, config.window.source)
         starts, lengths = starts + lengths - kept, kept
-    _refuse_no_points(series, "source", spans.whose, lengths)
+    _refuse_no_points(series, "source", spans.series_index, lengths)
     nothing = np.zeros(len(spans), dtype=np.int64)
-    return _windows(series, _Cut(spans.whose, starts, lengths, starts, nothing),
-                    series.columns, said or series.columns, ())  # fmt: skip
+    return _windows(series, _Cut(spans.series_index, starts, lengths, starts, nothing),
+                    series.columns, target_features or series.columns, ())  # fmt: skip
 
 
 def _with_target(spans: Spans, target: Ragged) -> _Cut:
-    return _Cut(spans.whose, spans.starts, spans.lengths, target.offsets[:-1][spans.whose],
-                target.lengths[spans.whose])  # fmt: skip
+    return _Cut(spans.series_index, spans.starts, spans.lengths, target.offsets[:-1][spans.series_index],
+                target.lengths[spans.series_index])  # fmt: skip
 
 
 def _at_a_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> _Cut:
@@ -153,17 +161,17 @@ def _at_a_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOu
         longest = int(spans.lengths.argmax())
         raise DataError(
             f"{series.name}: no sequence has more than data.{key} = {short} points; the"
-            f" longest, {series.ids[int(spans.whose[longest])]!r}, has {spans.lengths[longest]}."
+            f" longest, {series.ids[int(spans.series_index[longest])]!r}, has {spans.lengths[longest]}."
         )
-    left_out.too_short += [series.ids[int(k)] for k in spans.whose[~is_long]]
-    whose, starts, lengths = spans.whose, spans.starts, spans.lengths
+    left_out.too_short += [series.ids[int(k)] for k in spans.series_index[~is_long]]
+    series_index, starts, lengths = spans.series_index, spans.starts, spans.lengths
     if not is_long.all():
-        whose, starts, lengths = whose[is_long], starts[is_long], lengths[is_long]
+        series_index, starts, lengths = series_index[is_long], starts[is_long], lengths[is_long]
     cut = np.broadcast_to(np.int64(short), len(starts))
     if config.source_length:
-        return _Cut(whose, starts, cut, starts + short, _less(lengths, short))
+        return _Cut(series_index, starts, cut, starts + short, _less(lengths, short))
     cuts = _less(lengths, short)
-    return _Cut(whose, starts, cuts, starts + cuts, cut)
+    return _Cut(series_index, starts, cuts, starts + cuts, cut)
 
 
 def _less(lengths: Integers, short: int) -> Integers:
@@ -174,14 +182,18 @@ def _less(lengths: Integers, short: int) -> Integers:
 
 
 def _in_windows(
-    series: Series, spans: Spans, config: OwnFile, given: tuple[str, ...], left_out: LeftOut
+    series: Series,
+    spans: Spans,
+    config: OwnFile,
+    source_features: tuple[str, ...],
+    left_out: LeftOut,
 ) -> _Cut:
     window = config.window
     assert window is not None
     needed = window.source + window.target
     counts = np.maximum(0, (spans.lengths - needed) // window.stride + 1)
     counts[spans.lengths < needed] = 0
-    left_out.too_short += [series.ids[int(k)] for k in spans.whose[counts == 0]]
+    left_out.too_short += [series.ids[int(k)] for k in spans.series_index[counts == 0]]
     if not counts.any():
         raise DataError(
             f"{series.name}: a window needs {needed} points (data.window), and the longest sequence"
@@ -190,11 +202,11 @@ def _in_windows(
     span = np.repeat(np.arange(len(spans)), counts)
     of_span = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = spans.starts[span] + of_span * window.stride
-    keep = _usable(series, spans, starts, counts, config, given)
+    keep = _usable(series, spans, starts, counts, config, source_features)
     if not keep.all():
         named = WindowNames(
-            series.ids, spans.whose[span],
-            lambda k: series.step(int(starts[k]) + window.source, int(spans.whose[span[k]])),
+            series.ids, spans.series_index[span],
+            lambda k: series.step(int(starts[k]) + window.source, int(spans.series_index[span[k]])),
         )  # fmt: skip
         bad = np.flatnonzero(~keep)
         left_out.drop(bad.size, [named[int(k)] for k in bad[:5]])
@@ -202,12 +214,14 @@ def _in_windows(
     n = len(starts)
     lengths = (np.broadcast_to(np.int64(size), n) for size in (window.source, window.target))
     source_lengths, target_lengths = lengths
-    return _Cut(spans.whose[span], starts, source_lengths, starts + window.source, target_lengths)
+    return _Cut(
+        spans.series_index[span], starts, source_lengths, starts + window.source, target_lengths
+    )
 
 
 def _usable(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
-    given: tuple[str, ...],
+    source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
     """(windows,) which windows may be used: with data.missing: drop_sequence those without an empty
     cell, else those whose source has a value of each feature to be filled from.
@@ -223,7 +237,7 @@ def _usable(
         return keep
     drops = config.missing == "drop_sequence"
     size = window.source + window.target if drops else window.source
-    columns = [series.columns.index(name) for name in given]
+    columns = [series.columns.index(name) for name in source_features]
     values, first = series.points.values, 0
     for block in blocks_of(spans.lengths, BLOCK):
         last = first + int(counts[block].sum())
@@ -241,7 +255,7 @@ def _usable(
 
 
 def _made(
-    series: Series, cut: _Cut, given: tuple[str, ...], said: tuple[str, ...], *,
+    series: Series, cut: _Cut, source_features: tuple[str, ...], target_features: tuple[str, ...], *,
     is_window: bool = False,
 ) -> Windows:  # fmt: skip
     """
@@ -249,39 +263,39 @@ def _made(
         DataError: a side of a sequence has no points.
     """
     for what, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
-        _refuse_no_points(series, what, cut.whose, lengths)
+        _refuse_no_points(series, what, cut.series_index, lengths)
     target = series.points if series.target is None else series.target
-    columns = tuple(target.features.index(name) for name in said)
-    return _windows(series, cut, given, said, columns, is_window=is_window)
+    columns = tuple(target.features.index(name) for name in target_features)
+    return _windows(series, cut, source_features, target_features, columns, is_window=is_window)
 
 
-def _refuse_no_points(series: Series, what: str, whose: Integers, lengths: Integers) -> None:
+def _refuse_no_points(series: Series, what: str, series_index: Integers, lengths: Integers) -> None:
     empty = np.flatnonzero(lengths < 1)
     if empty.size:
-        name = series.ids[int(whose[empty[0]])]
+        name = series.ids[int(series_index[empty[0]])]
         raise DataError(f"{series.name}: sequence {name!r} has no points in its {what}.")
 
 
 def _windows(
-    series: Series, cut: _Cut, given: tuple[str, ...], said: tuple[str, ...],
+    series: Series, cut: _Cut, source_features: tuple[str, ...], target_features: tuple[str, ...],
     columns: tuple[int, ...], *, is_window: bool = False,
 ) -> Windows:  # fmt: skip
     """
     Args:
-        columns: those of `said`; none where nothing of them is known.
+        columns: those of `target_features`; none where nothing of them is known.
     """
     target = series.points if series.target is None or not columns else series.target
     starts = cut.target_starts
 
     def step(k: int) -> str:
-        return series.step(int(starts[k]), int(cut.whose[k]))
+        return series.step(int(starts[k]), int(cut.series_index[k]))
 
     found = Windows(
-        Stretches(series.points.values, tuple(series.columns.index(name) for name in given),
+        RowRanges(series.points.values, tuple(series.columns.index(name) for name in source_features),
                   cut.source_starts, cut.source_lengths),
-        Stretches(target.values, columns or (0,) * len(said), starts, cut.target_lengths),
-        given, said, WindowNames(series.ids, cut.whose, step if is_window else None),
-        series.order, series.spacing, cut.whose, has_empty=bool(series.empty),
+        RowRanges(target.values, columns or (0,) * len(target_features), starts, cut.target_lengths),
+        source_features, target_features, WindowNames(series.ids, cut.series_index, step if is_window else None),
+        series.order, series.spacing, cut.series_index, has_empty=bool(series.empty),
     )  # fmt: skip
     _check_sources(series, found)
     return found

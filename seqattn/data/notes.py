@@ -55,10 +55,10 @@ def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]
     found, uneven = dict[Frequency, int](), dict[str, None]()
     for one, some in zip(series, spans, strict=True):
         if one.spacing is not None:
-            mine = one.spacing.at(some.whose)
+            mine = one.spacing.at(some.series_index)
             found |= mine.frequencies()
             at = np.flatnonzero(~mine.is_known & (some.lengths > 1))
-            uneven |= dict.fromkeys(one.ids[int(k)] for k in some.whose[at])
+            uneven |= dict.fromkeys(one.ids[int(k)] for k in some.series_index[at])
     notes = []
     if len(found) > 1:
         first = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seqattn.config import Config, OwnFile, resolve
 from seqattn.data import Splits, load
-from seqattn.data.own import UNKNOWN
+from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, find_run
 from seqattn.training import Trained, load_model, refuse_other_files

@@ -64,7 +64,7 @@ def refuse_too_large(config: Config, data: Splits | None = None) -> None:
     if data is not None:
         parts = data.train, data.validation, data.test
         S, T = max(part.source_steps for part in parts), max(part.target_steps for part in parts)
-        features = max(len(data.train.features), len(data.train.said))
+        features = max(len(data.train.features), len(data.train.target_features))
         train, validation, test = (_resident(part, (S + T) * features) for part in parts)
         counts = train, validation, test
         needed = bytes_needed(config, S, T, counts, features)

@@ -231,7 +231,7 @@ def _card(trained: Trained, checkpoint: Path) -> dict[str, Any]:
         "epoch": trained.epoch,
         "model": as_plain(trained.config)["model"],
         "features": list(layout.features),
-        "said": list(layout.said),
+        "said": list(layout.target_features),
         "source_length": layout.source_length,
         "target_length": layout.target_length,
         "units": UNITS + (OF_INSTANCES if layout.scaling.instance else ""),

@@ -233,8 +233,8 @@ def _random(trained: Trained, n: int, longest: int) -> Sequences:
         points += numbers.standard_normal((n, 1, F)) * LEVELS * scaler.scale
     points[np.arange(longest) >= lengths[:, None]] = 0
     return Sequences(
-        points, lengths, np.zeros((n, 0, len(layout.said))), np.zeros(n, dtype=np.int64),
-        layout.features, tuple(map(str, range(n))), said=layout.said,
+        points, lengths, np.zeros((n, 0, len(layout.target_features))), np.zeros(n, dtype=np.int64),
+        layout.features, tuple(map(str, range(n))), target_features=layout.target_features,
     )  # fmt: skip
 
 

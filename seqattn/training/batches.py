@@ -171,7 +171,7 @@ def shape_of_batch(part: Sequences) -> BatchShape:
         masks.append(("target_keep", 2))
     return BatchShape(
         (N, part.source_steps, len(part.features)),
-        (N, part.target_steps, len(part.said)),
+        (N, part.target_steps, len(part.target_features)),
         tuple(masks),
     )
 
@@ -266,9 +266,9 @@ def is_gathered(part: Sequences) -> bool:
     if not isinstance(part, Windows):
         return False
     numbers = len(part) * (
-        part.source_steps * len(part.features) + part.target_steps * len(part.said)
+        part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     )
-    rows = part.given.values
+    rows = part.sources.values
     return numbers > MOST_RESIDENT and (part.is_on_disk or numbers > 4 * rows.size)
 
 

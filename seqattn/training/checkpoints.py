@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqattn.config import Config, as_plain, differences, from_plain
 from seqattn.data import Scaling, Sequences
-from seqattn.data.own import UNKNOWN
+from seqattn.data.file_dataset import UNKNOWN
 from seqattn.data.spacing import Frequency
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.models import Lengths, Points, SequenceModel, build_model
@@ -95,7 +95,7 @@ class Layout:
     """The sequences a model was trained on.
 
     Attributes:
-        features, said: names of the source's and the target's.
+        features, target_features: names of the source's and the target's.
         source_length, target_length: the longest.
         scaling: to the units the model works in, and back.
         digests: SHA-256 of each file they were read from.
@@ -103,7 +103,7 @@ class Layout:
     """
 
     features: tuple[str, ...]
-    said: tuple[str, ...]
+    target_features: tuple[str, ...]
     source_length: int
     target_length: int
     scaling: Scaling
@@ -119,13 +119,13 @@ class Layout:
         frequency: Frequency | None = None,
     ) -> Layout:
         return cls(
-            part.features, part.said, part.source_steps, part.target_steps,
+            part.features, part.target_features, part.source_steps, part.target_steps,
             Scaling.identity(part) if scaling is None else scaling, digests, frequency,
         )  # fmt: skip
 
     @property
     def points(self) -> Points:
-        return Points(len(self.features), len(self.said), self.scaling.carried)
+        return Points(len(self.features), len(self.target_features), self.scaling.carried)
 
     @property
     def lengths(self) -> Lengths:
@@ -135,7 +135,7 @@ class Layout:
         """For JSON."""
         return {
             "features": list(self.features),
-            "said": list(self.said),
+            "said": list(self.target_features),
             "source_length": self.source_length,
             "target_length": self.target_length,
             "scaling": self.scaling.as_plain(),
@@ -149,14 +149,16 @@ class Layout:
         Raises:
             KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
         """
-        features, said = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
+        features, target_features = (
+            tuple(str(name) for name in plain[key]) for key in ("features", "said")
+        )
         kept = plain.get("frequency")
         if kept is None and plain.get("apart") is not None:  # how checkpoints once had it
             kept = {"unit": "number", "step": plain["apart"]}
         frequency = None if kept is None else Frequency.from_plain(kept)
         return cls(
-            features, said, int(plain["source_length"]), int(plain["target_length"]),
-            Scaling.from_plain(plain["scaling"], features, said),
+            features, target_features, int(plain["source_length"]), int(plain["target_length"]),
+            Scaling.from_plain(plain["scaling"], features, target_features),
             tuple(str(digest) for digest in plain["digests"]), frequency,
         )  # fmt: skip
 

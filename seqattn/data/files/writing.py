@@ -1,4 +1,4 @@
-"""Sequences and forecasts as files, in the forms that `read_pieces` reads back."""
+"""Sequences and forecasts as files, in the forms that `read_chunks` reads back."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def forecast_arrays(
     arrays: dict[str, NDArray[np.generic]] = {
         "ids": np.array(list(part.ids), dtype=np.str_),
         "features": np.array(list(part.features), dtype=np.str_),
-        "said": np.array(list(part.said), dtype=np.str_),
+        "said": np.array(list(part.target_features), dtype=np.str_),
         "labels": np.array(list(part.labels), dtype=np.str_),
         "source": real(part.source, part.source_keep),
         "source_lengths": part.source_lengths,
@@ -247,11 +247,11 @@ def write_sequences(
             np.concatenate([_stretched(s, n), _stretched(t, n)], axis=1)
             for s, t, n in zip(source, target, longest, strict=True)
         ]
-        told = [f"target_{name}" for name in part.said]
-        columns = [*part.features, *told]
+        target_columns = [f"target_{name}" for name in part.target_features]
+        columns = [*part.features, *target_columns]
         section = (
             f"  source_features: [{', '.join(part.features)}]\n"
-            f"  target_features: [{', '.join(told)}]\n"
+            f"  target_features: [{', '.join(target_columns)}]\n"
         )
     if form == "npy":
         buffer = io.BytesIO()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqattn.data.files.chunk import LONGEST_LINE
 from seqattn.data.files.lines import refuse_first_broken_line
-from seqattn.data.files.piece import LONGEST_LINE
 from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
 from seqattn.data.tables.durations import durations_of
 from seqattn.errors import DataError
