@@ -285,8 +285,9 @@ def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
             " may only fill up what stands behind a shorter sequence."
         )
     N = len(points)
+    no_target = np.zeros((N, 0, len(layout.target_features)))
     return Sequences(
-        np.where(real[:, :, None], points, 0.0), lengths, np.zeros((N, 0, len(layout.target_features))),
+        np.where(real[:, :, None], points, 0.0), lengths, no_target,
         np.zeros(N, dtype=np.int64), layout.features, tuple(str(k) for k in range(N)),
         target_features=layout.target_features,
     )  # fmt: skip

@@ -77,7 +77,7 @@ class Explanation:
 
     Attributes:
         title: which sequence and step, of which model.
-        stages: from the source to what is said.
+        stages: from the source to the output.
         said: the point that follows from the printed numbers, (F,); empty where more layers
             follow than are shown.
         model_says: the model's own, (F,).

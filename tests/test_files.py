@@ -21,7 +21,8 @@ from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load, tasks
 from seqattn.data.cutting import as_sources
 from seqattn.data.files import Chunk, ReadOptions, format_of, read_all, read_chunks, step_text
-from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
+from seqattn.data.files.sequence_files import write_sequences
+from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Series, spacing_of
 from seqattn.data.spacing import Spacing

@@ -69,7 +69,7 @@ def trained_on(points: Floats, home: Path, *sets: str) -> tuple[RunFolder, Train
 
 
 def by_hand() -> Sequences:
-    """a: x is 1, 3, (filled), 5 and y always 2. b: two points, then padding. z is only said."""
+    """a: x is 1, 3, (filled), 5 and y always 2. b: two points, then padding. z is a target alone."""
     part = Sequences(
         np.array([[[1, 2], [3, 2], [99, 2], [5, 2]], [[10, 0], [14, -1], [0, 0], [0, 0]]], float),
         np.array([4, 2]),
@@ -113,7 +113,7 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
     assert notes == [
         "y is constant in 1 of 2 training sources: shifted there, not scaled by its own standard"
         " deviation (data.normalize)",
-        "z is to be said but not given, so that no source has a mean of it: it keeps the scaling of"
+        "z is a target but no source feature, so that no source has a mean of it: it keeps the scaling of"
         " the training part (data.scaling)",
     ]
     back = made.unscaled(np.asarray(target), part)

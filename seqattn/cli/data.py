@@ -283,7 +283,7 @@ def sample(
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
     from seqattn.data import load
     from seqattn.data.files import format_of
-    from seqattn.data.files.writing import write_sequences
+    from seqattn.data.files.sequence_files import write_sequences
     from seqattn.user_files import check_outputs, write_output
 
     check_outputs({"--output": output}, {"CONFIG": config})

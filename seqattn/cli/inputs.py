@@ -17,7 +17,7 @@ from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
-from seqattn.data.cutting import LeftOut, as_sources, cut, cut_at
+from seqattn.data.cutting import as_sources, cut, cut_at
 from seqattn.data.file_dataset import check_observed, renamed
 from seqattn.data.files import (
     ENDINGS,
@@ -49,6 +49,7 @@ from seqattn.data.series import (
     of_rows,
     spacing_of,
 )
+from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from seqattn.evaluation import FreeRun, free_run
@@ -106,7 +107,7 @@ def _parts_of(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] |
 
 
 def scored(file: Path, trained: Trained) -> Sequences:
-    """All sequences of a file with what is given and what is to be said, as in training.
+    """All sequences of a file cut into source and target, as in training.
 
     Raises:
         DataError, UsageError: see `read_chunks`.
@@ -119,8 +120,8 @@ def scored(file: Path, trained: Trained) -> Sequences:
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
     source_and_target = trained.layout.features, trained.layout.target_features
-    chunk = read_all(file, replace(form, format=_format_for(file, own), group=None, source_and_target=source_and_target,
-                                   asks=False))  # fmt: skip
+    form = replace(form, format=_format_for(file, own), group=None, asks=False)
+    chunk = read_all(file, replace(form, source_and_target=source_and_target))
     for line in chunk.notes:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:
@@ -208,7 +209,7 @@ class Forecasts:
     Args:
         output: a file, or None for standard output.
         form: csv, tsv, jsonl, npz, parquet or arrow.
-        names: of the features that are said.
+        names: of the target features.
         style: of the file that was read.
     """
 

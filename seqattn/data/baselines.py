@@ -39,7 +39,7 @@ class LazyForecast:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The parameter-free baselines of a part, and what should be said of one that is not there.
+    """The parameter-free baselines of a part, and notes on those that are not there.
 
     Attributes:
         forecasts: name -> what makes its forecast (n, T, F) of some sequences of the part.
@@ -78,7 +78,7 @@ def baselines_of(
     }
     notes = list[str]()
     carried = places_of_targets(test)
-    if carried is not None:  # else what is to be said was never given
+    if carried is not None:  # else no source has the target features
         forecasts[LAST_POINT] = lambda part: last_value(part, carried)
         if in_sample is not None:
             forecasts[DRIFT] = lambda part: drift(part, carried)
@@ -87,7 +87,7 @@ def baselines_of(
         if in_sample.origin == "given":
             check_season(test, season)
         if carried is None:
-            notes.append("no seasonal naive forecast: what is to be said is not given")
+            notes.append("no seasonal naive forecast: sources lack a target feature")
         elif shortest < season:
             notes.append(
                 f"no seasonal naive forecast: a source has only {shortest} points, the season"

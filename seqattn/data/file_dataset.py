@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.data.cutting import LeftOut, cut
+from seqattn.data.cutting import cut
 from seqattn.data.files import Chunk, Ragged
 from seqattn.data.fitting import fit
 from seqattn.data.metrics import InSample, SeriesTable
@@ -25,6 +25,7 @@ from seqattn.data.reading import digest_of, read_series
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.series import Series, Spans
+from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency
 from seqattn.data.splitting import PARTS, three_parts
 from seqattn.data.windows import Windows
@@ -227,12 +228,13 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
     if not seen.any():
         raise DataError(
             f"{called} has no target that was observed: all its cells are empty, so nothing can be"
-            " learned or scored. Give rows with values, or change what is to be said."
+            " learned or scored. Give rows with values, or change the target features."
         )
     if every_feature and not seen.all():
+        name = part.target_features[int(seen.argmin())]
         raise DataError(
-            f"{called} has no observed {part.target_features[int(seen.argmin())]!r} in its targets, so it"
-            " cannot be learned. Give rows with values, or leave it out of what is to be said."
+            f"{called} has no observed {name!r} in its targets, so it"
+            " cannot be learned. Give rows with values, or leave it out of the target features."
         )
 
 
@@ -264,8 +266,8 @@ def _check_alike(parts: Sequence[Sequences]) -> None:
     for part in parts:
         if (part.features, part.target_features) != (first.features, first.target_features):
             raise DataError(
-                f"one part has the features {', '.join(part.features)} (given) and"
-                f" {', '.join(part.target_features)} (to be said), the training part"
+                f"one part has the features {', '.join(part.features)} (source) and"
+                f" {', '.join(part.target_features)} (target), the training part"
                 f" {', '.join(first.features)} and {', '.join(first.target_features)}."
             )
 

@@ -22,7 +22,7 @@ MOST_SORTED = 2**26
 
 
 def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """The scaling of a training part, and what should be said of it.
+    """The scaling of a training part, and notes on it.
 
     Raises:
         DataError: data.scaling: robust, and more values than can be sorted in memory.
@@ -67,7 +67,7 @@ def scaling_of(
     features: Sequence[str],
     target_features: Sequence[str],
 ) -> tuple[Scaling, list[str]]:
-    """The scaling of both sides from that of each feature, and what should be said of it.
+    """The scaling of both sides from that of each feature, and notes on it.
 
     Args:
         fitted: empty with data.scaling: none.
@@ -104,7 +104,7 @@ def constant_windows(part: Sequences) -> Integers:
 def instance_notes(
     features: Sequence[str], target_features: Sequence[str], constant: Integers, sequences: int
 ) -> list[str]:
-    """What should be said of data.normalize: instance.
+    """Notes on data.normalize: instance.
 
     Args:
         constant: (F,) in how many training sources each feature is constant.
@@ -116,8 +116,8 @@ def instance_notes(
         " scaled by its own standard deviation (data.normalize)"
         for name, count in zip(features, constant.tolist(), strict=True) if count
     ] + [
-        f"{name} is to be said but not given, so that no source has a mean of it: it keeps the"
-        " scaling of the training part (data.scaling)"
+        f"{name} is a target but no source feature, so that no source has a mean of it: it keeps"
+        " the scaling of the training part (data.scaling)"
         for name in only_targets
     ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from seqattn.errors import DataError
 
 
 def places_of_targets(part: Sequences) -> list[int] | None:
-    """For each target feature its place among the source's; None where one is not given."""
+    """For each target feature its place among the source's; None where one is no source feature."""
     if not set(part.target_features) <= set(part.features):
         return None
     return [part.features.index(name) for name in part.target_features]
@@ -79,8 +79,8 @@ def check_season(part: Sequences, season: int) -> None:
     if places_of_targets(part) is None:
         name = next(name for name in part.target_features if name not in part.features)
         raise DataError(
-            f"data.season: {name!r} is to be said but not given, so there is no season before to"
-            " repeat."
+            f"data.season: {name!r} is a target but no source feature, so there is no season"
+            " before to repeat."
         )
     shortest = int(part.source_lengths.min())
     if shortest < season:

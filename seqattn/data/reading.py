@@ -57,7 +57,8 @@ def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
         series="auto" if config.series == ["auto"] else series,
         time="auto" if config.time == ["auto"] else time or None,
         group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
-        features=None if wanted is None else tuple(wanted), source_and_target=None if sources_only else source_and_target,
+        features=None if wanted is None else tuple(wanted),
+        source_and_target=None if sources_only else source_and_target,
     )  # fmt: skip
 
 

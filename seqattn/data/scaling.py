@@ -86,8 +86,8 @@ class Scaling:
     """From the user's units to the model's: first a shift and a scale of each sequence's own, then
     those of each feature, fitted on the training part.
 
-    A feature that is given and to be said is scaled alike on both sides. Of a feature that is only
-    said a source knows nothing: no sequence has a shift or a scale of its own for it.
+    A feature of both source and target is scaled alike on both sides. Of a feature of the target
+    alone a source knows nothing: no sequence has a shift or a scale of its own for it.
 
     Attributes:
         source, target: of each feature. The target's scale is what losses count 1 of.

@@ -122,11 +122,13 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _window_lines(chunk: Chunk) -> list[str]:
-    """What is given and what is to be said."""
+    """Source and target: columns, or lengths."""
     least = shortest(chunk)
     if len(chunk) >= 7:
         half = max(1, least // 2)
-        return [f"  source_length: {half}  # points given, the rest is said: your choice"]
+        return [
+            f"  source_length: {half}  # points of the source, the rest is the target: your choice"
+        ]
     third = max(1, least // 40)
     part = round(least * min(Split().validation, Split().test))
     lines = []
@@ -137,7 +139,8 @@ def _window_lines(chunk: Chunk) -> list[str]:
         )
     return [
         *lines,
-        f"  window: {{source: {3 * third}, target: {third}}}  # points given and said: your choice",
+        f"  window: {{source: {3 * third}, target: {third}}}"
+        "  # points of source and target: your choice",
         "  split: {by: time}",
     ]
 
@@ -177,7 +180,7 @@ def with_proposed_window(section: str, chunk: Chunk) -> str:
         return section
     lines = (
         f"  # {proposed.why}\n"
-        f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points given and"
-        " said, from the season: your choice"
+        f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points of"
+        " source and target, from the season: your choice"
     )
     return WINDOW.sub(lambda _: lines, section)

@@ -26,13 +26,13 @@ MOST_APART = 20
 class Sequences:
     """N sequences of points. Padding is 0; the lengths say what is real.
 
-    A point has F features. Where what is given and what is to be said have different ones, F is
+    A point has F features. Where source and target have different ones, F is
     one number in the source and another in the target.
 
     Attributes:
-        source: (N, S, F) points that are given.
+        source: (N, S, F) points of the sources.
         source_lengths: (N,) real points of each source, 1 or more.
-        target: (N, T, F) points to be said; T may be 0 where no truth is known.
+        target: (N, T, F) points to be forecast; T may be 0 where no truth is known.
         target_lengths: (N,) real points of each target.
         features: F names, of the source.
         ids: N names.

@@ -171,7 +171,7 @@ def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
     for names in (config.source_features, config.target_features):
         places = [ragged.features.index(name) for name in names or () if name in ragged.features]
         if not places:
-            continue  # a file to forecast from need not have what is to be said
+            continue  # a file to forecast from need not have the target features
         empty = np.isnan(ragged.values[:, places]).all(axis=1)
         for k in np.flatnonzero(any_of_each(empty, ragged.offsets)):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])

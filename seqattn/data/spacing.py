@@ -182,8 +182,8 @@ class Spacing(NamedTuple):
     def ahead(
         self, series_index: Integers, base: NDArray[Any], count: NDArray[Any]
     ) -> NDArray[Any]:
-        """The step that lies `count` steps after `base` in the sequence `series_index`, (M,) each; NaN or
-        NaT where the spacing is unknown."""
+        """The step that lies `count` steps after `base` in the sequence `series_index`, (M,) each;
+        NaN or NaT where the spacing is unknown."""
         unit, amount = self.unit[series_index], self.step[series_index] * count
         if base.dtype.kind != "M":
             return np.asarray(np.where(unit == NUMBER, base + amount, np.nan))

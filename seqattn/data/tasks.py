@@ -229,7 +229,7 @@ def turn_on(source: Floats, lengths: Integers, steps: int) -> Floats:
 
     Args:
         source: (N, S, 2).
-        lengths: (N,); a source of one point is said again.
+        lengths: (N,); a source of one point is repeated.
         steps: T.
 
     Returns:

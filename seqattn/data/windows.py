@@ -95,8 +95,9 @@ class Windows(Sequences):
         spacing: Spacing | None, series_index: Integers, *, has_empty: bool,
     ) -> None:  # fmt: skip
         for name, value in (
-            ("sources", source), ("targets", target), ("features", features), ("target_features", target_features),
-            ("names", names), ("order", order), ("spacing_of_series", spacing), ("series_index", series_index),
+            ("sources", source), ("targets", target), ("features", features),
+            ("target_features", target_features), ("names", names), ("order", order),
+            ("spacing_of_series", spacing), ("series_index", series_index),
             ("has_empty", has_empty),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
@@ -192,8 +193,9 @@ class Windows(Sequences):
             for one in (self.sources, self.targets)
         )
         return Windows(
-            sources, targets, self.features, self.target_features, self.names.at(places), self.order,
-            self.spacing_of_series, self.series_index[places], has_empty=self.has_empty,
+            sources, targets, self.features, self.target_features, self.names.at(places),
+            self.order, self.spacing_of_series, self.series_index[places],
+            has_empty=self.has_empty,
         )  # fmt: skip
 
     def points_at(self, places: slice | Integers) -> Sequences:
@@ -205,10 +207,9 @@ class Windows(Sequences):
             yield places, self.points_at(places)
 
     def _places(self) -> Iterator[slice]:
-        numbers = self.source_steps * len(self.features) + self.target_steps * len(
-            self.target_features
-        )
-        size = max(1, CHUNK_NUMBERS // max(1, numbers))
+        of_source = self.source_steps * len(self.features)
+        of_target = self.target_steps * len(self.target_features)
+        size = max(1, CHUNK_NUMBERS // max(1, of_source + of_target))
         for first in range(0, len(self), size):
             yield slice(first, min(first + size, len(self)))
 
@@ -231,8 +232,9 @@ class Windows(Sequences):
         target, target_observed = self._target(places)
         return Sequences(
             source, self.sources.lengths[places], target, self.targets.lengths[places],
-            self.features, self.names.at(places), target_features=self.target_features, last_steps=last_steps,
-            spacing=spacing, source_observed=source_observed if self.masks_sources else None,
+            self.features, self.names.at(places), target_features=self.target_features,
+            last_steps=last_steps, spacing=spacing,
+            source_observed=source_observed if self.masks_sources else None,
             target_observed=target_observed if self.masks_targets else None,
         )  # fmt: skip
 

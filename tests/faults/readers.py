@@ -38,7 +38,7 @@ def good_files(home: Path) -> dict[str, bytes]:
     """A small file of every kind, by name."""
     from seqattn.config import Squares, resolve
     from seqattn.data import load
-    from seqattn.data.files.writing import write_sequences
+    from seqattn.data.files.sequence_files import write_sequences
     from seqattn.experiment import run
     from seqattn.runs import RunFolder
 

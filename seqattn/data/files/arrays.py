@@ -9,7 +9,6 @@ are chosen by name, as columns of a table are.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +19,10 @@ from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import Chunk, Ragged, first_line, offsets_of
 from seqattn.data.files.columns import chosen, listed
+from seqattn.data.files.npz_members import read_members
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Integers, real_points, row_blocks
 from seqattn.errors import DataError
-from seqattn.storage import MOST_UNPACKED
 
 
 def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
@@ -62,7 +61,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     Raises:
         DataError: no NPZ of numbers, one that is too large when unpacked, or shapes that disagree.
     """
-    arrays = _members(file, name)
+    arrays = read_members(file, name)
     known = {"source", "target", "values", "lengths", "source_lengths", "target_lengths"}
     found = f"found {', '.join(sorted(arrays)) or 'nothing'}"
     if "source" in arrays:
@@ -103,17 +102,19 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     T = target.shape[2]
     # Without names of its own the target has those of the source, where it is as wide.
     alike = "said" not in arrays and len(arrays.get("features", ())) == T
-    target_options = replace(options, features=(options.features if alike else None) if options.source_and_target is None
-                   else options.source_and_target[1])  # fmt: skip
+    of_target = options.features if alike else None
+    if options.source_and_target is not None:
+        of_target = options.source_and_target[1]
+    target_options = replace(options, features=of_target)
     if "said" not in arrays and not alike and target_options.features is None:
         target_options = replace(target_options, features=_names_like(chunk.points.features, T))
     chosen_targets = _Which.of(
         arrays, "features" if alike else "said", name, "target", T, target_options
     )
     target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
-    of_target = _chunk(target, target_lengths, ids, chosen_targets, "target", 0)
+    targets = _chunk(target, target_lengths, ids, chosen_targets, "target", 0)
     yield Chunk(
-        chunk.ids, chunk.points, chunk.where, of_target.points, of_target.where,
+        chunk.ids, chunk.points, chunk.where, targets.points, targets.where,
         notes=tuple(dict.fromkeys([*chunk.notes, *chosen_targets.notes])),
     )  # fmt: skip
 
@@ -270,56 +271,3 @@ def _texts(array: NDArray[Any], name: str, key: str) -> list[str]:
     if array.ndim != 1 or array.dtype.kind not in "Uiu":
         raise DataError(f"{name}: {key!r} must be a list of texts; it is {array.dtype}.")
     return [str(word) for word in array.tolist()]
-
-
-def _members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
-    """All arrays, after their sizes were found to be bearable."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            size = sum(entry.file_size for entry in entries)
-            if size > MOST_UNPACKED:
-                largest = max(entries, key=lambda entry: entry.file_size)
-                raise DataError(
-                    f"{name}: unpacks to {size / 2**30:.1f} GiB ({largest.filename!r} alone to"
-                    f" {largest.file_size / 2**30:.1f}); at most {MOST_UNPACKED / 2**30:.0f} GiB"
-                    " are unpacked. Save it as NPY, which is mapped instead."
-                )
-            arrays: dict[str, NDArray[Any]] = {}
-            for entry in entries:
-                key = entry.filename.removesuffix(".npy")
-                if not entry.filename.endswith(".npy"):
-                    raise DataError(f"{name}: {entry.filename!r} in it is no array.")
-                if key in arrays:
-                    raise DataError(f"{name}: has {key!r} twice.")
-                with archive.open(entry) as member:
-                    arrays[key] = _member(member, entry, name, key)
-            return arrays
-    except DataError:
-        raise
-    except Exception as error:  # whatever a broken archive may raise, from five modules
-        raise DataError(f"{name}: is no whole NPZ file ({first_line(error)}).") from None
-
-
-def _member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
-    version = np.lib.format.read_magic(member)
-    read = {(1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip
-    if read is None:
-        raise DataError(f"{name}: {key!r} is of NPY version {version}, which is not known here.")
-    shape, fortran, dtype = read(member)
-    if dtype.hasobject:
-        raise DataError(
-            f"{name}: {key!r} holds Python objects; they are never opened. Save numbers or texts."
-        )
-    count = 1
-    for length in shape:
-        count *= int(length)
-    wanted = count * dtype.itemsize
-    if wanted < 0 or wanted > entry.file_size:
-        raise DataError(f"{name}: {key!r} is cut short: its header promises {wanted} bytes.")
-    data = member.read(wanted)
-    if len(data) != wanted:
-        raise DataError(f"{name}: {key!r} is cut short.")
-    array: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count)
-    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
