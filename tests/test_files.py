@@ -468,7 +468,7 @@ def test_a_target_without_names_has_those_of_the_source(tmp_path: Path) -> None:
     assert piece.target is not None
     assert piece.points.features == piece.target.features == ("b",)
     assert np.array_equal(piece.target.of(0), source[0][:, [1]] + 100)
-    piece = read_all(tmp_path / "t.npz", ReadOptions(apart=(("a", "b"), ("c",))))
+    piece = read_all(tmp_path / "t.npz", ReadOptions(source_and_target=(("a", "b"), ("c",))))
     assert piece.target is not None
     assert (piece.points.features, piece.target.features) == (("a", "b"), ("c",))
     assert np.array_equal(piece.target.of(1), source[1][:, [2]] + 100)
@@ -495,7 +495,9 @@ def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> N
         read_all(file, ReadOptions())
     np.savez(file, source=values, features=np.array(["c", "a", "b"]), target=values[..., :2],
              said=np.array(["e", "d"]))  # fmt: skip
-    apart = read_all(file, ReadOptions(features=("b", "d", "e"), apart=(("b",), ("d", "e"))))
+    apart = read_all(
+        file, ReadOptions(features=("b", "d", "e"), source_and_target=(("b",), ("d", "e")))
+    )
     assert np.array_equal(apart.points.of(0), values[0][:, [2]])
     assert apart.target is not None
     assert apart.target.features == ("d", "e")

@@ -234,7 +234,7 @@ def test_a_shorter_source_than_the_season_found_leaves_the_row_out(tmp_path: Pat
     data = loaded(written(tmp_path / "f.csv", weekly(1)))
     short = replace(data.test.at(slice(None)), source_lengths=np.full(len(data.test), 6))
     free = baselines_of(data.train, short, None, data.in_sample)
-    assert "seasonal naive (season 7, found)" not in free.made
+    assert "seasonal naive (season 7, found)" not in free.forecasts
     assert list(free.notes) == [
         "no seasonal naive forecast: a source has only 6 points, the season 7"
     ]
@@ -275,8 +275,8 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
     assert one.in_sample.season == 7
     part = one.test  # the same to be forecast, from either training part
     free, again = (baselines_of(each.train, part, None, each.in_sample) for each in (one, two))
-    assert free.made.keys() == again.made.keys()
-    for name in free.made:
+    assert free.forecasts.keys() == again.forecasts.keys()
+    for name in free.forecasts:
         assert free.forecast(name, part)[:].tobytes() == again.forecast(name, part)[:].tobytes(), (
             name
         )

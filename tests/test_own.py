@@ -184,7 +184,7 @@ def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
     assert names == {f"s{k}" for k in range(10)} - {"s0", "s2"}
     assert any("dropped" in note for note in dropped.notes)
     filled = loaded(tmp_path, text, source_length=2, missing="interpolate")
-    assert any(note.startswith("3 empty cells: interpolated where") for note in filled.notes)
+    assert any(note.startswith("3 empty cells: interpolated in sources") for note in filled.notes)
     every = {
         name: part.target[k]
         for part in (filled.train, filled.validation, filled.test)
