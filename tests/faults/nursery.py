@@ -104,7 +104,7 @@ class Nursery:
 
 EVERYTHING = (
     "cli", "cli.terminal", "comparison", "experiment", "pictures", "resuming", "evaluation",
-    "data.own", "config.comparing",
+    "data.file_dataset", "config.comparing",
 )  # fmt: skip
 
 
