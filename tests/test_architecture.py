@@ -142,7 +142,7 @@ def test_no_room_refuses_nothing() -> None:
          "from seqattn.config import resolve\n"
          "config = resolve(None, ['training.epochs=1', 'data.n_train=4']).config\n"
          "with tempfile.TemporaryDirectory() as folder:\n"
-         "    experiment.run_all(experiment.seeds_of(config, Path(folder), 2), threads=1)",
+         "    experiment.train_many(experiment.seeds_of(config, Path(folder), 2), threads=1)",
          ["matplotlib", "sympy"]),
     ],
 )  # fmt: skip

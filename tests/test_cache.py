@@ -22,11 +22,11 @@ from seqattn.data import Splits, Windows, cache, load, windows
 from seqattn.data.sequences import Sequences
 from seqattn.errors import ConfigError, DataError, StorageError
 from seqattn.evaluation import References
-from seqattn.resuming import verify_resume
 from seqattn.runs import RunFolder
 from seqattn.training import batches
 from seqattn.training.batches import Batch, GatheredBatch, batch_of
 from seqattn.training.feeds import Feed
+from seqattn.verify_resume import verify_resume
 from tests.conftest import Ended
 from tests.many_files import folder_of, long, wide
 

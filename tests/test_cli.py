@@ -26,7 +26,7 @@ from seqattn.cli.terminal import print_arms
 from seqattn.comparison import tables
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
-from seqattn.storage import only_writer, read_arrays
+from seqattn.storage import exclusive_lock, read_arrays
 from seqattn.training import loop
 from tests.conftest import SMALL, Ended, fresh_process, tree
 from tests.faults.nursery import Nursery
@@ -593,7 +593,7 @@ def test_one_writer_a_folder(seqattn: Command, tmp_path: Path) -> None:
     words = ["train", small_config(tmp_path), *SETS, "-q", "--plots", "none"]
     assert seqattn(*words).code == 0
     before = tree(tmp_path / "outputs")
-    with only_writer(tmp_path / "outputs" / "mine"):
+    with exclusive_lock(tmp_path / "outputs" / "mine"):
         for flag in ("--resume", "--overwrite"):
             done = seqattn(*words, flag)
             assert done.code == 6
@@ -643,7 +643,7 @@ def test_a_save_that_fails_is_loud(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiment.training.save_state", refuse)
+    monkeypatch.setattr("seqattn.experiment.train_group.save_state", refuse)
     done = seqattn("train", small_config(tmp_path), *SETS, "-q")
     assert done.code == 5
     assert "No space left on device" in done.err

@@ -152,7 +152,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
             *(
                 getattr(of(step), side).numpy()
                 for chosen in (places, places[:1])
-                for of in [batches.in_orders(batches.together([batch] * len(chosen)), chosen, 8)]
+                for of in [batches.shuffled_batches(batches.together([batch] * len(chosen)), chosen, 8)]
                 for step in range(3)
                 for side in ("source", "target")
             ),

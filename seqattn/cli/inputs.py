@@ -52,20 +52,20 @@ from seqattn.data.series import (
 from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
-from seqattn.evaluation import FreeRun, free_run
+from seqattn.evaluation import FreeRunningForecast, free_run
 from seqattn.storage import packed
-from seqattn.training import Trained
+from seqattn.training import LoadedModel
 from seqattn.user_files import output_file, write_output
 from seqattn.wording import counted
 
 
-def own_config(trained: Trained) -> OwnFile:
+def own_config(trained: LoadedModel) -> OwnFile:
     """How a model's own files are read; for a model of made sequences the plain form."""
     config = trained.config.data
     return config if isinstance(config, OwnFile) else OwnFile(path="-")
 
 
-def sources(file: Path, trained: Trained) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
+def sources(file: Path, trained: LoadedModel) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
     """(as read, as sources, the file's own names of the features), a stretch after the other.
 
     Raises:
@@ -106,7 +106,7 @@ def _parts_of(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] |
     return tuple(parts[name] for name in ids)
 
 
-def scored(file: Path, trained: Trained) -> Sequences:
+def scored(file: Path, trained: LoadedModel) -> Sequences:
     """All sequences of a file cut into source and target, as in training.
 
     Raises:
@@ -169,14 +169,14 @@ def _format_for(file: Path, config: OwnFile) -> str:
     return config.format
 
 
-def _spaced(trained: Trained) -> Frequency | None:
+def _spaced(trained: LoadedModel) -> Frequency | None:
     """How far apart steps are, as they were in training."""
     if isinstance(trained.config.data, OwnFile):
         return trained.layout.frequency
     return Frequency("number", 1)
 
 
-def _without_gaps(chunk: Chunk, name: str, trained: Trained) -> Series:
+def _without_gaps(chunk: Chunk, name: str, trained: LoadedModel) -> Series:
     """What a forecast goes on from, empty cells refused, dropped or filled as in training; and how
     its steps are spaced."""
     config = own_config(trained)
@@ -214,7 +214,7 @@ class Forecasts:
     """
 
     def __init__(
-        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...],
+        self, output: Path | None, form: str, trained: LoadedModel, names: tuple[str, ...],
         style: TableStyle = PLAIN,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
@@ -262,7 +262,7 @@ class Forecasts:
         self.file.flush()
 
     def write(
-        self, part: Sequences, result: FreeRun, steps: Steps,
+        self, part: Sequences, result: FreeRunningForecast, steps: Steps,
         id_parts: Sequence[tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         """Take in the forecasts of a part.
@@ -351,7 +351,7 @@ class _Stdout:
 
 
 def predict_file(
-    trained: Trained,
+    trained: LoadedModel,
     file: Path,
     output: Path | None,
     form: str,

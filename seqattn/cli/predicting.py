@@ -16,7 +16,7 @@ from seqattn.errors import UsageError
 if TYPE_CHECKING:
     from seqattn.cli.inputs import Forecasts
     from seqattn.data import Sequences
-    from seqattn.training import Trained
+    from seqattn.training import LoadedModel
 
 
 class Format(StrEnum):
@@ -97,7 +97,7 @@ def predict(
 
 
 def _continue(
-    trained: Trained, part: Sequences, steps: int, way: str | None, attention: Path | None,
+    trained: LoadedModel, part: Sequences, steps: int, way: str | None, attention: Path | None,
     forecasts: Forecasts,
 ) -> None:  # fmt: skip
     """Forecast sequences of a run, and write what comes of it.

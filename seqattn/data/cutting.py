@@ -103,7 +103,7 @@ def as_sources(
     if config is not None and config.window is not None:
         kept = np.minimum(lengths, config.window.source)
         starts, lengths = starts + lengths - kept, kept
-    _refuse_no_points(series, "source", spans.series_index, lengths)
+    _check_lengths(series, "source", spans.series_index, lengths)
     nothing = np.zeros(len(spans), dtype=np.int64)
     rows = Cut(spans.series_index, starts, lengths, starts, nothing)
     features = _Features(series.columns, target_features or series.columns)
@@ -151,13 +151,13 @@ def _made(series: Series, cut: Cut, features: _Features, *, is_window: bool = Fa
         DataError: a side of a sequence has no points.
     """
     for what, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
-        _refuse_no_points(series, what, cut.series_index, lengths)
+        _check_lengths(series, what, cut.series_index, lengths)
     target = series.points if series.target is None else series.target
     columns = tuple(target.features.index(name) for name in features.target)
     return _windows(series, cut, features, columns, is_window=is_window)
 
 
-def _refuse_no_points(series: Series, what: str, series_index: Integers, lengths: Integers) -> None:
+def _check_lengths(series: Series, what: str, series_index: Integers, lengths: Integers) -> None:
     empty = np.flatnonzero(lengths < 1)
     if empty.size:
         name = series.ids[int(series_index[empty[0]])]

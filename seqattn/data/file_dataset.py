@@ -30,7 +30,7 @@ from seqattn.data.spacing import Frequency
 from seqattn.data.splitting import PARTS, three_parts
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
-from seqattn.streams import stream
+from seqattn.rng import stream
 
 UNKNOWN = "unknown"
 """The path in a checkpoint's config: a checkpoint names no file."""

@@ -57,7 +57,7 @@ class Rows(NamedTuple):
     def are_dates(self) -> bool:
         return self.order.dtype.kind == "M"
 
-    def one_step(self) -> float | None:
+    def train_step(self) -> float | None:
         """The distance of numbers that are all as far apart; None: they are not, or are dates."""
         if self.are_dates:
             return None

@@ -114,7 +114,7 @@ class Spacing(NamedTuple):
                 steps are of its kind. None: see above.
         """
         rows = Rows.of(order, offsets)
-        step = rows.one_step()
+        step = rows.train_step()
         if step is not None and trained in (None, Frequency("number", step)):
             return cls.alike(len(offsets) - 1, Frequency("number", step))
         fits = rows.fits()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Scaling, Sequences, Windows
-from seqattn.streams import streams
+from seqattn.rng import streams
 
 MOST_GATHERED = 2**26
 """Numbers of which an epoch keeps a second copy, in its order: 256 MB."""
@@ -306,7 +306,7 @@ def orders(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.
     return [numbers.permutation(sequences) for numbers in streams(places, "shuffle")]
 
 
-def in_orders(
+def shuffled_batches(
     data: Batch | GatheredBatch, orders: Sequence[NDArray[np.int64]], size: int
 ) -> Callable[[int], Batch]:
     """An epoch's batches by their number, each run's in its own order, (R, n, ...).

@@ -38,7 +38,7 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
         by_hand=True,
     )
     trial.rates = [run.config.learning_rate for run in runs]
-    trial.open_epoch()
+    trial.start_epoch()
 
     def seconds(threads: int) -> float:
         torch.set_num_threads(threads)
@@ -46,7 +46,7 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
         for _ in range(1 + STEPS):  # the first warms up
             trial.step = 0
             began = time.perf_counter()
-            trial.one_step()
+            trial.train_step()
             taken.append(time.perf_counter() - began)
         return min(taken[1:])
 

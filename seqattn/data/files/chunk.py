@@ -118,10 +118,10 @@ def check_values(name: str, chunk: Chunk) -> None:
                 bad = np.argwhere(np.abs(rows) > LARGEST)
             if bad.size:
                 row, feature = map(int, bad[0])
-                refuse_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
+                raise_bad_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
 
 
-def refuse_value(place: str, value: float) -> None:
+def raise_bad_value(place: str, value: float) -> None:
     """
     Raises:
         DataError: always.

@@ -35,7 +35,7 @@ def holds_nested_points(path: Path) -> bool:
     return b'"source"' in first or not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
 
 
-def refuse_first_broken_line(path: Path, name: str) -> None:
+def check_json_lines(path: Path, name: str) -> None:
     """
     Raises:
         DataError: a line is longer than any may be, or no JSON; the first of them.
