@@ -59,7 +59,8 @@ class Cell(nn.Module, ABC):
     def eager_step() -> Kernel:
         """The function of one step: (projected, state or None, weight_hh, bias_hh) -> state.
 
-        Its tensors are (..., N, features), or (R, features, N) where the weight `uses_batch_innermost`.
+        Its tensors are (..., N, features), or (R, features, N) where its
+        weight `uses_batch_innermost`.
         """
 
     def output(self, state: Tensor) -> Tensor:
@@ -234,7 +235,8 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     """The equations of `GRU`.
 
     Args:
-        projected: W x + b of all gates, (..., N, 3H), or (R, 3H, N) where the weight `uses_batch_innermost`.
+        projected: W x + b of all gates, (..., N, 3H), or (R, 3H, N) where the weight
+            `uses_batch_innermost`.
         state: h, (..., N, H), or (R, H, N); None is a state of zeros, whose matmul is left out.
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """

@@ -7,7 +7,7 @@ N sequences, F features, H width of the state, R runs.
 Where runs are many and states are narrow, the sequences lie innermost in memory: (R, N, ..., H)
 keeps its shape and has the strides of (R, H, ..., N). An operation on some of the features of all
 sequences would else walk through memory in steps of two or four numbers, and that takes longer than
-the arithmetic. Cells begin it (`uses_batch_innermost`); what works on their states goes on with it, and is
+the arithmetic. Cells begin it (`uses_batch_innermost`); what works on their states keeps it, and is
 right in any order of memory.
 
 Under torch.autocast matrix products are computed in bfloat16, and their results are float32 again

@@ -49,8 +49,8 @@ def goes_on(folder: RunFolder) -> bool:
 
 @contextlib.contextmanager
 def joined(device: str, seeds: int | None, told: StopRequest) -> Iterator[ProcessGroup]:
-    """The processes of this training. One that loses the others ends here: with DistributedError's exit
-    code, or with the signal's where it was told to stop, as the others probably were.
+    """The processes of this training. One that loses the others ends here: with the exit code of
+    DistributedError, or with the signal's where it was told to stop, as the others probably were.
 
     Raises:
         UsageError: many seeds are asked for.

@@ -61,7 +61,7 @@ def run(
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train what a config describes and leave a complete run folder, `output_dir / config.name`.
 
-    The arguments are those of `train_many`, and nothing is written before all is found to be usable.
+    The arguments are those of `train_many`, and nothing is written before all is found usable.
 
     Returns:
         the folder, and the content of its summary.json.

@@ -160,7 +160,7 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Args:
             source: (..., N, S, F).
-            target: (..., N, T, F), where F may be another number than in the source; see `FeatureSpec`.
+            target: (..., N, T, F), where F may differ from that of the source; see `FeatureSpec`.
             source_lengths: (..., N) real points of each source; None: all S.
             teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: step t is
                 fed the true point of step t - 1; False: the model's own. Step 0 is fed the last
