@@ -75,7 +75,7 @@ def train(
         before_writing()
         begun = sum(folder.last.exists() for group in groups for _, folder in group)
         if begun:
-            watchers.say(f"{begun} runs that had been begun here begin again on the cluster.")
+            watchers.say(f"Restarting {begun} partially trained runs on the cluster.")
         remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=RETRIES)(train_group)
         watchers.begin(total - sum(config.training.epochs for config in left), total)
         waiting = {}

@@ -163,14 +163,14 @@ class Summary(_Stored):
 
 
 class Place(_Stored):
-    """Where a run left the finite numbers; no step: at the validation."""
+    """Where a run diverged; no step: at the validation."""
 
     epoch: Positive
     step: Positive | None
 
 
 class Diverged(_Stored):
-    """summary.json of a run that left the finite numbers: it has no loss."""
+    """summary.json of a diverged run: it has no loss."""
 
     name: Text
     seed: Count

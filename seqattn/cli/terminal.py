@@ -143,7 +143,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     for losses in (summary["baselines"], summary["fitted"]):
         rows += [(name, loss, name, "") for name, loss in losses.items()]
     if floor is not None:
-        rows.append(("noise floor: knowing all but the noise", floor, "", ""))
+        rows.append(("noise floor (irreducible error)", floor, "", ""))
     for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
         table.add_row(label, *error_cells(summary, loss, name), style=style)
     console.print(table)

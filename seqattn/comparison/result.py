@@ -37,7 +37,7 @@ class Variant:
         name: of the variant.
         folders: seed -> run folder, of all seeds.
         summaries: seed -> summary.json, of the seeds that ended with a finite loss.
-        diverged: the seeds that left the finite numbers.
+        diverged: the diverged seeds.
         series, at: the variant without its number, and the number, where variants are compared
             along a key.
     """

@@ -43,7 +43,7 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
 
 
 def write_divergence(job: Job, error: NonFiniteError, state: TrainState) -> None:
-    """The summary of a run that left the finite numbers, and has no forecasts."""
+    """The summary of a diverged run, which has no forecasts."""
     at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
     summary = {
         "name": job.config.name,

@@ -89,7 +89,7 @@ def train_group(
         ]
         if not alone:
             lines.append(
-                f"side by side with {len(jobs) - 1} more, about"
+                f"batched with {len(jobs) - 1} other runs, about"
                 f" {estimate_run_memory(job) / 2**20:.1f} MiB each"
             )
         passed_over = list(job.passed_over)
@@ -104,7 +104,7 @@ def train_group(
     first = jobs[0].state
     if first is not None:
         step = f", step {first.step}" if first.step else ""
-        say(f"Going on after epoch {first.epoch}{step}.")
+        say(f"Resuming after epoch {first.epoch}{step}.")
     elif resume and alone:
         say("There is no checkpoint to resume from yet: starting from the beginning.")
 

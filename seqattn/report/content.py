@@ -178,7 +178,7 @@ def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
     rows += [[name, value, ""] for name, value in summary["baselines"].items()]
     rows += [[name, value, ""] for name, value in summary["fitted"].items()]
     if floor is not None:
-        rows += [["noise floor: knowing all but the noise", floor, "floor"]]
+        rows += [["noise floor (irreducible error)", floor, "floor"]]
     return {
         "sentence": sentence + ".",
         "rows": sorted(rows, key=lambda row: row[1]),

@@ -142,12 +142,12 @@ def _refuse_changed(path: Path, raw: bytes, length: int, checksum: Any) -> None:
     digest.update(NONE_YET.encode())
     digest.update(memoryview(raw)[at + len(found) :])
     if digest.hexdigest() != checksum:
-        raise _not_whole(path, "its checksum is another's: a part of it was changed")
+        raise _not_whole(path, "checksum mismatch: a part of it was changed")
 
 
 def _not_whole(path: Path, why: str) -> CheckpointError:
     return CheckpointError(
-        f"{path}: is no whole checkpoint ({why}). It was cut short or damaged, or is something else"
-        " under this name; pickles are never opened. Take another checkpoint, or remove its run"
-        " folder and train again."
+        f"{path}: is a truncated or corrupt checkpoint ({why}). It was cut short or damaged, or is"
+        " another kind of file under this name; pickles are never opened. Take another checkpoint,"
+        " or remove its run folder and train again."
     )

@@ -327,7 +327,7 @@ class Group:
         elif self.weighed > 0:
             if taken > self.weighed:
                 self.objective.disable_compile()
-                say(f"{self.objective.name}: compiled steps were no faster")
+                say(f"{self.objective.name}; compilation disabled (no speed-up)")
             self.weighed = 0.0
 
     def stand_ins(self) -> list[int]:

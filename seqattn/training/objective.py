@@ -148,7 +148,7 @@ class AutogradLoss:
 class ManualBackwardLoss:
     """The loss of the default family; see `seqattn.models.manual_backward`."""
 
-    name = "derived by hand"
+    name = "manual backward"
 
     def __init__(self, passes: Any) -> None:
         self.passes = passes

@@ -32,7 +32,7 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
     if len(cores()) == 1:
         return 1, "one core"
     if multiplications(runs) < TINY:
-        return 1, "a step is tiny"
+        return 1, "too few multiplications a step for more"
     trial = Group(
         [dataclasses.replace(run, model=copy.deepcopy(run.model), state=None) for run in runs],
         by_hand=True,
