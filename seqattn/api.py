@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from seqattn.config import Config
     from seqattn.data import Sequences, Splits
     from seqattn.doctor import Finding
-    from seqattn.evaluation import Evaluation, FreeRun
-    from seqattn.training import Trained
+    from seqattn.evaluation import Evaluation, FreeRunningForecast
+    from seqattn.training import LoadedModel
 
 DataFrame: TypeAlias = Any
 """A DataFrame of pandas or polars, or a table of pyarrow; none of them is needed by seqattn."""
@@ -98,7 +98,7 @@ class Run:
     """
 
     folder: RunFolder
-    trained: Trained
+    trained: LoadedModel
 
     def __repr__(self) -> str:
         return f"<seqattn run {str(self.folder.path)!r}, epoch {self.trained.epoch}>"
@@ -311,7 +311,7 @@ class Run:
 
     def _free_run(
         self, source: ArrayLike | DataFrame, steps: int | None, *, with_attention: bool
-    ) -> tuple[FreeRun, NDArray[np.float64]]:
+    ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:
         from seqattn.evaluation import free_run
 
         steps = _checked(steps)
@@ -356,7 +356,7 @@ def _whole(number: Any, what: str) -> int:
         raise UsageError(f"{what} {number!r}: expected a whole number.") from None
 
 
-def _sequences(source: ArrayLike | DataFrame, trained: Trained) -> Sequences:
+def _sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences:
     """Arrays or a DataFrame of any user as sources.
 
     Raises:
@@ -396,5 +396,5 @@ def _sequences(source: ArrayLike | DataFrame, trained: Trained) -> Sequences:
     return Sequences(
         np.where(real[:, :, None], points, 0.0), lengths,
         np.zeros((N, 0, len(spec.target_features))), np.zeros(N, dtype=np.int64),
-        spec.source_features, tuple(str(k) for k in range(N)), said=spec.target_features,
+        spec.source_features, tuple(str(k) for k in range(N)), target_features=spec.target_features,
     )  # fmt: skip

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.alignment import Looking, Looks
 from seqattn.attention import Override
+from seqattn.attention_metrics import AttentionMetrics, AttentionMetricsAccumulator
 from seqattn.data import InSample, Rule, Scaling, Sequences, Splits
 from seqattn.data.baselines import (
     baselines_of,
@@ -27,7 +27,7 @@ from seqattn.data.baselines import (
 from seqattn.data.least_squares import LEAST_SQUARES, least_squares
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.sequences import Forecast, real_points
-from seqattn.models import MapKind, MapMeaning, SequenceModel
+from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
 from seqattn.runs import attention_arrays
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, slices
 
@@ -36,7 +36,7 @@ CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a ti
 
 
 @dataclass(frozen=True)
-class FreeRun:
+class FreeRunningForecast:
     """Forecasts made from sources alone.
 
     Attributes:
@@ -47,8 +47,8 @@ class FreeRun:
     """
 
     values: NDArray[np.float64]
-    maps: dict[MapKind, NDArray[np.float32]]
-    meaning: MapMeaning = "distribution"
+    maps: dict[AttentionKind, NDArray[np.float32]]
+    meaning: WeightSemantics = "distribution"
 
     def attention_arrays(self, part: Sequences, *, steps_real: bool) -> dict[str, NDArray[Any]]:
         """The weights as a file holds them.
@@ -135,7 +135,7 @@ class References:
             if in_sample is not None:
                 errors[name] = Errors.of(forecast, part, in_sample)
 
-        for name in free.made:
+        for name in free.forecasts:
             score(name, free.forecast(name, part))
         baselines = dict(losses)
         linear = least_squares(train, part, scaling)
@@ -197,7 +197,7 @@ class Evaluation:
     loss_by_step: list[float | None]
     rmse: list[float | None]
     against: References
-    looks: Looks | None
+    looks: AttentionMetrics | None
     features: tuple[str, ...]
     scaled: bool
     errors: Errors | None = None
@@ -237,21 +237,21 @@ class Evaluation:
         return plain
 
 
-Maps = Mapping[MapKind, NDArray[np.float32]]
-Watch = Callable[[MapMeaning, Maps, slice], None]
+Maps = Mapping[AttentionKind, NDArray[np.float32]]
+AttentionCallback = Callable[[WeightSemantics, Maps, slice], None]
 """(meaning, weights (n, layers, A, rows, columns) by kind, places of these n sequences)."""
 
 
 def free_run(
-    model: SequenceModel,
+    model: Seq2SeqModel,
     part: Sequences,
     steps: int,
     override: Override | None = None,
     *,
     with_attention: bool = True,
     scaling: Scaling | None = None,
-    watch: Watch | None = None,
-) -> FreeRun:
+    watch: AttentionCallback | None = None,
+) -> FreeRunningForecast:
     """Forecast `steps` points of every sequence, in chunks, on the model's device.
 
     Args:
@@ -271,9 +271,9 @@ def free_run(
     if override is not None:
         override.check(int(part.source_lengths.min()))
     batch = batch_of(part, *_device_and_type(model), scaling=scaling)
-    values = np.empty((len(part), steps, len(part.said)))
-    maps = dict[MapKind, list[Tensor]]()
-    meaning: MapMeaning = "distribution"
+    values = np.empty((len(part), steps, len(part.target_features)))
+    maps = dict[AttentionKind, list[Tensor]]()
+    meaning: WeightSemantics = "distribution"
     with torch.inference_mode():
         for places in slices(len(batch), _at_once(batch, steps)):
             chunk = batch.take(places)
@@ -282,7 +282,7 @@ def free_run(
                 with_attention=with_attention or watch is not None,
             )  # fmt: skip
             values[places] = _in_units(forecast.values, part, places, scaling)
-            layers = dict[MapKind, list[Tensor]]()
+            layers = dict[AttentionKind, list[Tensor]]()
             for layer in forecast.attention:
                 meaning = layer.meaning
                 layers.setdefault(layer.kind, []).append(layer.weights)
@@ -294,14 +294,16 @@ def free_run(
                     maps.setdefault(kind, []).append(weights)
             if watch is not None and stacked:
                 watch(meaning, {kind: one.numpy() for kind, one in stacked.items()}, places)
-    return FreeRun(
+    return FreeRunningForecast(
         values,
         {kind: torch.cat(pieces).numpy() for kind, pieces in maps.items()},
         meaning,
     )
 
 
-def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) -> float | None:
+def loss_of(
+    result: FreeRunningForecast, part: Sequences, scaling: Scaling | None = None
+) -> float | None:
     """The mean squared error of forecasts, or None where the truth is not known to their end, or
     nothing of it was observed."""
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
@@ -311,11 +313,11 @@ def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) ->
     )
 
 
-def teacher_forced(model: SequenceModel, part: Sequences, scaling: Scaling | None = None) -> float:
+def teacher_forced(model: Seq2SeqModel, part: Sequences, scaling: Scaling | None = None) -> float:
     """The loss of a model with every step fed the truth."""
     batch = batch_of(part, *_device_and_type(model), scaling=scaling)
     steps = batch.target_steps
-    values = np.empty((len(part), steps, len(part.said)))
+    values = np.empty((len(part), steps, len(part.target_features)))
     truth = torch.ones(steps, dtype=torch.bool)
     with torch.inference_mode():
         for places in slices(len(batch), _at_once(batch, steps)):
@@ -346,7 +348,7 @@ def _at_once(batch: Batch | GatheredBatch, steps: int) -> int:
 
 
 def evaluate(
-    model: SequenceModel, part: Sequences, against: References, scaling: Scaling | None = None
+    model: Seq2SeqModel, part: Sequences, against: References, scaling: Scaling | None = None
 ) -> Evaluation:
     """Score a model on a part with known targets."""
     scored, _ = evaluate_and_forecast(model, part, against, scaling, with_attention=False)
@@ -354,14 +356,14 @@ def evaluate(
 
 
 def evaluate_and_forecast(
-    model: SequenceModel,
+    model: Seq2SeqModel,
     part: Sequences,
     against: References,
     scaling: Scaling | None = None,
     *,
     with_attention: bool = True,
-    watch: Watch | None = None,
-) -> tuple[Evaluation, FreeRun]:
+    watch: AttentionCallback | None = None,
+) -> tuple[Evaluation, FreeRunningForecast]:
     """Score a model on a part with known targets, and keep what it forecast.
 
     Args:
@@ -369,15 +371,15 @@ def evaluate_and_forecast(
         scaling: of the units that losses are in; None: the part's own.
         with_attention, watch: see `free_run`.
     """
-    looking: Looking | None = None
+    looking: AttentionMetricsAccumulator | None = None
 
-    def look(meaning: MapMeaning, maps: Maps, places: slice) -> None:
+    def look(meaning: WeightSemantics, maps: Maps, places: slice) -> None:
         nonlocal looking
         if watch is not None:
             watch(meaning, maps, places)
         if meaning == "strength":
             return
-        looking = looking or Looking(is_distribution=meaning == "distribution")
+        looking = looking or AttentionMetricsAccumulator(is_distribution=meaning == "distribution")
         known = None if part.alignment is None else part.alignment[places]
         keep = real_points(part.target_lengths[places], part.target_steps)
         looking.add(maps["cross"], part.source_lengths[places], keep, known)
@@ -394,7 +396,7 @@ def evaluate_and_forecast(
         rmse=errors_by_feature(run.values, part),
         against=against,
         looks=None if looking is None else looking.result(),
-        features=part.said,
+        features=part.target_features,
         scaled=scaling is not None and not scaling.is_identity,
         errors=None if against.in_sample is None
         else Errors.of(run.values, part, against.in_sample),
@@ -402,6 +404,6 @@ def evaluate_and_forecast(
     return scored, run
 
 
-def _device_and_type(model: SequenceModel) -> tuple[torch.device, torch.dtype]:
+def _device_and_type(model: Seq2SeqModel) -> tuple[torch.device, torch.dtype]:
     first = next(model.parameters())
     return first.device, first.dtype

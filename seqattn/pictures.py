@@ -23,7 +23,7 @@ from seqattn.figures import (
 )
 from seqattn.figures.style import shortened
 from seqattn.runs import RunFolder
-from seqattn.storage import write_whole
+from seqattn.storage import atomic_write
 from seqattn.user_files import write_output
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -39,16 +39,16 @@ KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "de
 def draw_each(folder: RunFolder) -> Iterator[Path]:
     """Draw every picture that the folder has data for, one when the next is asked for."""
     summary = folder.read_results()
-    write_whole(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
+    atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
     predictions = folder.read_predictions(EXAMPLES)
     drawn = predictions_picture(predictions, scaled=summary["scaled"])
-    write_whole(folder.predictions_picture, as_bytes(drawn))
+    atomic_write(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
         titles = panel_titles(predictions)
         picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
-        write_whole(folder.attention_picture, as_bytes(picture))
+        atomic_write(folder.attention_picture, as_bytes(picture))
         yield folder.attention_picture
 
 

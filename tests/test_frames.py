@@ -19,7 +19,7 @@ import pytest
 
 import seqattn
 from seqattn.api import DataNote, Run
-from seqattn.data.files import Piece, ReadOptions, read_all
+from seqattn.data.files import Chunk, ReadOptions, read_all
 from seqattn.data.frames import frame_file, kind_of_frame
 from seqattn.errors import DataError, UsageError
 from tests.conftest import Ended, fresh_process
@@ -82,7 +82,7 @@ def of_file(trained: Path) -> tuple[Any, dict[str, Any]]:
     return np.array(forecasts), json.loads(done.stdout)
 
 
-def read(frame: Any, options: ReadOptions = OPTIONS) -> Piece:
+def read(frame: Any, options: ReadOptions = OPTIONS) -> Chunk:
     with frame_file(frame) as path:
         return read_all(path, options)
 
@@ -93,7 +93,7 @@ def quiet(call: Callable[[], Any]) -> Any:
         return call()
 
 
-def same(one: Piece, other: Piece, *, ids: bool = True) -> None:
+def same(one: Chunk, other: Chunk, *, ids: bool = True) -> None:
     assert not ids or one.ids == other.ids
     assert one.points.features == other.points.features
     np.testing.assert_array_equal(one.points.offsets, other.points.offsets)

@@ -16,7 +16,7 @@ from seqattn.config import resolve
 from seqattn.data import DataSpec, load
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.training import load_model
-from seqattn.training.sealed import read_sealed, write_sealed
+from seqattn.training.checksummed import load_checksummed, save_checksummed
 from tests.conftest import Ended
 
 Run = Callable[..., Ended]
@@ -277,10 +277,10 @@ def test_roles_of_several_files(seqattn: Run) -> None:
 
 
 def without_roles(file: Path, **changed: Any) -> None:
-    metadata, tensors = read_sealed(file, 3)
+    metadata, tensors = load_checksummed(file, 3)
     del metadata["layout"]["roles"]
     metadata["layout"] |= changed
-    write_sealed(file, tensors, metadata, None)
+    save_checksummed(file, tensors, metadata, None)
 
 
 def test_a_checkpoint_of_an_earlier_version_reads_as_it_did(seqattn: Run) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seqattn import experiment, runs
-from seqattn.errors import NotFiniteError
-from seqattn.experiment import Watchers
+from seqattn.errors import NonFiniteError
+from seqattn.experiment import Callbacks
 from seqattn.runs import EpochRecord
 from tests.grouped import small_config
 
@@ -19,7 +19,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.epochs = 0
         monkeypatch.setattr(runs.time, "strftime", lambda *_: f"after-{self.epochs} epochs:")
-        self.watchers = Watchers(epoch=self.count)
+        self.watchers = Callbacks(epoch=self.count)
 
     def count(self, record: EpochRecord) -> None:
         self.epochs += 1
@@ -47,7 +47,7 @@ def test_many_runs_say_at_once_how_they_are_trained(
 ) -> None:
     clock = Clock(monkeypatch)
     pairs = experiment.seeds_of(small_config(), tmp_path, 3)
-    for job in experiment.run_all(pairs, threads=1, watchers=clock.watchers):
+    for job in experiment.train_many(pairs, threads=1, watchers=clock.watchers):
         assert lines_of(job.folder) == [
             (0, "train"), (0, "side"), (0, "gradients:"), (9, "finished:"),
         ]  # fmt: skip
@@ -56,7 +56,7 @@ def test_many_runs_say_at_once_how_they_are_trained(
 def test_the_reason_of_an_end_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     config = small_config(training={"learning_rate": 100.0, "optimizer": "sgd", "epochs": 40})
-    with pytest.raises(NotFiniteError):
+    with pytest.raises(NonFiniteError):
         experiment.run(config, tmp_path, plots=False, watchers=clock.watchers)
     lines = lines_of(runs.RunFolder(tmp_path / config.name))
     assert [word for _, word in lines[:2]] == ["train", "gradients:"]

@@ -7,7 +7,7 @@ import torch
 
 from seqattn.config import Recurrent
 from seqattn.models import RecurrentModel, build_model
-from seqattn.models.derived import covers
+from seqattn.models.manual_backward import covers
 from tests.conftest import F, H, N, S, T
 
 

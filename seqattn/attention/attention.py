@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from seqattn.attention.locations import LocalWindow, ShiftedFocus, build_location
+from seqattn.attention.intervention import WeightIntervention
+from seqattn.attention.location_based import LocalWindow, LocationShiftAddressing, build_location
 from seqattn.attention.normalizers import (
     Normalizer,
+    NormalizerOutput,
     Softmax,
-    Weighing,
     build_normalizer,
     softmax,
 )
-from seqattn.attention.override import Hand
 from seqattn.attention.scores import Score, build_score, join_heads, split_heads
 from seqattn.config import Attention as AttentionConfig
-from seqattn.layers import Affine, product
+from seqattn.layers import Linear, product
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Memory:
     keys: Tensor
     values: Tensor
     keep: Tensor | None
-    hand: Hand | None = None
+    hand: WeightIntervention | None = None
 
 
 class Look(NamedTuple):
@@ -79,8 +79,8 @@ class Attention(nn.Module):
         score: Score,
         *,
         normalizer: Normalizer | None = None,
-        location: LocalWindow | ShiftedFocus | None = None,
-        value: Affine | None = None,
+        location: LocalWindow | LocationShiftAddressing | None = None,
+        value: Linear | None = None,
     ) -> None:
         super().__init__()
         self.score = score
@@ -107,7 +107,7 @@ class Attention(nn.Module):
         memory: Memory,
         last: Tensor | None = None,
         numbers: Tensor | None = None,
-    ) -> tuple[Weighing, Tensor | None]:
+    ) -> tuple[NormalizerOutput, Tensor | None]:
         """How much each query takes from each source point.
 
         Args:
@@ -125,10 +125,10 @@ class Attention(nn.Module):
             return self.normalizer.weigh(scores, memory.keep, numbers), None
         if isinstance(self.location, LocalWindow):
             weights = self.location.weigh(self.normalizer, queries, scores, memory.keep)
-            return Weighing(weights), None
+            return NormalizerOutput(weights), None
         content = self.normalizer.weigh(scores, memory.keep, None).weights
         weights, last = self.location.weigh(queries, content, memory.keep, last)
-        return Weighing(weights), last
+        return NormalizerOutput(weights), last
 
     def look(
         self,
@@ -160,5 +160,5 @@ def build_attention(config: AttentionConfig, hidden: int) -> Attention:
         build_score(config, hidden),
         normalizer=build_normalizer(config),
         location=build_location(config.location, hidden, config.heads),
-        value=Affine(hidden, hidden) if config.project_values else None,
+        value=Linear(hidden, hidden) if config.project_values else None,
     )

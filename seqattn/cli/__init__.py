@@ -33,7 +33,7 @@ from seqattn.cli.data import data_app
 from seqattn.cli.explaining import explain
 from seqattn.cli.exporting import export
 from seqattn.cli.looking import doctor, plot_attention, report
-from seqattn.cli.many import are_several, goes_on, joined, launcher, refuse_several
+from seqattn.cli.many import are_several, check_one_run, goes_on, joined, launcher
 from seqattn.cli.output import (
     after_the_work,
     leave_with_the_reader,
@@ -197,7 +197,7 @@ def train(
             if seeds is None
             else experiment.seeds_of(resolved, home, seeds)
         )
-        jobs = experiment.run_all(
+        jobs = experiment.train_many(
             configs,
             before_writing=lambda: None if seeds is None else experiment.begin_seeds(configs),
             device=device.value,
@@ -221,7 +221,7 @@ def train(
             folders = {job.config.seed: job.folder for job in jobs}
             print_seeds(of_seeds(home, resolved.name, folders))
     if failed:
-        raise experiment.all_errors(failed, len(jobs))
+        raise experiment.combined_error(failed, len(jobs))
 
 
 @app.command(
@@ -283,7 +283,7 @@ def compare(
 
     from seqattn.config.comparing import plan
 
-    refuse_several("compare")
+    check_one_run("compare")
     if ray_address is not None and engine is not Engine.ray:
         raise UsageError(f"--ray-address {ray_address}: goes with --engine ray.")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []

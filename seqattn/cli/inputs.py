@@ -25,14 +25,14 @@ from seqattn.data.files.writing import (
     rounded,
 )
 from seqattn.data.sequences import Floats
-from seqattn.evaluation import FreeRun, free_run
+from seqattn.evaluation import FreeRunningForecast, free_run
 from seqattn.experiment.inputs import OwnInput, joined_sources, reading_config
 from seqattn.storage import packed
-from seqattn.training import Trained
+from seqattn.training import LoadedModel
 from seqattn.user_files import output_file, write_output
 
 
-def own_input(trained: Trained, overrides: Sequence[str] | None = None) -> OwnInput:
+def own_input(trained: LoadedModel, overrides: Sequence[str] | None = None) -> OwnInput:
     """Reads files for a model, and prints notes.
 
     Args:
@@ -50,12 +50,12 @@ class Forecasts:
     Args:
         output: a file, or None for standard output.
         form: csv, tsv, jsonl, npz, parquet or arrow.
-        names: of the features that are said.
+        names: of the target features.
         style: of the file that was read.
     """
 
     def __init__(
-        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...],
+        self, output: Path | None, form: str, trained: LoadedModel, names: tuple[str, ...],
         style: TableStyle = PLAIN,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
@@ -102,7 +102,7 @@ class Forecasts:
         self.file.flush()
 
     def write(
-        self, part: Sequences, result: FreeRun, steps: Steps,
+        self, part: Sequences, result: FreeRunningForecast, steps: Steps,
         id_parts: Sequence[tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         """Take in the forecasts of a part.
@@ -184,8 +184,8 @@ def predict_file(
 
     from seqattn.experiment.attention_file import spool_for
 
-    trained, stretches = given.trained, given.sources(file)
-    first = next(stretches)
+    trained, chunks = given.trained, given.sources(file)
+    first = next(chunks)
     said = trained.spec.target_features
     same = said == trained.spec.source_features
     style = first[0].style
@@ -198,15 +198,15 @@ def predict_file(
         writer.opened(),
         tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
     ):
-        for piece, part, _ in _and_first(first, stretches):
+        for chunk, part, _ in _and_first(first, chunks):
             if spool is not None:
                 spool.begin(part, steps)
             result = free_run(
                 trained.model, part, steps, override, with_attention=False,
                 scaling=trained.spec.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_sources(part, piece.points.lengths),
-                         piece.id_parts)  # fmt: skip
+            writer.write(part, result, Steps.of_sources(part, chunk.points.lengths),
+                         chunk.id_parts)  # fmt: skip
             bar.update(len(part))
 
 

@@ -17,13 +17,13 @@ from seqattn.cli.arguments import (
     Quiet,
     Threads,
 )
-from seqattn.cli.many import refuse_several
+from seqattn.cli.many import check_one_run
 from seqattn.cli.output import after_the_work, note, plain_console
 from seqattn.cli.terminal import progress, told_to_stop
 from seqattn.wording import counted
 
 if TYPE_CHECKING:
-    from seqattn.tuning.results import Tuned
+    from seqattn.tuning.results import TuneResult
 
 SHOWN = 10
 
@@ -63,7 +63,7 @@ def tune(
 
     from seqattn.config.searching import search as read
 
-    refuse_several("tune")
+    check_one_run("tune")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     wanted = read(config, [*(overrides or []), *shortcuts], search)
     with told_to_stop() as told, progress(wanted.name, True, told) as watchers:
@@ -79,7 +79,7 @@ def tune(
             _print(tuned)
 
 
-def _print(tuned: Tuned) -> None:
+def _print(tuned: TuneResult) -> None:
     from rich.table import Table
 
     states = [row["state"] for row in tuned.trials]

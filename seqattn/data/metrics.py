@@ -24,9 +24,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.row_ranges import Pages
 from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
-from seqattn.data.stretches import Pages
 
 THIS_MODEL = "this model"
 """What the errors of the model are called beside those of the baselines."""
@@ -183,7 +183,7 @@ class Errors:
         Args:
             forecast: (N, T, F) in the user's units.
         """
-        F = len(part.said)
+        F = len(part.target_features)
         total, squares, count = [0.0] * F, [0.0] * F, [0] * F
         for places, some in part.chunks():
             cells = some.target_cells

@@ -46,7 +46,7 @@ class DataSpec:
             scaling: None: the model works in their own units.
         """
         return cls(
-            part.features, part.said, part.source_steps, part.target_steps,
+            part.features, part.target_features, part.source_steps, part.target_steps,
             Scaling.identity(part) if scaling is None else scaling,
         )  # fmt: skip
 
@@ -54,7 +54,8 @@ class DataSpec:
     def of_splits(cls, data: Splits) -> DataSpec:
         train = data.train
         return cls(
-            train.features, train.said, train.source_steps, train.target_steps, data.scaling,
+            train.features, train.target_features, train.source_steps, train.target_steps,
+            data.scaling,
             data.digests, data.frequency, data.roles,
         )  # fmt: skip
 

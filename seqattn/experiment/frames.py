@@ -12,15 +12,15 @@ import numpy as np
 
 from seqattn.config import Config, OwnFile, as_value, resolve
 from seqattn.data import Sequences
-from seqattn.data.files import Piece
+from seqattn.data.files import Chunk
 from seqattn.data.files.writing import SEQUENCE, STEP, Steps
 from seqattn.data.frames import NAME, frame_file, kind_of_frame, write_frame
 from seqattn.data.reading import digest_of
 from seqattn.errors import DataError, UsageError
 from seqattn.evaluation import free_run
 from seqattn.experiment.inputs import OwnInput, joined_sources, reading_config
-from seqattn.runs import RunFolder, refuse_taken
-from seqattn.training import Trained
+from seqattn.runs import RunFolder, check_not_taken
+from seqattn.training import LoadedModel
 
 PLACEHOLDER = "frame.parquet"
 """data.path until the name of the run is known."""
@@ -34,7 +34,7 @@ class FrameInput:
     frame: Any
 
     @classmethod
-    def of(cls, trained: Trained, frame: Any, note: Callable[[str], None]) -> FrameInput:
+    def of(cls, trained: LoadedModel, frame: Any, note: Callable[[str], None]) -> FrameInput:
         """
         Raises:
             DataError: it is no DataFrame.
@@ -44,15 +44,15 @@ class FrameInput:
         config = reading_config(trained).model_copy(update={"format": "auto"})
         return cls(OwnInput(trained, config, note), frame)
 
-    def parts(self) -> Iterator[tuple[Piece, Sequences]]:
+    def parts(self) -> Iterator[tuple[Chunk, Sequences]]:
         """(as read, as sources), a stretch after the other.
 
         Raises:
             DataError: see `OwnInput.sources`.
         """
         with frame_file(self.frame) as path:
-            for piece, part, _ in self.given.sources(path, NAME):
-                yield piece, part
+            for chunk, part, _ in self.given.sources(path, NAME):
+                yield chunk, part
 
     def sources(self) -> Sequences:
         return joined_sources([part for _, part in self.parts()])
@@ -72,7 +72,7 @@ class FrameInput:
         return type(self.frame)(dict(columns))
 
 
-def forecast_columns(given: FrameInput, trained: Trained, steps: int | None) -> dict[str, Any]:
+def forecast_columns(given: FrameInput, trained: LoadedModel, steps: int | None) -> dict[str, Any]:
     """Forecasts as the columns of a long table: series, time, and the features.
 
     Raises:
@@ -80,15 +80,15 @@ def forecast_columns(given: FrameInput, trained: Trained, steps: int | None) -> 
     """
     T = steps or trained.spec.target_length
     columns: dict[str, list[Any]] = {}
-    for piece, part in given.parts():
+    for chunk, part in given.parts():
         result = free_run(
             trained.model, part, T, with_attention=False, scaling=trained.spec.scaling
         )
-        series, time = _names(piece, trained.spec.target_features)
-        words = list(zip(*(piece.id_parts or [(name,) for name in part.ids]), strict=True))
+        series, time = _names(chunk, trained.spec.target_features)
+        words = list(zip(*(chunk.id_parts or [(name,) for name in part.ids]), strict=True))
         for name, ids in zip(series, words, strict=True):
             columns.setdefault(name, []).append(np.repeat(np.array(ids, dtype=object), T))
-        when = Steps.of_sources(part, piece.points.lengths).after(T).reshape(-1)
+        when = Steps.of_sources(part, chunk.points.lengths).after(T).reshape(-1)
         if when.dtype.kind == "f" and (when == np.round(when)).all():
             when = when.astype(np.int64)
         columns.setdefault(time, []).append(when)
@@ -98,14 +98,14 @@ def forecast_columns(given: FrameInput, trained: Trained, steps: int | None) -> 
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def _names(piece: Piece, features: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Columns of the series and of the time, as the piece has them."""
+def _names(chunk: Chunk, features: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Columns of the series and of the time, as the chunk has them."""
 
     def free(name: str, taken: Sequence[str]) -> str:
         return free(f"{name}_", taken) if name in taken else name
 
-    time = piece.style.time[:1]
-    series = piece.style.series or (free(SEQUENCE, (*features, *time)),)
+    time = chunk.style.time[:1]
+    series = chunk.style.series or (free(SEQUENCE, (*features, *time)),)
     return series, time[0] if time else free(STEP, (*features, *series))
 
 
@@ -135,7 +135,7 @@ def train_on_frames(
     if not frames:
         experiment.run(found, output_dir, resume=resume, overwrite=overwrite)
         return folder
-    refuse_taken(folder, resume=resume, overwrite=overwrite)
+    check_not_taken(folder, resume=resume, overwrite=overwrite)
     written = dict[str, Path]()
     made = list[Path]()
     try:

@@ -11,10 +11,10 @@ import numpy as np
 
 from seqattn.config import Draft, OwnFile, as_plain
 from seqattn.data import DataSpec, Sequences
-from seqattn.data.cutting import LeftOut, as_sources, cut, cut_at
-from seqattn.data.files import ENDINGS, Piece, ReadOptions, read_all, read_pieces
+from seqattn.data.cutting import as_sources, cut, cut_at
+from seqattn.data.file_dataset import check_observed, renamed
+from seqattn.data.files import ENDINGS, Chunk, ReadOptions, read_all, read_chunks
 from seqattn.data.notes import short_notes
-from seqattn.data.own import check_observed, renamed
 from seqattn.data.reading import options_of
 from seqattn.data.regularize import regularized
 from seqattn.data.series import (
@@ -26,9 +26,10 @@ from seqattn.data.series import (
     of_rows,
     spacing_of,
 )
+from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import AmbiguousData, DataError, UsageError
-from seqattn.training import Trained
+from seqattn.training import LoadedModel
 from seqattn.wording import counted
 
 READING_KEYS = (
@@ -38,7 +39,7 @@ READING_KEYS = (
 """Keys of `data` that say how a file is read, and may be others than in training."""
 
 
-def reading_config(trained: Trained, overrides: Sequence[str] = ()) -> OwnFile:
+def reading_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
     """How a model's own files are read; for a model of made sequences the plain form.
 
     Args:
@@ -77,7 +78,7 @@ class OwnInput:
         note: takes what a user should be told, a sentence each.
     """
 
-    trained: Trained
+    trained: LoadedModel
     config: OwnFile
     note: Callable[[str], None]
 
@@ -92,36 +93,36 @@ class OwnInput:
 
     def sources(
         self, file: Path, name: str | None = None
-    ) -> Iterator[tuple[Piece, Sequences, tuple[str, ...]]]:
+    ) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
         """(as read, as sources, the file's own names of the features), a stretch after the other.
 
         Args:
             name: of the file, for messages.
 
         Raises:
-            DataError, UsageError: see `read_pieces`.
+            DataError, UsageError: see `read_chunks`.
         """
         config, spec = self.config, self.spec
         wanted = replace(
-            options_of(config, given_only=True), format=self.format_of(file),
+            options_of(config, sources_only=True), format=self.format_of(file),
             features=spec.source_features, group=None, may_rename=True, asks=False,
             roles=spec.roles,
         )  # fmt: skip
         told = set[str]()
         name = name or _called(file)
         read = found = 0
-        for piece in self._pieces(file, name, wanted):
-            read += len(piece)
-            for line in dict.fromkeys(one for one in piece.notes if one not in told):
+        for chunk in self._chunks(file, name, wanted):
+            read += len(chunk)
+            for line in dict.fromkeys(one for one in chunk.notes if one not in told):
                 self.note(f"{name}: {line}.")
                 told.add(line)
-            names = piece.points.features
-            series = self._without_gaps(renamed(piece, spec.source_features), name)
+            names = chunk.points.features
+            series = self._without_gaps(renamed(chunk, spec.source_features), name)
             found += len(series)
             if len(series):
-                clean = Piece(
-                    tuple(series.ids), series.points, piece.where, order=series.order,
-                    style=piece.style, id_parts=_parts_of(piece, series.ids),
+                clean = Chunk(
+                    tuple(series.ids), series.points, chunk.where, order=series.order,
+                    style=chunk.style, id_parts=_parts_of(chunk, series.ids),
                 )  # fmt: skip
                 part = as_sources(series, config, spec.target_features)
                 yield clean, part.at(slice(None)), names
@@ -135,25 +136,27 @@ class OwnInput:
             name: of the file, for messages.
 
         Raises:
-            DataError, UsageError: see `read_pieces`.
+            DataError, UsageError: see `read_chunks`.
         """
         own, spec, name = self.config, self.spec, name or _called(file)
         form = options_of(own)
         if form.features is None:
             form = replace(form, features=spec.source_features, may_rename=True)
         apart = spec.source_features, spec.target_features
-        form = replace(form, format=self.format_of(file), group=None, apart=apart, asks=False,
-                       roles=spec.roles)  # fmt: skip
+        form = replace(
+            form, format=self.format_of(file), group=None, source_and_target=apart, asks=False,
+            roles=spec.roles,
+        )  # fmt: skip
         try:
-            piece = read_all(file, form)
+            chunk = read_all(file, form)
         except AmbiguousData as question:
-            piece = read_all(file, self._settled(file, name, form, question))
-        for line in piece.notes:
+            chunk = read_all(file, self._settled(file, name, form, question))
+        for line in chunk.notes:
             self.note(f"{name}: {line}.")
         if own.source_features is None:
-            piece = renamed(piece, spec.source_features)
-        spacing = spacing_of(piece, self._frequency)
-        series = regularized(piece, name, own, spacing, has_key=self.has_key)
+            chunk = renamed(chunk, spec.source_features)
+        spacing = spacing_of(chunk, self._frequency)
+        series = regularized(chunk, name, own, spacing, has_key=self.has_key)
         left_out, dropped = LeftOut(), len(series.names_of_dropped)
         if dropped == len(series):
             raise DataError(_none_left(name, dropped))
@@ -170,11 +173,11 @@ class OwnInput:
         check_observed(part, name)
         return part
 
-    def _pieces(self, file: Path, name: str, options: ReadOptions) -> Iterator[Piece]:
+    def _chunks(self, file: Path, name: str, options: ReadOptions) -> Iterator[Chunk]:
         try:
-            yield from read_pieces(file, options)
-        except AmbiguousData as question:  # before any piece
-            yield from read_pieces(file, self._settled(file, name, options, question))
+            yield from read_chunks(file, options)
+        except AmbiguousData as question:  # before any chunk
+            yield from read_chunks(file, self._settled(file, name, options, question))
 
     def _settled(
         self, file: Path, name: str, options: ReadOptions, question: AmbiguousData
@@ -207,25 +210,25 @@ class OwnInput:
         """How far apart steps are, as they were in training."""
         return self.spec.frequency if self.has_key else Frequency("number", 1)
 
-    def _without_gaps(self, piece: Piece, name: str) -> Series:
+    def _without_gaps(self, chunk: Chunk, name: str) -> Series:
         """What a forecast goes on from, empty cells refused, dropped or filled as in training; and
         how its steps are spaced."""
         config = self.config
-        spacing = spacing_of(piece, self._frequency)
+        spacing = spacing_of(chunk, self._frequency)
         if spacing is None:
-            spacing = Spacing.alike(len(piece), Frequency("number", 1))
+            spacing = Spacing.alike(len(chunk), Frequency("number", 1))
         no_cut: dict[str, Any] = {"window": None, "source_length": None, "target_length": None}
         ends = columns_apart(config)
         if not ends:
             no_cut |= {"source_features": None, "target_features": None}
         alone = config.model_copy(update=no_cut)
-        if ends and (ended := np.asarray(ended_sides(piece.points, config).any(axis=1))).any():
-            piece = of_rows(piece, ~ended)
+        if ends and (ended := np.asarray(ended_sides(chunk.points, config).any(axis=1))).any():
+            chunk = of_rows(chunk, ~ended)
         last = None if config.window is None else config.window.source
         if last is not None:
-            piece = last_rows(piece, last)  # no fewer than so many steps
-        piece = replace(piece, target=None, where_target=None)
-        series = regularized(piece, name, alone, spacing, has_key=self.has_key, last=last)
+            chunk = last_rows(chunk, last)  # no fewer than so many steps
+        chunk = replace(chunk, target=None, where_target=None)
+        series = regularized(chunk, name, alone, spacing, has_key=self.has_key, last=last)
         if series.empty:
             self.note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
         if dropped := len(series.names_of_dropped):
@@ -245,19 +248,19 @@ def joined_sources(parts: Sequence[Sequences]) -> Sequences:
     return Sequences(
         source=source,
         source_lengths=np.concatenate([part.source_lengths for part in parts]),
-        target=np.zeros((len(source), 0, len(first.said))),
+        target=np.zeros((len(source), 0, len(first.target_features))),
         target_lengths=np.zeros(len(source), dtype=np.int64),
         features=first.features,
         ids=tuple(name for part in parts for name in part.ids),
-        said=first.said,
+        target_features=first.target_features,
     )
 
 
-def _parts_of(piece: Piece, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
-    """The words of the ids of some sequences of a piece; None: an id is one word."""
-    if piece.id_parts is None:
+def _parts_of(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
+    """The words of the ids of some sequences of a chunk; None: an id is one word."""
+    if chunk.id_parts is None:
         return None
-    parts = dict(zip(piece.ids, piece.id_parts, strict=True))
+    parts = dict(zip(chunk.ids, chunk.id_parts, strict=True))
     return tuple(parts[name] for name in ids)
 
 

@@ -53,10 +53,10 @@ def paths_figure(
 ) -> Figure:
     """Sequences with what was said of them, and its mean squared error where the truth is known.
 
-    Two features that are given and said, and spread alike, are drawn in their plane. Others go
+    Two features of both source and target that spread alike are drawn in their plane. Others go
     over the steps: a single one in a panel a sequence, several in a column of panels each, since
-    they have units of their own; what is said comes first there, and the first sequences and
-    features alone are drawn. What is said goes on from what was given of the same feature.
+    they have units of their own; target features come first there, and the first sequences and
+    features alone are drawn. A forecast goes on from the source of the same feature.
 
     Args:
         source: an (S, F) array a sequence, without padding.

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from seqattn.config import Config, as_plain, differences, from_plain
 from seqattn.data import DataSpec
-from seqattn.data.own import UNKNOWN
+from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError, DataError
-from seqattn.models import Lengths, Points, SequenceModel, build_model
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord
+from seqattn.training.checksummed import load_checksummed, save_checksummed
 from seqattn.training.optimizers import BUFFERS
-from seqattn.training.sealed import read_sealed, write_sealed
 from seqattn.wording import counted
 
 VERSION = 3
@@ -51,7 +51,7 @@ class Slot:
 
 
 @dataclass
-class TrainingState:
+class TrainState:
     """Where a training stands: a position, its numbers, and its history.
 
     Attributes:
@@ -90,7 +90,7 @@ class TrainingState:
 
 
 @dataclass(frozen=True)
-class Trained:
+class LoadedModel:
     """A model read back from a checkpoint.
 
     Attributes:
@@ -103,7 +103,7 @@ class Trained:
             another way.
     """
 
-    model: SequenceModel
+    model: Seq2SeqModel
     config: Config
     spec: DataSpec
     epoch: int
@@ -115,7 +115,7 @@ class Trained:
         return self.config.model.has_attention
 
 
-def save_best(path: Path, state: TrainingState, config: Config, spec: DataSpec) -> None:
+def save_best(path: Path, state: TrainState, config: Config, spec: DataSpec) -> None:
     """Write the best epoch's weights. Its bytes are a function of config and seed alone."""
     described = {"epoch": state.best_epoch, "validation_loss": state.best_loss}
     _write(path, state.best_weights, "model", config, spec, described)
@@ -123,7 +123,7 @@ def save_best(path: Path, state: TrainingState, config: Config, spec: DataSpec) 
 
 def save_state(
     path: Path,
-    state: TrainingState,
+    state: TrainState,
     config: Config,
     spec: DataSpec,
     keep_as: Path | None = None,
@@ -153,7 +153,7 @@ def save_state(
     _write(path, tensors, "training", config, spec, described, keep_as)
 
 
-def load_model(path: Path, *, expected: Config | None = None) -> Trained:
+def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     """Read a model back from a best or a last checkpoint.
 
     Args:
@@ -169,10 +169,13 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
     spec = _spec_of(metadata, path)
     weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
     model = build_model(
-        config.model, Points.of(spec), config.seed, Lengths(spec.source_length, spec.target_length)
+        config.model,
+        FeatureSpec.of(spec),
+        config.seed,
+        Lengths(spec.source_length, spec.target_length),
     )
     _fill(model, weights, path)
-    return Trained(
+    return LoadedModel(
         model.eval(), config, spec, int(metadata["epoch"]), streamed=_was_streamed(metadata)
     )
 
@@ -215,7 +218,7 @@ def file_digests(path: Path) -> tuple[str, ...]:
     return _spec_of(metadata, path).digests
 
 
-def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) -> None:
+def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
     """
     Raises:
         DataError: the files are not those of the training.
@@ -236,10 +239,10 @@ def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) ->
 
 def load_state(
     path: Path,
-    model: SequenceModel,
+    model: Seq2SeqModel,
     spec: DataSpec | None = None,
     agree: Callable[[Config, int], None] = lambda config, epoch: None,
-) -> tuple[TrainingState, Config]:
+) -> tuple[TrainState, Config]:
     """Read a training's state.
 
     Args:
@@ -263,7 +266,7 @@ def load_state(
     agree(config, int(metadata["epoch"]))
     if spec is not None:
         before = _spec_of(metadata, path).digests
-        refuse_other_files(spec.digests, before, "since the training began")
+        check_data_unchanged(spec.digests, before, "since the training began")
     best, weights = _below("best.", tensors), _below("model.", tensors)
     if best:
         _fill(model, best, path)  # the same checks as for the weights; overwritten below
@@ -292,7 +295,7 @@ def load_state(
             buffers[name] = found
     history = tensors.get("history")
     try:
-        state = TrainingState(
+        state = TrainState(
             weights={k: v.clone() for k, v in weights.items()},
             buffers=buffers,
             epoch=int(metadata["epoch"]),
@@ -345,7 +348,7 @@ def _write(
         "layout": spec.as_plain(),
         **described,
     }
-    write_sealed(path, tensors, metadata, keep_as)
+    save_checksummed(path, tensors, metadata, keep_as)
 
 
 def _without_place(plain: dict[str, Any]) -> dict[str, Any]:
@@ -358,7 +361,7 @@ def _without_place(plain: dict[str, Any]) -> dict[str, Any]:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Metadata of this version and tensors, or a CheckpointError that says what is off."""
-    metadata, tensors = read_sealed(path, VERSION)
+    metadata, tensors = load_checksummed(path, VERSION)
     if metadata["version"] == 1:
         metadata = _from_version_1(metadata)
     if not (
@@ -415,7 +418,7 @@ def _refuse_other_model(path: Path, config: Config, expected: Config) -> None:
         )
 
 
-def _fill(model: SequenceModel, weights: Mapping[str, Tensor], path: Path) -> None:
+def _fill(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -> None:
     """Copy weights into a model after holding every name and shape against it."""
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)

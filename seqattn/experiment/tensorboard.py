@@ -11,7 +11,7 @@ from seqattn.errors import UsageError
 from seqattn.runs import EpochRecord, RunFolder
 
 
-def refuse_without_tensorboard(config: Config) -> None:
+def require_tensorboard(config: Config) -> None:
     """
     Raises:
         UsageError: it is asked for, and missing.
@@ -22,7 +22,7 @@ def refuse_without_tensorboard(config: Config) -> None:
         )
 
 
-class Board:
+class TensorBoardLogger:
     """Writes what is new since it was last asked. What an earlier process wrote is written again,
     so that after a stop and a resume every epoch is there once."""
 

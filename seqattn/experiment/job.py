@@ -8,17 +8,17 @@ from typing import Any
 
 from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
-from seqattn.errors import NotFiniteError, Stopped
-from seqattn.models import Lengths, Points, SequenceModel, build_model
+from seqattn.errors import NonFiniteError, Stopped
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import (
-    TrainingState,
+    TrainState,
     early_stopping,
 )
 
 
 @dataclass(frozen=True)
-class Watchers:
+class Callbacks:
     """Whom a training tells what happens, and whom it asks whether to stop.
 
     Attributes:
@@ -58,11 +58,11 @@ class Job:
     config: Config
     folder: RunFolder
     data: Splits
-    model: SequenceModel | None = None
-    state: TrainingState | None = None
+    model: Seq2SeqModel | None = None
+    state: TrainState | None = None
     threads: int | None = None
     summary: dict[str, Any] | None = None
-    error: NotFiniteError | None = None
+    error: NonFiniteError | None = None
     passed_over: list[str] = field(default_factory=list)
     group: str = ""
     started: str | None = None
@@ -85,7 +85,7 @@ class Job:
             return False
         training = self.config.training
         losses = [record.validation_loss for record in self.state.history]
-        return self.state.epoch >= training.epochs or early_stopping(training, losses).ran_out
+        return self.state.epoch >= training.epochs or early_stopping(training, losses).should_stop
 
     @property
     def end(self) -> tuple[int, int] | None:
@@ -99,22 +99,22 @@ class Job:
     def spec(self) -> DataSpec:
         return DataSpec.of_splits(self.data)
 
-    def new_model(self) -> SequenceModel:
+    def new_model(self) -> Seq2SeqModel:
         spec = self.spec
         lengths = Lengths(spec.source_length, spec.target_length)
-        return build_model(self.config.model, Points.of(spec), self.config.seed, lengths)
+        return build_model(self.config.model, FeatureSpec.of(spec), self.config.seed, lengths)
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Train it from its start, whatever came of it."""
         self.model, self.state, self.error, self.begins_again = self.new_model(), None, None, True
 
-    def go_back(self, state: TrainingState) -> None:
+    def go_back(self, state: TrainState) -> None:
         """Train it from a state of its past: that of its last checkpoint, or of the one before."""
         self.goes_back = state is not self.state
         self.state, self.error = state, None
 
 
-def leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
+def raise_if_stopped(watchers: Callbacks, jobs: Sequence[Job], where: str) -> None:
     """
     Args:
         jobs: what is left undone; with none there is nothing to leave.

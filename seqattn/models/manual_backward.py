@@ -44,11 +44,11 @@ from torch import Tensor, nn
 
 from seqattn.attention import Attention, DotScore, GeneralScore, ScaledDotScore, Softmax
 from seqattn.cells import GRU
-from seqattn.layers import Affine
-from seqattn.models.feeding import who_is_told
+from seqattn.layers import Linear
 from seqattn.models.recurrent import RecurrentModel
+from seqattn.models.teacher_forcing import forced_steps
 
-Stretch = tuple[int, int, str]  # first target step, the one after the last, how the first is fed
+Segment = tuple[int, int, str]  # first target step, the one after the last, how the first is fed
 
 # From measuring; none of them changes a result by more than rounding.
 MOST_PROGRAMS = 4096  # lists of operations that are remembered for one shape of batch
@@ -60,7 +60,7 @@ LARGE = 2048  # numbers from which on tanh takes a detour
 
 
 COVERED_CLASSES = frozenset({
-    RecurrentModel, nn.ModuleList, GRU, Affine, Attention, Softmax,
+    RecurrentModel, nn.ModuleList, GRU, Linear, Attention, Softmax,
     DotScore, ScaledDotScore, GeneralScore,
 })  # fmt: skip
 """Classes of all modules of a covered model. A subclass is not covered: it may compute something
@@ -88,16 +88,16 @@ def wants_runs_inner(model: RecurrentModel, runs: int) -> bool:
     return runs >= INNER_FROM and model.encoder.hidden <= INNER_UP_TO
 
 
-class DerivedLoss:
+class ManualLoss:
     """The mean squared error of a covered model under teacher forcing.
 
-    Called, it is a loss like any other, ready for `backward`. `differentiate` goes both ways at
+    Called, it is a loss like any other, ready for `backward`. `value_and_grad` goes both ways at
     once: for a dozen tiny parameters autograd's own bookkeeping would take a third of the time.
 
     Args:
         model: its parameters, with a leading axis (R, ...) where runs are trained side by side.
             From here on they must stay where they are in memory.
-        gradient: where `differentiate` is to leave the gradient, (R, P), in the parameters' order
+        gradient: where `value_and_grad` is to leave the gradient, (R, P), in the parameters' order
             and with zeros in it; None: in memory of its own.
     """
 
@@ -132,7 +132,7 @@ class DerivedLoss:
         inner = shape[:runs] + shape[runs + 1 :] + shape[runs : runs + 1]
         return self.like.new_empty(inner).movedim(-1, runs)
 
-    def slope_of_biases(self, cell: str) -> Tensor:
+    def bias_grad(self, cell: str) -> Tensor:
         """The gradient of a GRU's two biases, which lie side by side, (R, 6H)."""
         first, second = (self.slope[f"{cell}.bias_{of}"] for of in ("ih", "hh"))
         place = first.storage_offset() // (self.R if self.runs_inner else 1)
@@ -154,14 +154,14 @@ class DerivedLoss:
         Args:
             target_keep: (..., N, T), True at real target points, or (..., N, T, F), True at
                 observed cells; None: all.
-            source, target, source_lengths, teacher_forcing: see `SequenceModel.forward`.
+            source, target, source_lengths, teacher_forcing: see `Seq2SeqModel.forward`.
         """
         passes = self._reading(source, target, source_lengths, target_keep)
         passes.stretches = passes.plan(teacher_forcing)
         loss: Tensor = _Loss.apply(passes, *self.parameters)  # type: ignore[no-untyped-call]
         return loss
 
-    def differentiate(
+    def value_and_grad(
         self,
         source: Tensor,
         target: Tensor,
@@ -178,7 +178,7 @@ class DerivedLoss:
         passes.backward(passes.ones)
         return loss
 
-    def free_and_forced(
+    def both_losses(
         self,
         source: Tensor,
         target: Tensor,
@@ -241,7 +241,7 @@ class _Passes:
     """
 
     def __init__(
-        self, model: DerivedLoss, N: int, S: int, T: int, ragged_source: bool, masked: int
+        self, model: ManualLoss, N: int, S: int, T: int, ragged_source: bool, masked: int
     ) -> None:
         """
         Args:
@@ -264,10 +264,10 @@ class _Passes:
             (fed, self.target) if model.has_runs else (fed[0], self.target[0])
         )
         self.keep = new(R, N, S).bool() if ragged_source else None
-        self.last_real = new(1, R, N, H, runs=1).long() if ragged_source else None
+        self.last_valid = new(1, R, N, H, runs=1).long() if ragged_source else None
         self.skip = new(R, N, T, masked).bool() if masked else None
-        self.stretches: tuple[Stretch, ...] = ()
-        self.plans: dict[tuple[tuple[bool, ...], ...], tuple[Stretch, ...]] = {}
+        self.stretches: tuple[Segment, ...] = ()
+        self.plans: dict[tuple[tuple[bool, ...], ...], tuple[Segment, ...]] = {}
         self.coins = new(T, R, N, 1, runs=1).bool()
 
         self.gi_encoder, self.gi_decoder = new(3, R, S * N, H, runs=1), new(3, R, T * N, H, runs=1)
@@ -319,20 +319,20 @@ class _Passes:
             points = (~self.skip).sum(dim=(1, 2, 3)).clamp(min=1) * (self.F // self.skip.shape[3])
             torch.reciprocal(points.to(self.share.dtype), out=self.share)
             torch.mul(self.share, 2, out=self.twice_share)
-        if source_lengths is not None and self.keep is not None and self.last_real is not None:
+        if source_lengths is not None and self.keep is not None and self.last_valid is not None:
             R, N, S, H = self.R, self.N, self.S, self.H
             lengths = source_lengths.view(R, N, 1)
             torch.lt(torch.arange(S, device=source.device), lengths, out=self.keep)
             source = source.masked_fill(~self.keep.view(*source.shape[:-1], 1), 0)
-            self.last_real.copy_((lengths - 1).expand(R, N, H))
+            self.last_valid.copy_((lengths - 1).expand(R, N, H))
         self.source_in.copy_(source)
         self.target_in.copy_(target)
 
-    def plan(self, teacher_forcing: Tensor) -> tuple[Stretch, ...]:
+    def plan(self, teacher_forcing: Tensor) -> tuple[Segment, ...]:
         """Where stretches begin and end; between two steps that need the model's own word all is
         known. `told`: from the start; `own`: all fed their own word; `mixed`: some the truth."""
         R, N, T = self.R, self.N, self.T
-        everyone, anyone = who_is_told(teacher_forcing, T)
+        everyone, anyone = forced_steps(teacher_forcing, T)
         pattern = tuple(everyone), tuple(anyone)
         stretches = self.plans.get(pattern)
         if stretches is None:
@@ -479,10 +479,10 @@ class _Passes:
         R, N, S, T, F = self.R, self.N, self.S, self.T, self.F
         do, x, D = self.do, self.x, self.decoder
         # x = the source, its last real point,
-        if self.last_real is None:
+        if self.last_valid is None:
             do(x[:, D].copy_, x[:, S - 1])
         else:
-            places = self.last_real[..., :1].transpose(0, 1).expand(R, 1, N, F)
+            places = self.last_valid[..., :1].transpose(0, 1).expand(R, 1, N, F)
             do(torch.gather, x[:, :S], 1, places, out=x[:, D : D + 1])
         if T > 1:  # and the truth, which a step that is not told replaces
             do(x[:, D + 1 :].copy_, self.target[:, :, :-1].transpose(1, 2))
@@ -508,7 +508,7 @@ class _Passes:
             # gi = W x + b, gh = U h + c
             self.product(d[f"{cell}.weight_ih"], dgi.mT, self.x[:, steps].flatten(1, 2))
             self.product(d[f"{cell}.weight_hh"], dgh.mT, before)
-            do(torch.sum, both, 1, out=self.model.slope_of_biases(cell))
+            do(torch.sum, both, 1, out=self.model.bias_grad(cell))
 
     def project(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
         """W x + b, gate by gate: x (R, n, in), weight (R, 3H, in) -> out (3, R, n, H)."""
@@ -530,17 +530,17 @@ class _Passes:
         S = self.S
         for step in range(S):
             self.gru_step(step, "encoder")
-        if self.last_real is not None:
+        if self.last_valid is not None:
             # start = the state at the last real source point
             encoded, start = self.states[1 : S + 1], self.states[S + 1 : S + 2]
-            self.do(torch.gather, encoded, 0, self.last_real, out=start)
+            self.do(torch.gather, encoded, 0, self.last_valid, out=start)
 
     def b2_encode(self) -> None:
         S = self.S
-        if self.last_real is not None:
+        if self.last_valid is not None:
             # start = the state at the last real source point
             dencoded, dstart = self.dstates[1 : S + 1], self.dstates[S + 1 : S + 2]
-            self.do(dencoded.scatter_add_, 0, self.last_real, dstart)
+            self.do(dencoded.scatter_add_, 0, self.last_valid, dstart)
         for step in reversed(range(S)):
             self.gru_step_back(step, "encoder")
 
@@ -583,7 +583,7 @@ class _Passes:
             do(dh.addcmul_, dh_next, self.gates[step, 1])
             self.product(dh, dgh.flatten(2, 3), self.w[f"{cell}.weight_hh"], dh)
 
-    def by_all_gates(self) -> None:
+    def gate_jacobians(self) -> None:
         """By what h' = (1 - z) n + z h changes with its gates, of all steps at once:
 
         z                (h - n) z (1 - z)
@@ -700,7 +700,7 @@ class _Passes:
 
     # --- F4, B4: a stretch of the decoder, from a step that is fed its own word to the next -------
 
-    def f4_decode(self, stretches: tuple[Stretch, ...]) -> None:
+    def f4_decode(self, stretches: tuple[Segment, ...]) -> None:
         one_by_one = all(last - first == 1 for first, last, _ in stretches)
         for first, last, kind in stretches:
             if kind != "told":
@@ -712,7 +712,7 @@ class _Passes:
         if not one_by_one:  # all others, and these again, at once
             self.part(self.f4_attend, 0, self.T)
 
-    def b4_decode(self, stretches: tuple[Stretch, ...]) -> None:
+    def b4_decode(self, stretches: tuple[Segment, ...]) -> None:
         one_by_one = all(last - first == 1 for first, last, _ in stretches)
         if not one_by_one:
             self.part(self.b4_attend, 0, self.T)
@@ -814,4 +814,4 @@ class _Passes:
         do(dloss.mul_, self.twice_share)
         do(torch.mul, self.diff, dloss.view(R, 1, 1, 1), out=self.djoint[..., S:])
         do(self.dstates.zero_)
-        self.by_all_gates()
+        self.gate_jacobians()
