@@ -146,8 +146,8 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
     epochs, said = list[int](), list[str]()
-    watchers = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
-    return epochs, said, train_many(runs, threads=1, resume=True, watchers=watchers, **more)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 
 def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) -> None:
@@ -236,7 +236,9 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
     assert [len(arm.diverged) for arm in read_outcome(tmp_path / "c").arms] == [0, 6]
     epochs = list[int]()
-    compare(planned, tmp_path, watchers=Callbacks(epoch=lambda record: epochs.append(record.epoch)))
+    compare(
+        planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))
+    )
     assert epochs == []
     assert [(tmp_path / "c" / name).read_bytes() for name in tables] == before
 
