@@ -120,7 +120,8 @@ def _over_steps(
     places = itertools.product(enumerate(names), zip(source, target, forecast, titles, strict=True))
     for axes, ((row, name), (given, truth, predicted, title)) in zip(panels, places, strict=True):
         parts = (
-            _column(given, features, name), _column(truth, said, name), _column(predicted, said, name)
+            _column(given, features, name), _column(truth, said, name),
+            _column(predicted, said, name),
         )  # fmt: skip
         _draw_steps(axes, len(given), *parts)
         if len(predicted):
