@@ -221,8 +221,8 @@ class Bidirectional(nn.Module):
     def read(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """See `Cell.read`. The way back starts at the last real point."""
         said, last = self.forwards.read(inputs, lengths)
-        back, first = self.backwards.read(turned(inputs, lengths), lengths)
-        merged = self.merge(torch.cat([said, turned(back, lengths)], dim=-1))
+        back, first = self.backwards.read(reverse_padded(inputs, lengths), lengths)
+        merged = self.merge(torch.cat([said, reverse_padded(back, lengths)], dim=-1))
         bridged = list[Tensor]()
         ends = zip(last.chunk(self.parts, -1), first.chunk(self.parts, -1), strict=True)
         for part, (bridge, both) in enumerate(zip(self.bridges, ends, strict=True)):
@@ -294,7 +294,7 @@ def last_valid(rows: Tensor, lengths: Tensor) -> Tensor:
     return rows.gather(-2, place.expand(*lead, 1, W)).squeeze(-2)
 
 
-def turned(rows: Tensor, lengths: Tensor | None) -> Tensor:
+def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
     """Each sequence's real rows in reverse, its padding where it was: (..., N, L, W)."""
     if lengths is None:
         return rows.flip(-2)

@@ -45,7 +45,7 @@ def train(
     address: str | None = None,
     device: str = "cpu",
     threads: int | None = None,
-    watchers: Callbacks | None = None,
+    callbacks: Callbacks | None = None,
     provenance: Mapping[str, Any] | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> None:
@@ -64,20 +64,20 @@ def train(
         SeqattnError: what a user can mend in a config or its data.
         Stopped: told to.
     """
-    watchers = watchers or Callbacks()
+    callbacks = callbacks or Callbacks()
     groups = groups_of(configs)
     left = [config for group in groups for config, _ in group]
     total = sum(config.training.epochs for config, _ in configs)
     if not left:
         return
-    with _connected(address, watchers) as ray:
+    with _connected(address, callbacks) as ray:
         gpus = _gpus_of_a_task(ray, device, threads or 1)
         before_writing()
         begun = sum(folder.last.exists() for group in groups for _, folder in group)
         if begun:
-            watchers.say(f"Restarting {begun} partially trained runs on the cluster.")
+            callbacks.say(f"Restarting {begun} partially trained runs on the cluster.")
         remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=RETRIES)(train_group)
-        watchers.begin(total - sum(config.training.epochs for config in left), total)
+        callbacks.begin(total - sum(config.training.epochs for config in left), total)
         waiting = {}
         for group in groups:
             found = [config for config, _ in group]
@@ -88,14 +88,14 @@ def train(
             waiting[task] = group
         while waiting:
             done, _ = ray.wait([*waiting], timeout=ASK)
-            if number := watchers.stop():
+            if number := callbacks.stop():
                 for task in waiting:
                     with contextlib.suppress(Exception):
                         ray.cancel(task, force=True)
                 raise Stopped(number, "what had come back is kept; the same command goes on.")
             for task in done:
                 folders = [folder for _, folder in waiting.pop(task)]
-                _take_in(list(zip(folders, _result(ray, task), strict=True)), watchers)
+                _take_in(list(zip(folders, _result(ray, task), strict=True)), callbacks)
 
 
 def _gpus_of_a_task(ray: Any, device: str, threads: int) -> int:
@@ -171,7 +171,7 @@ def _result(ray: Any, task: Any) -> list[Files]:
     return found
 
 
-def _take_in(runs: Sequence[tuple[RunFolder, Files]], watchers: Callbacks) -> None:
+def _take_in(runs: Sequence[tuple[RunFolder, Files]], callbacks: Callbacks) -> None:
     """Write the folders of a group. A summary says that its run is whole, and results that no run
     of the group is missing: so the summaries come last, and of those the results."""
     allow_open_files(len(runs))  # a lock each
@@ -195,14 +195,14 @@ def _take_in(runs: Sequence[tuple[RunFolder, Files]], watchers: Callbacks) -> No
             atomic_write(path, content)
     for folder, _ in runs:
         for record in folder.read_metrics():
-            watchers.epoch(record)
+            callbacks.epoch(record)
 
 
 # --- the cluster ----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _connected(address: str | None, watchers: Callbacks) -> Iterator[Any]:
+def _connected(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     """Ray, connected; what was started here ends here.
 
     Raises:
@@ -216,7 +216,7 @@ def _connected(address: str | None, watchers: Callbacks) -> Iterator[Any]:
         raise UsageError(INSTALL) from None
     if address is not None:
         _knock(address)
-        _try(address, watchers)
+        _try(address, callbacks)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address or "local", **_options(address))
@@ -237,7 +237,7 @@ def _options(address: str | None) -> dict[str, Any]:
     return quiet if address else {**quiet, "include_dashboard": False}
 
 
-def _try(address: str, watchers: Callbacks) -> None:
+def _try(address: str, callbacks: Callbacks) -> None:
     """Connect in another process first: Ray ends the process that meets something else than Ray."""
     code = f"import ray; ray.init(address={address!r}, **{_options(address)!r})"
     with tempfile.TemporaryFile() as said:
@@ -245,7 +245,7 @@ def _try(address: str, watchers: Callbacks) -> None:
         try:
             waited = 0.0
             while trial.poll() is None and waited < PATIENCE:
-                if number := watchers.stop():
+                if number := callbacks.stop():
                     raise Stopped(number, "before anything was trained.")
                 time.sleep(ASK)
                 waited += ASK

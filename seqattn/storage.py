@@ -480,8 +480,8 @@ def _sign(path: Path) -> None:
 
 def _holder(path: Path) -> str:
     try:
-        told = json.loads(read_file(path))
-        return f"process {int(told['pid'])} on {str(told['host'])[:100]!r}"
+        owner = json.loads(read_file(path))
+        return f"process {int(owner['pid'])} on {str(owner['host'])[:100]!r}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 

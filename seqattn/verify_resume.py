@@ -77,7 +77,7 @@ def verify_resume(
         try:
             train_many(
                 [(config, parted)], device=device, threads=threads, resume=past > 0,
-                watchers=Callbacks(stop=_counting(left)),
+                callbacks=Callbacks(stop=_counting(left)),
             )  # fmt: skip
         except Stopped:
             assert at is not None

@@ -400,11 +400,11 @@ def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
     assert normalizer.baseline is not None
     normalizer.baseline.value.data.fill_(baseline)
     uniform = torch.rand(draws, 2, generator=numbers, dtype=torch.float64)
-    weights, log_chance = normalizer.weigh(many, None, uniform)
-    assert log_chance is not None
+    weights, log_prob = normalizer.weigh(many, None, uniform)
+    assert log_prob is not None
     a, b = weights.argmax(-1).unbind(-1)
     errors = torch.stack([first[a], second[a, b]], dim=-1)
-    choices = SampledActions(log_chance, normalizer.baseline.over(log_chance))
+    choices = SampledActions(log_prob, normalizer.baseline.over(log_prob))
     surrogate = reinforcement(choices, errors, None)
     found, of_baseline = torch.autograd.grad(surrogate, [scores, normalizer.baseline.value])
     torch.testing.assert_close(found, exact, atol=0.005, rtol=0)
@@ -417,15 +417,15 @@ def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
 
 
 def test_reinforcement_leaves_padding_out() -> None:
-    log_chance = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    choices = SampledActions(log_chance, torch.zeros(1, 1))
+    log_prob = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    choices = SampledActions(log_prob, torch.zeros(1, 1))
     keep = torch.tensor([[True, True, False], [True, False, False]])
     errors = torch.tensor([[0.5, 0.25, math.nan], [1.0, math.inf, 9.0]])
     reinforcement(choices, errors, keep).backward()
-    assert log_chance.grad is not None
+    assert log_prob.grad is not None
     # G_t is what is still to come; three real steps.
     expected = [[0.75 / 3, 0.25 / 3, 0], [1 / 3, 0, 0]]
-    np.testing.assert_allclose(log_chance.grad, expected, atol=1e-7)
+    np.testing.assert_allclose(log_prob.grad, expected, atol=1e-7)
 
 
 # --- heads, cosine, places ------------------------------------------------------------------------

@@ -378,10 +378,10 @@ def test_a_killed_comparison_ends_with_the_same_tables(nursery: Nursery, tmp_pat
 
 def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     epochs = list[EpochRecord]()
-    watchers = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
+    callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
     planned = plan(config(tmp_path, NAMED))
     with pytest.raises(Stopped, match="outputs/mine; the same command goes on from there") as told:
-        compare(planned, tmp_path / "outputs", watchers=watchers)
+        compare(planned, tmp_path / "outputs", callbacks=callbacks)
     assert told.value.exit_code == 143
     assert "--resume" not in str(told.value)
     outcome = compare(planned, tmp_path / "outputs")

@@ -24,7 +24,7 @@ from seqattn.data import load
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiment import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
-from seqattn.models.manual_backward import ManualLoss, covers, wants_runs_inner
+from seqattn.models.manual_backward import ManualLoss, supports, wants_runs_inner
 from seqattn.runs import RunFolder
 from seqattn.training import Batch, Run, mean_squared_error, to_tensors, train
 from seqattn.training import loop as loop_module
@@ -105,7 +105,7 @@ def test_derived_gradients_are_autograds(
     config = {"hidden_dim": H, "attention": COVERED[attention]}
     model = side_by_side(config, runs).model
     assert isinstance(model, RecurrentModel)
-    assert covers(model)
+    assert supports(model)
     derived = ManualLoss(model)
     parameters = list(model.parameters())
     upstream = torch.rand(lead, dtype=torch.float64) + 0.5
@@ -141,7 +141,7 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     models = [build_model(config, F, k).double() for k in range(9)]
     assert wants_runs_inner(models[0], 9)
     stack, objective = stacked([copy.deepcopy(model) for model in models])
-    assert stack.runs_inner
+    assert stack.runs_innermost
     assert isinstance(objective, ManualBackwardLoss)
     source, target, lengths, keep = batch_of((9,), ragged)
     told = coins_of(coin, (9,))
@@ -475,7 +475,7 @@ def test_a_group_of_which_some_stopped_early_is_gone_on_with(
             experiment.train_many(configs, threads=1)
     before = [folder.last.read_bytes() for _, folder in configs]
     jobs = experiment.train_many(configs, threads=1, resume=True)
-    assert not [line for job in jobs for line in job.passed_over]
+    assert not [line for job in jobs for line in job.skipped_checkpoints]
     assert len({job.position for job in jobs}) > 1, "the case is not what it should be"
     assert [folder.last.read_bytes() for _, folder in configs] == before
     assert all(job.summary for job in jobs)

@@ -123,7 +123,7 @@ def test_a_subclass_is_differentiated_by_autograd(name: str, path: str) -> None:
     of_parent = loss_and_gradient(original, derived_objective)
     part = model.get_submodule(path)
     part.__class__ = CHANGED[type(part)]
-    assert not manual_backward.covers(model)
+    assert not manual_backward.supports(model)
     stack, objective = stacked([model])
     assert isinstance(objective, AutogradLoss)
     loss, gradient = loss_and_gradient(stack, objective)

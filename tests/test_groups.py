@@ -56,7 +56,7 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     half = ["training.teacher_forcing.probability=0.5", *more]
     runs = [run_of(seed, *half) for seed in range(5)]
     group = loop_module.Group(runs, by_hand=True)
-    group.going = [False, True, True, False, True]
+    group.active = [False, True, True, False, True]
     group.rates = [9.0, 0.1, 0.1, 0.7, 0.1]
     group.start_epoch()
     assert group.rates == [0.1] * 5
@@ -65,7 +65,7 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     again = loop_module.Group([runs[1], runs[2], runs[4]], by_hand=True)
     again.rates = [0.0, 0.1, 0.1, 0.0, 0.1]
     again.start_epoch()
-    assert again.going == group.going
+    assert again.active == group.active
     assert kernels_of(again) == kernels_of(group)
 
 
@@ -75,7 +75,7 @@ def test_what_an_ended_row_holds_reaches_no_other() -> None:
         runs = [run_of(seed, "training.clip_norm=1") for seed in range(3)]
         group = loop_module.Group(runs, by_hand=True)
         group.stack.weights[1].mul_(number).add_(number)
-        group.going[1] = False
+        group.active[1] = False
         group.rates = [0.01, 0.5, 0.01]
         group.start_epoch()
         for _ in range(3):
@@ -146,8 +146,8 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
     epochs, said = list[int](), list[str]()
-    watchers = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
-    return epochs, said, train_many(runs, threads=1, resume=True, watchers=watchers, **more)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 
 def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) -> None:
@@ -236,7 +236,9 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
     assert [len(arm.diverged) for arm in read_outcome(tmp_path / "c").arms] == [0, 6]
     epochs = list[int]()
-    compare(planned, tmp_path, watchers=Callbacks(epoch=lambda record: epochs.append(record.epoch)))
+    compare(
+        planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))
+    )
     assert epochs == []
     assert [(tmp_path / "c" / name).read_bytes() for name in tables] == before
 

@@ -80,7 +80,7 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, plots=False, watchers=experiment.Callbacks(stop=stop))
+        experiment.run(config, tmp_path, plots=False, callbacks=experiment.Callbacks(stop=stop))
     assert read_arrays(tmp_path / "small" / "film.npz")["epochs"].tolist() == [0, 2]
     folder, _ = experiment.run(config, tmp_path, resume=True, plots=False)
     assert folder.film.read_bytes() == run.film.read_bytes()
@@ -471,7 +471,7 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, plots=False, watchers=experiment.Callbacks(stop=stop))
+        experiment.run(config, tmp_path, plots=False, callbacks=experiment.Callbacks(stop=stop))
     folder, summary = experiment.run(config, tmp_path, resume=True, plots=False)
     events = EventAccumulator(str(folder.board))
     events.Reload()

@@ -36,14 +36,14 @@ def after(steps: int) -> Callable[[], int]:
 
 def stopped(runs: Runs, steps: int) -> None:
     with pytest.raises(Stopped):
-        train_many(runs, threads=1, watchers=Callbacks(stop=after(steps)))
+        train_many(runs, threads=1, callbacks=Callbacks(stop=after(steps)))
 
 
 def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiment.Job]]:
     """The epochs that were trained, what was said, and what came of it."""
     epochs, said = list[int](), list[str]()
-    watchers = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
-    jobs = train_many(runs, threads=1, resume=True, watchers=watchers, **more)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    jobs = train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
     return epochs, said, jobs
 
 

@@ -55,11 +55,11 @@ class Trainer:
         self.loss = loss
 
     def __call__(
-        self, config: Config, output_dir: Path, *, watchers: Callbacks, **_: Any
+        self, config: Config, output_dir: Path, *, callbacks: Callbacks, **_: Any
     ) -> tuple[RunFolder, dict[str, Any]]:
         self.configs.append(config)
         loss = self.loss(config)
-        watchers.epoch(EpochRecord(1, loss, loss, loss, 0.1, 0.5, 0.0))
+        callbacks.epoch(EpochRecord(1, loss, loss, loss, 0.1, 0.5, 0.0))
         folder = RunFolder(output_dir / config.name)
         folder.path.mkdir()
         return folder, {"epochs": 1, "validation_loss": loss}
@@ -411,9 +411,9 @@ def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_pat
 
 
 def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
-    watchers = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
+    callbacks = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
     with pytest.raises(Stopped) as told:
-        tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, watchers=watchers)
+        tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, callbacks=callbacks)
     assert told.value.exit_code == 143
     assert len(trainer.configs) == 2
     assert len(rows_of(tmp_path / "found")) == 2, "the table is there all the same"

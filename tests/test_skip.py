@@ -27,7 +27,7 @@ from seqattn.models import (
     LinearSkip,
     Seq2SeqModel,
     build_model,
-    derived,
+    manual_backward,
     parameters_of,
 )
 from seqattn.runs import RunFolder
@@ -167,9 +167,9 @@ def test_gradients_of_map_and_network_are_those_of_differences(name: str) -> Non
 def test_passes_by_hand_leave_it_to_autograd() -> None:
     config: Model = TypeAdapter(Model).validate_python(KINDS["recurrent"] | {"skip": "linear"})
     model = build_model(config, 2, 1, Lengths(S, T))
-    assert not derived.covers(model)
+    assert not manual_backward.supports(model)
     plain = build_model(config.model_copy(update={"skip": "none"}), 2, 1)
-    assert derived.covers(plain)
+    assert manual_backward.supports(plain)
     assert stacked([model])[1].name == "autograd"
 
 

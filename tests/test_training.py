@@ -28,11 +28,11 @@ from seqattn.training import (
     loop,
     mean_squared_error,
     optimizers,
+    sample_teacher_forcing,
     save_best,
     save_state,
     teacher_forcing_probability,
     to_tensors,
-    toss,
     train,
 )
 from seqattn.training.batches import orders, shuffled_batches, slices
@@ -188,7 +188,9 @@ def test_patience() -> None:
 def tossed(coin: str, probability: float, seed: int = 1, epoch: int = 0) -> np.ndarray:
     knobs = Training.model_validate({"teacher_forcing": {"coin": coin}}).teacher_forcing
     numbers = stream(seed, "coins", epoch)
-    return toss(knobs, probability, numbers, sequences=2003, batches=1009, steps=7)
+    return sample_teacher_forcing(
+        knobs, probability, numbers, sequences=2003, batches=1009, steps=7
+    )
 
 
 @pytest.mark.parametrize(
@@ -454,7 +456,7 @@ def test_no_step_on_a_gradient_that_is_not_finite(
             derived.passes.gradient[0, 3] = math.inf
         return losses
 
-    monkeypatch.setattr(ManualBackwardLoss, "differentiate", infinite)
+    monkeypatch.setattr(ManualBackwardLoss, "value_and_grad", infinite)
     monkeypatch.setattr(loop, "StepRNG", RNG)
     section = config(**more)
     model, data, validation, _ = started(section)

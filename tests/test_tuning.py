@@ -105,7 +105,7 @@ def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path
     seen = list[EpochRecord]()
     at_the_last = Callbacks(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
     with pytest.raises(Stopped, match="found/trial-2; the same command goes on, and tries") as told:
-        tuning.tune(asked, tmp_path, 3, threads=1, watchers=at_the_last)
+        tuning.tune(asked, tmp_path, 3, threads=1, callbacks=at_the_last)
     assert told.value.exit_code == 130
     assert "--resume" not in str(told.value)
     found = tuning.tune(asked, tmp_path, 3, threads=1)

@@ -46,14 +46,14 @@ class Look(NamedTuple):
         context: (..., N, T, H), the weighted sum of the values.
         weights: (..., N, T, S), with several heads (..., N, A, T, S).
         last: what the next look starts from, where places decide too; else None.
-        log_chance: of the choices made, shaped like weights without S, where they are to be
+        log_prob: of the choices made, shaped like weights without S, where they are to be
             reinforced; else None.
     """
 
     context: Tensor
     weights: Tensor
     last: Tensor | None = None
-    log_chance: Tensor | None = None
+    log_prob: Tensor | None = None
 
 
 class Attention(nn.Module):
@@ -141,12 +141,12 @@ class Attention(nn.Module):
         if self.is_plain and memory.hand is None:  # the same with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return Look(weighted_sum(weights, memory.values), weights)
-        (weights, log_chance), last = self.weigh(queries, memory, last, numbers)
+        (weights, log_prob), last = self.weigh(queries, memory, last, numbers)
         if memory.hand is not None:
             weights = memory.hand(weights, memory.keep)
             last = None if last is None else weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
-        return Look(context, weights, last, log_chance)
+        return Look(context, weights, last, log_prob)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

@@ -23,12 +23,12 @@ class NormalizerOutput(NamedTuple):
 
     Attributes:
         weights: (..., N, T, S).
-        log_chance: (..., N, T), the logarithm of the chance of what was drawn, where choices are
+        log_prob: (..., N, T), the logarithm of the chance of what was drawn, where choices are
             to be reinforced; else None.
     """
 
     weights: Tensor
-    log_chance: Tensor | None = None
+    log_prob: Tensor | None = None
 
 
 class Normalizer(nn.Module, ABC):
@@ -118,8 +118,8 @@ class Reinforce(Normalizer):
         if numbers is None:
             return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
         choice = chosen(soft.detach(), numbers)
-        log_chance = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
-        return NormalizerOutput(one_hot(choice, soft), log_chance)
+        log_prob = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
+        return NormalizerOutput(one_hot(choice, soft), log_prob)
 
 
 def build_normalizer(config: Attention) -> Normalizer:

@@ -177,7 +177,7 @@ def train(
     with (
         told_to_stop() as told,
         joined(device.value, seeds, told) if are_several() else contextlib.nullcontext() as world,
-        progress(resolved.name, quiet or (world is not None and world.rank > 0), told) as watchers,
+        progress(resolved.name, quiet or (world is not None and world.rank > 0), told) as callbacks,
     ):
         from seqattn import experiment
         from seqattn.runs import RunFolder
@@ -185,7 +185,7 @@ def train(
         home = output_dir / resolved.name
         if world is not None and world.rank > 0:
             told.begun = True
-            experiment.follow(resolved, world, device.value, threads, watchers.stop)
+            experiment.follow(resolved, world, device.value, threads, callbacks.stop)
             return
         origin = provenance(resolved_from.origins)
         if world is not None:
@@ -206,7 +206,7 @@ def train(
             overwrite=overwrite,
             plots=seeds is None if plots is None else plots is Plots.each,
             config_path=config,
-            watchers=watchers,
+            callbacks=callbacks,
             provenance=origin,
             world=world,
         )
@@ -291,12 +291,12 @@ def compare(
         config, [*(overrides or []), *shortcuts], vary or [], along=along, seeds=seeds,
         resample_data=resample_data,
     )  # fmt: skip
-    with told_to_stop() as told, progress(planned.name, quiet, told) as watchers:
+    with told_to_stop() as told, progress(planned.name, quiet, told) as callbacks:
         from seqattn import comparison
 
         outcome = comparison.compare(
             planned, output_dir, device=device.value, threads=threads,
-            plots=plots is Plots.each, config_path=config, watchers=watchers,
+            plots=plots is Plots.each, config_path=config, callbacks=callbacks,
             provenance=provenance({}), engine=engine.value, ray_address=ray_address,
         )  # fmt: skip
     if not quiet:

@@ -66,13 +66,13 @@ def tune(
     check_one_run("tune")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     wanted = read(config, [*(overrides or []), *shortcuts], search)
-    with told_to_stop() as told, progress(wanted.name, True, told) as watchers:
+    with told_to_stop() as told, progress(wanted.name, True, told) as callbacks:
         from seqattn import tuning
 
         told.begun = True
         tuned = tuning.tune(
             wanted, output_dir, trials, storage=storage, device=device.value, threads=threads,
-            watchers=watchers, say=(lambda line: None) if quiet else note,
+            callbacks=callbacks, say=(lambda line: None) if quiet else note,
         )  # fmt: skip
     if not quiet:
         with after_the_work():

@@ -43,7 +43,7 @@ def compare(
     threads: int | None = None,
     plots: bool = False,
     config_path: Path | None = None,
-    watchers: Callbacks | None = None,
+    callbacks: Callbacks | None = None,
     provenance: Mapping[str, Any] | None = None,
     engine: Literal["process", "ray"] = "process",
     ray_address: str | None = None,
@@ -54,7 +54,7 @@ def compare(
     Args:
         output_dir: all goes to `output_dir / comparison.name`.
         plots: draw each run's own pictures too.
-        device, threads, config_path, watchers, provenance: see `experiment.train_many`.
+        device, threads, config_path, callbacks, provenance: see `experiment.train_many`.
         engine: "ray" trains the groups as tasks of a cluster, with the same results.
         ray_address: of a cluster; None starts one here.
 
@@ -75,14 +75,14 @@ def compare(
     with _held(path, comparison) as say_what_it_is:
         if engine == "ray":
             cluster.train(
-                wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
+                wanted, address=ray_address, device=device, threads=threads, callbacks=callbacks,
                 provenance=provenance, before_writing=say_what_it_is,
             )  # fmt: skip
             device = "cpu"  # nothing is left to train
         try:
             train_many(
                 wanted, device=device, threads=threads, resume=True, plots=plots,
-                config_path=config_path, watchers=watchers,
+                config_path=config_path, callbacks=callbacks,
                 before_writing=say_what_it_is, provenance=provenance,
             )  # fmt: skip
         except Stopped as stopped:
@@ -91,7 +91,7 @@ def compare(
             ) from None
         outcome = _outcome_of(path, comparison)
         if seeds := _more_than_asked(outcome, comparison):
-            (watchers or Callbacks()).say(
+            (callbacks or Callbacks()).say(
                 f"{path} holds seeds that this command did not ask for, too"
                 f" ({', '.join(map(str, seeds))}): tables and pictures are of all that it holds."
             )

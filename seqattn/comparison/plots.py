@@ -65,10 +65,10 @@ def _draw(outcome: ComparisonResult) -> list[str]:
     )))  # fmt: skip
     looked = [found for arm in arms if (found := median_attention(arm)) is not None]
     if looked:
-        told = [look.alignment for look in looked]
+        alignments = [look.alignment for look in looked]
         atomic_write(outcome.path / "attention.png", as_bytes(attention_figure(
             [look.weights for look in looked], titles=[look.title for look in looked],
-            alignment=told if any((places >= 0).any() for places in told) else None,
+            alignment=alignments if any((places >= 0).any() for places in alignments) else None,
         )))  # fmt: skip
         drawn.append("attention.png")
     if outcome.along:
@@ -159,7 +159,7 @@ def median_attention(arm: Variant) -> Look | None:
     for seed in arm.summaries:
         every.append(read_lengths(arm.folders[seed].attention))
     S, T = _commonest(list(itertools.chain(*every)))
-    means, told = list[NDArray[Any]](), list[NDArray[Any]]()
+    means, alignments = list[NDArray[Any]](), list[NDArray[Any]]()
     for seed in arm.summaries:  # one file's weights at a time
         arrays = arm.folders[seed].read_attention()
         if str(arrays["meaning"]) == "strength":
@@ -170,10 +170,10 @@ def median_attention(arm: Variant) -> Look | None:
             continue
         means.append(arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)))
         if (alignment := arrays.get("alignment")) is not None:
-            told.append(alignment[here, :T])
+            alignments.append(alignment[here, :T])
     alignment = np.full(T, -1)
-    if len(told) == len(means):
-        joined = np.concatenate(told)
+    if len(alignments) == len(means):
+        joined = np.concatenate(alignments)
         alignment = np.where((joined == joined[0]).all(axis=0), joined[0], -1)
     several = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
     of = "" if len(means) == len(arm.folders) else f" of {len(arm.folders)}"

@@ -56,7 +56,7 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     config_path: Path | None = None,
-    watchers: Callbacks | None = None,
+    callbacks: Callbacks | None = None,
     plots: bool = True,
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train what a config describes and leave a complete run folder, `output_dir / config.name`.
@@ -72,7 +72,7 @@ def run(
     (job,) = train_many(
         [(config, RunFolder(output_dir / config.name))],
         device=device, threads=threads, resume=resume, overwrite=overwrite, plots=plots,
-        config_path=config_path, watchers=watchers,
+        config_path=config_path, callbacks=callbacks,
     )  # fmt: skip
     if job.error is not None:
         raise job.error
@@ -89,7 +89,7 @@ def train_many(
     overwrite: bool = False,
     plots: bool = False,
     config_path: Path | None = None,
-    watchers: Callbacks | None = None,
+    callbacks: Callbacks | None = None,
     before_writing: Callable[[], None] = lambda: None,
     provenance: Mapping[str, Any] | None = None,
     world: ProcessGroup | None = None,
@@ -117,10 +117,10 @@ def train_many(
     Raises:
         SeqattnError: what a user can mend, with its exit code.
     """
-    watchers = watchers or Callbacks()
+    callbacks = callbacks or Callbacks()
     with world.beginning() if world is not None else contextlib.nullcontext():
         return _train_many(
-            configs, choose_device(device), threads, watchers, before_writing, provenance or {},
+            configs, choose_device(device), threads, callbacks, before_writing, provenance or {},
             world, resume=resume, overwrite=overwrite, plots=plots,
             config_path=config_path,
         )  # fmt: skip
@@ -130,7 +130,7 @@ def _train_many(
     configs: Sequence[tuple[Config, RunFolder]],
     chosen: torch.device,
     threads: int | None,
-    watchers: Callbacks,
+    callbacks: Callbacks,
     before_writing: Callable[[], None],
     provenance: Mapping[str, Any],
     world: ProcessGroup | None,
@@ -158,7 +158,7 @@ def _train_many(
             _agree(world, jobs)
         check_free_space({job.folder.path: bytes_of_checkpoints(job) for job in todo})
         before_writing()
-        _say_what_has_ended(jobs, watchers)
+        _say_what_has_ended(jobs, callbacks)
         if todo:
             about = {**environment(chosen, config_path), **provenance}
             if world is not None:
@@ -166,40 +166,42 @@ def _train_many(
             for job in todo:
                 if job.folder.path not in holding:
                     _acquire_lock(job.folder, held)
-            _say_what_changed(todo, about, watchers)
+            _say_what_changed(todo, about, callbacks)
             _begin(todo, about, threads, overwrite=overwrite)
             for job in todo:
-                if job.goes_back:  # else the next save would keep the one that it is behind
+                if (
+                    job.resumes_from_previous
+                ):  # else the next save would keep the one that it is behind
                     job.folder.previous.replace(job.folder.last)
             if len(todo) == 1:
-                watchers.facts(_facts(todo[0]))
+                callbacks.facts(_facts(todo[0]))
             done = sum(job.state.epoch for job in todo if job.state is not None)
-            watchers.begin(done, sum(job.config.training.epochs for job in todo))
+            callbacks.begin(done, sum(job.config.training.epochs for job in todo))
             for group in groups:
-                train_group(group, chosen, threads, resume, watchers, about, world)
-                raise_if_stopped(watchers, group, "after training; --resume goes on from there")
+                train_group(group, chosen, threads, resume, callbacks, about, world)
+                raise_if_stopped(callbacks, group, "after training; --resume goes on from there")
         if plots:
             for job in jobs:
                 if job.summary is not None:
-                    _draw_what_is_missing(job, watchers)
+                    _draw_what_is_missing(job, callbacks)
     return jobs
 
 
-def _say_what_has_ended(jobs: Sequence[Job], watchers: Callbacks) -> None:
+def _say_what_has_ended(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     trained = [job for job in jobs if job.summary is not None]
     diverged = sum(job.error is not None for job in jobs)
     if len(jobs) == 1:
         for job in trained:
             epochs = (job.summary or {})["epochs"]
-            watchers.say(f"{job.folder.path}: is trained to epoch {epochs} already.")
+            callbacks.say(f"{job.folder.path}: is trained to epoch {epochs} already.")
         return
     if trained and len(trained) < len(jobs):
-        watchers.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
+        callbacks.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
     if diverged:
-        watchers.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
+        callbacks.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
 
 
-def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], watchers: Callbacks) -> None:
+def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], callbacks: Callbacks) -> None:
     """In the logs, and once for people: that runs go on where numbers are rounded differently."""
     said = dict[str, None]()
     for job in todo:
@@ -209,7 +211,7 @@ def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], watchers: C
             job.folder.say(words)
             said[words] = None
     for words in said:
-        watchers.say(words)
+        callbacks.say(words)
 
 
 def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:
@@ -252,13 +254,13 @@ def _agree(world: ProcessGroup, jobs: Sequence[Job]) -> None:
     """
     (job,) = jobs
     worker.check_can_be_distributed(job.config)
-    world.compare(worker.told(job.config), worker.digest(job.data))
+    world.compare(worker.config_fingerprint(job.config), worker.data_fingerprint(job.data))
     if not job.is_to_do:
         world.broadcast(worker.TRAINED)
     elif job.state is None:
         world.broadcast(b"")
     else:
-        taken = job.folder.previous if job.passed_over else job.folder.last
+        taken = job.folder.previous if job.skipped_checkpoints else job.folder.last
         world.broadcast(read_file(taken))
 
 
@@ -291,7 +293,7 @@ def _begin(
         folder.clear_results()
         if job.begins_again:
             folder.clear_training()
-        elif job.passed_over:  # a broken file must not be what the next save keeps
+        elif job.skipped_checkpoints:  # a broken file must not be what the next save keeps
             folder.previous.replace(folder.last)
     with write_transaction():
         for job in todo:
@@ -406,17 +408,17 @@ def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: TrainState) 
     )
 
 
-def _draw_what_is_missing(job: Job, watchers: Callbacks) -> None:
+def _draw_what_is_missing(job: Job, callbacks: Callbacks) -> None:
     folder, where = job.folder, "; --resume draws the pictures that are missing"
     drawn = [folder.loss_picture, folder.predictions_picture]
     drawn += [folder.attention_picture] if folder.attention.exists() else []
     if not all(picture.exists() for picture in drawn):
-        raise_if_stopped(watchers, [job], where)
+        raise_if_stopped(callbacks, [job], where)
         from seqattn import pictures  # matplotlib is slow to import and not needed before
 
         for path in pictures.draw_each(folder):
             raise_if_stopped(
-                watchers, [job], "; nothing is missing" if path == drawn[-1] else where
+                callbacks, [job], "; nothing is missing" if path == drawn[-1] else where
             )
 
 

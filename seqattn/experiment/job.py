@@ -49,9 +49,9 @@ class Job:
         summary: the content of summary.json of a run with a finite test loss, at the end.
         error: why it has none: it diverged, now or before.
         group: a digest of the runs that it began with.
-        passed_over: checkpoints that could not be gone on from, and why.
+        skipped_checkpoints: checkpoints that could not be gone on from, and why.
         started: when its folder was last gone on with; None: it is new.
-        goes_back: whether it goes on from the checkpoint before the last.
+        resumes_from_previous: whether it goes on from the checkpoint before the last.
         begins_again: whether its checkpoints are of no use to the runs that it began with.
     """
 
@@ -63,10 +63,10 @@ class Job:
     threads: int | None = None
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
-    passed_over: list[str] = field(default_factory=list)
+    skipped_checkpoints: list[str] = field(default_factory=list)
     group: str = ""
     started: str | None = None
-    goes_back: bool = False
+    resumes_from_previous: bool = False
     begins_again: bool = False
 
     @property
@@ -110,11 +110,11 @@ class Job:
 
     def go_back(self, state: TrainState) -> None:
         """Train it from a state of its past: that of its last checkpoint, or of the one before."""
-        self.goes_back = state is not self.state
+        self.resumes_from_previous = state is not self.state
         self.state, self.error = state, None
 
 
-def raise_if_stopped(watchers: Callbacks, jobs: Sequence[Job], where: str) -> None:
+def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], where: str) -> None:
     """
     Args:
         jobs: what is left undone; with none there is nothing to leave.
@@ -123,7 +123,7 @@ def raise_if_stopped(watchers: Callbacks, jobs: Sequence[Job], where: str) -> No
     Raises:
         Stopped: a signal asks to stop.
     """
-    number = watchers.stop()
+    number = callbacks.stop()
     if number and jobs:
         place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
         raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")

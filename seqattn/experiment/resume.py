@@ -57,7 +57,7 @@ def load_latest_checkpoint(job: Job) -> TrainState | None:
         except DataError as error:
             raise DataError(f"{error}{_which(job)}") from None
         for reason in reasons:
-            job.passed_over.append(f"Skipped checkpoint: {reason}")
+            job.skipped_checkpoints.append(f"Skipped checkpoint: {reason}")
         return found
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")

@@ -28,15 +28,15 @@ class TensorBoardLogger:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.told = 0
+        self.written = 0
         folder.clear_board()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
         """Scalars of the epochs that are new."""
-        if self.told == len(history):
+        if self.written == len(history):
             return
         with _writer(self.folder) as writer:
-            for record in history[self.told :]:
+            for record in history[self.written :]:
                 for tag, value in (
                     ("loss/training", record.train_loss),
                     ("loss/validation", record.validation_loss),
@@ -45,7 +45,7 @@ class TensorBoardLogger:
                     ("schedule/teacher forcing", record.teacher_forcing),
                 ):
                     writer.add_scalar(tag, value, record.epoch)
-        self.told = len(history)
+        self.written = len(history)
 
 
 def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:

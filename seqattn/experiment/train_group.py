@@ -38,7 +38,7 @@ def train_group(
     device: torch.device,
     threads: int | None,
     resume: bool,
-    watchers: Callbacks,
+    callbacks: Callbacks,
     about: dict[str, Any],
     world: ProcessGroup | None = None,
 ) -> None:
@@ -53,7 +53,7 @@ def train_group(
 
     # Many runs save together, so that the disk is waited for once; one saves while it goes on.
     beside = BackgroundWriter() if alone else None
-    runs = [_run_of(job, part, device, watchers, beside) for job in jobs]
+    runs = [_run_of(job, part, device, callbacks, beside) for job in jobs]
     before = next((job.threads for job in jobs if job.threads), None)
     count, why = (threads, "asked for") if threads else (before, "as before")
     if count is None and world is not None:
@@ -66,14 +66,14 @@ def train_group(
     def say(line: str) -> None:
         for job in jobs:
             job.folder.say(line)
-        watchers.say(line)
+        callbacks.say(line)
 
     def engine(name: str) -> None:
         for job in jobs:
             job.folder.say(f"gradients: {name}")
 
     for note in dict.fromkeys(note for job in jobs for note in job.data.notes):
-        watchers.say(note)
+        callbacks.say(note)
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
@@ -92,15 +92,15 @@ def train_group(
                 f"batched with {len(jobs) - 1} other runs, about"
                 f" {estimate_run_memory(job) / 2**20:.1f} MiB each"
             )
-        passed_over = list(job.passed_over)
+        skipped_checkpoints = list(job.skipped_checkpoints)
         if job.begins_again:
-            passed_over.append(
+            skipped_checkpoints.append(
                 f"{job.folder.path}: begins again: not all runs that it began with have a"
                 " checkpoint yet."
             )
-        job.folder.say("\n".join([*lines, *passed_over]))
-        for line in passed_over:
-            watchers.say(line)
+        job.folder.say("\n".join([*lines, *skipped_checkpoints]))
+        for line in skipped_checkpoints:
+            callbacks.say(line)
     first = jobs[0].state
     if first is not None:
         step = f", step {first.step}" if first.step else ""
@@ -111,7 +111,7 @@ def train_group(
     def stop() -> bool:
         if beside is not None:
             beside.ask()
-        return watchers.stop() != 0
+        return callbacks.stop() != 0
 
     try:
         with beside or contextlib.nullcontext():
@@ -132,7 +132,7 @@ def train_group(
     for job, run in zip(jobs, runs, strict=True):
         job.state, job.error = run.state, run.error
         if run.early:
-            watchers.say(
+            callbacks.say(
                 f"Stopped early after epoch {job.state.epoch if job.state else 0}: no improvement"
                 " any more."
             )
@@ -150,10 +150,10 @@ def train_group(
             if job.config.logging.tensorboard and job.summary is not None:
                 tensorboard.conclude(job.folder, job.config, job.summary)
     if world is not None and world.stopped:
-        own = watchers.stop  # 0 where only another process was told
-        watchers = dataclasses.replace(watchers, stop=lambda: own() or signal.SIGTERM)
+        own = callbacks.stop  # 0 where only another process was told
+        callbacks = dataclasses.replace(callbacks, stop=lambda: own() or signal.SIGTERM)
     raise_if_stopped(
-        watchers,
+        callbacks,
         [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
         f"in epoch {jobs[0].state.epoch + 1 if jobs[0].state else 1}; --resume, with the same"
         " config and --set, goes on from there",
@@ -164,7 +164,7 @@ def _run_of(
     job: Job,
     part: Callable[[Sequences, Splits], Batch | GatheredBatch],
     device: torch.device,
-    watchers: Callbacks,
+    callbacks: Callbacks,
     beside: BackgroundWriter | None,
 ) -> Run:
     """A job as the training loop sees it.
@@ -210,7 +210,7 @@ def _run_of(
                 f" {record.validation_loss:.6g} free running,"
                 f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
             )
-        watchers.epoch(record)
+        callbacks.epoch(record)
 
     def diverged(error: NonFiniteError, state: TrainState) -> None:
         results.write_divergence(job, error, state)

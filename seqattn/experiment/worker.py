@@ -40,7 +40,7 @@ def check_can_be_distributed(config: Config) -> None:
         )
 
 
-def told(config: Config) -> str:
+def config_fingerprint(config: Config) -> str:
     """What all processes must have alike of a config; where its files lie may differ."""
     plain = as_plain(config)
     for key in ("path", "validation_path", "test_path"):
@@ -48,7 +48,7 @@ def told(config: Config) -> str:
     return repr(plain)
 
 
-def digest(data: Splits) -> bytes:
+def data_fingerprint(data: Splits) -> bytes:
     """What all processes must have alike of the sequences."""
     found = hashlib.sha256("".join(data.digests).encode())
     for part in (data.train, data.validation):
@@ -70,7 +70,7 @@ def follow(
         chosen = choose_device(device)
         check_can_be_distributed(config)
         data = load(config.data)
-        world.compare(told(config), digest(data))
+        world.compare(config_fingerprint(config), data_fingerprint(data))
     raw = world.broadcast(b"")
     if raw == TRAINED:
         return

@@ -96,11 +96,11 @@ class SampledActions:
     """Hard choices that were drawn, and by what they are to be reinforced.
 
     Attributes:
-        log_chance: (..., N, T), the logarithm of the chance of what was chosen at each step.
+        log_prob: (..., N, T), the logarithm of the chance of what was chosen at each step.
         baseline: (..., 1, 1), the mean squared error a step that a choice is measured by.
     """
 
-    log_chance: Tensor
+    log_prob: Tensor
     baseline: Tensor
 
 

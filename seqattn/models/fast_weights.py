@@ -43,7 +43,7 @@ from seqattn.models.teacher_forcing import (
     check_target,
     decoder_input,
     forced_steps,
-    shifted,
+    shift_right,
 )
 
 
@@ -206,7 +206,7 @@ class FastWeightsModel(Seq2SeqModel):
         as_matrix = self._as_matrix(S, T, with_attention)
         memory, state, point = self.encode(source, source_lengths, as_matrix=as_matrix)
         skipped = self.skipped(source, source_lengths, [1] * T)
-        known = self.decoder_input(shifted(point, target))
+        known = self.decoder_input(shift_right(point, target))
         everyone, anyone = forced_steps(teacher_forcing, T)
         said, values, looks = point, list[Tensor](), list[Tensor]()
         for t, added in enumerate(skipped):

@@ -67,7 +67,7 @@ COVERED_CLASSES = frozenset({
 else."""
 
 
-def covers(model: object) -> bool:
+def supports(model: object) -> bool:
     """Whether this file has the backward pass of a model."""
     return (
         type(model) is RecurrentModel
@@ -112,7 +112,7 @@ class ManualLoss:
         }
         self.like = self.weight["output.weight"]
         self.R, self.F, self.H = self.like.shape[0], model.points.said, model.encoder.hidden
-        self.runs_inner = self.like.stride(0) == 1 and self.R > 1
+        self.runs_innermost = self.like.stride(0) == 1 and self.R > 1
         sizes = [w[0].numel() for w in self.weight.values()]
         if gradient is None:
             gradient = self.new(self.R, sum(sizes)).zero_()
@@ -127,7 +127,7 @@ class ManualLoss:
 
     def new(self, *shape: int, runs: int = 0) -> Tensor:
         """Memory; `runs` is the axis of runs, which lies innermost where that pays."""
-        if not self.runs_inner:
+        if not self.runs_innermost:
             return self.like.new_empty(shape)
         inner = shape[:runs] + shape[runs + 1 :] + shape[runs : runs + 1]
         return self.like.new_empty(inner).movedim(-1, runs)
@@ -135,7 +135,7 @@ class ManualLoss:
     def bias_grad(self, cell: str) -> Tensor:
         """The gradient of a GRU's two biases, which lie side by side, (R, 6H)."""
         first, second = (self.slope[f"{cell}.bias_{of}"] for of in ("ih", "hh"))
-        place = first.storage_offset() // (self.R if self.runs_inner else 1)
+        place = first.storage_offset() // (self.R if self.runs_innermost else 1)
         both = self.gradient[:, place : place + 6 * self.H]
         assert both[:, 3 * self.H :].data_ptr() == second.data_ptr()
         return both
@@ -330,7 +330,7 @@ class _Passes:
 
     def plan(self, teacher_forcing: Tensor) -> tuple[Segment, ...]:
         """Where stretches begin and end; between two steps that need the model's own word all is
-        known. `told`: from the start; `own`: all fed their own word; `mixed`: some the truth."""
+        known. `forced`: from the start; `own`: all fed their own word; `mixed`: some the truth."""
         R, N, T = self.R, self.N, self.T
         everyone, anyone = forced_steps(teacher_forcing, T)
         pattern = tuple(everyone), tuple(anyone)
@@ -344,8 +344,8 @@ class _Passes:
             if len(self.plans) < MOST_PROGRAMS:
                 self.plans[pattern] = stretches
         if anyone != everyone:
-            told = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
-            self.coins.copy_(told.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
+            forced = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
+            self.coins.copy_(forced.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
         return stretches
 
     def forward(self, *, again: bool = False) -> None:
@@ -407,7 +407,7 @@ class _Passes:
         """out = plus + a b, for batches of matrices (R, ..., m, k) and (R, ..., k, n); `plus` may
         be `out` itself."""
         do, (m, k), n = self.do, a.shape[-2:], b.shape[-1]
-        if self.model.runs_inner:
+        if self.model.runs_innermost:
             if k <= NARROW:
                 columns, rows = a.split(1, dim=-1), b.split(1, dim=-2)
                 for i, (column, row) in enumerate(zip(columns, rows, strict=True)):
@@ -515,7 +515,7 @@ class _Passes:
         R, H = self.R, self.H
         weights = weight.unflatten(1, (3, H)).permute(1, 0, 3, 2)  # (3, R, in, H)
         biases = bias.unflatten(1, (3, H)).transpose(0, 1).unsqueeze(2)  # (3, R, 1, H)
-        if self.model.runs_inner and x.shape[-1] <= NARROW:
+        if self.model.runs_innermost and x.shape[-1] <= NARROW:
             self.product(out, x.unsqueeze(0), weights, biases)
         elif R == 1:
             self.do(torch.baddbmm, biases[:, 0], x.expand(3, -1, -1), weights[:, 0], out=out[:, 0])
@@ -765,7 +765,7 @@ class _Passes:
         self.product(joint, asks, keys.mT, bias)
         # weights = softmax(scores)
         # (the axes in the order of memory: torch would rearrange them)
-        axes = (1, 2, 3, 0) if self.model.runs_inner else (0, 1, 2, 3)
+        axes = (1, 2, 3, 0) if self.model.runs_innermost else (0, 1, 2, 3)
         scores = joint[..., :S].permute(axes)
         self.do(torch.softmax, scores, axes.index(3), out=weights.permute(axes))
         # y = direct + weights words

@@ -54,7 +54,7 @@ from seqattn.models.teacher_forcing import (
     check_target,
     decoder_input,
     forced_steps,
-    shifted,
+    shift_right,
 )
 
 
@@ -198,9 +198,9 @@ class RecurrentModel(Seq2SeqModel):
         chance = NO_NOISE if draws is None else self._chance(draws, lead[-1], T)
         everyone, anyone = forced_steps(teacher_forcing, T)
         own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
-        told = [t for t in range(1, T) if everyone[t]]  # all others, projected at once
-        known, decoder = shifted(start.point, target, told), self.decoder
-        steps = dict(zip([0, *told], decoder.project_steps(known), strict=True))
+        forced = [t for t in range(1, T) if everyone[t]]  # all others, projected at once
+        known, decoder = shift_right(start.point, target, forced), self.decoder
+        steps = dict(zip([0, *forced], decoder.project_steps(known), strict=True))
 
         state, values, looks = start.state, list[Tensor](), list[Look]()
         bounds = list(zip([0, *own], [*own, T], strict=True))
@@ -370,12 +370,12 @@ class RecurrentModel(Seq2SeqModel):
             return Forecast(said)
         choices, attention = None, self.attention
         baseline = attention.normalizer.baseline
-        if baseline is not None and looks[0].log_chance is not None:
-            chances = [look.log_chance for look in looks if look.log_chance is not None]
-            log_chance = torch.cat(chances, dim=-1)
+        if baseline is not None and looks[0].log_prob is not None:
+            chances = [look.log_prob for look in looks if look.log_prob is not None]
+            log_prob = torch.cat(chances, dim=-1)
             if attention.heads > 1:  # choices of several heads: their chances multiply
-                log_chance = log_chance.sum(dim=-2)
-            choices = SampledActions(log_chance, baseline.over(log_chance))
+                log_prob = log_prob.sum(dim=-2)
+            choices = SampledActions(log_prob, baseline.over(log_prob))
         if not with_attention:
             return Forecast(said, (), choices)
         weights = torch.cat([look.weights for look in looks], dim=-2)
@@ -396,9 +396,9 @@ def _dropped(x: Tensor, chance: Noise) -> Tensor:
 
 def _joined_looks(looks: list[Look]) -> Look:
     """Looks of one query each as one look of all of them; their contexts have been used."""
-    log_chance = None
-    if looks[0].log_chance is not None:
-        log_chance = torch.cat([look.log_chance for look in looks if look.log_chance is not None],
+    log_prob = None
+    if looks[0].log_prob is not None:
+        log_prob = torch.cat([look.log_prob for look in looks if look.log_prob is not None],
                                dim=-1)  # fmt: skip
     weights = torch.cat([look.weights for look in looks], dim=-2)
-    return Look(looks[-1].context, weights, looks[-1].last, log_chance)
+    return Look(looks[-1].context, weights, looks[-1].last, log_prob)

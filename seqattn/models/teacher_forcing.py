@@ -13,22 +13,22 @@ from torch import Tensor
 from seqattn.models.base import FeatureSpec
 
 
-def shifted(point: Tensor, target: Tensor, told: Sequence[int] | None = None) -> Tensor:
+def shift_right(point: Tensor, target: Tensor, forced: Sequence[int] | None = None) -> Tensor:
     """What is fed where the truth is told: the last source point (..., N, F), then, as each step
     is told the point before it, the target (..., N, T, F) without its last.
 
     Args:
-        told: steps but the first, in their order; None: all.
+        forced: steps but the first, in their order; None: all.
 
     Returns:
         (..., N, 1 + steps told, F).
     """
     first, steps = point.unsqueeze(-2), target.shape[-2] - 1
-    if told is None or len(told) == steps:
+    if forced is None or len(forced) == steps:
         return torch.cat([first, target.narrow(-2, 0, steps)], dim=-2) if steps else first
-    if not told:
+    if not forced:
         return first
-    return torch.cat([first, target[..., [t - 1 for t in told], :]], dim=-2)
+    return torch.cat([first, target[..., [t - 1 for t in forced], :]], dim=-2)
 
 
 def decoder_input(teacher_forcing: Tensor, target: Tensor, own: Tensor, step: int) -> Tensor:
@@ -41,9 +41,9 @@ def decoder_input(teacher_forcing: Tensor, target: Tensor, own: Tensor, step: in
 def forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
     """For each step: whether all sequences (of all runs) are told the truth, and whether any is."""
     if teacher_forcing.dim() == 1:
-        told = teacher_forcing.tolist()
-        told = told * steps if len(told) == 1 else told
-        return told, told
+        forced = teacher_forcing.tolist()
+        forced = forced * steps if len(forced) == 1 else forced
+        return forced, forced
     tosses = teacher_forcing.flatten(0, -2)
     heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
     return [count == len(tosses) for count in heads], [count > 0 for count in heads]

@@ -43,7 +43,7 @@ from seqattn.models.teacher_forcing import (
     check_steps,
     check_target,
     forced_steps,
-    shifted,
+    shift_right,
 )
 
 
@@ -387,7 +387,7 @@ class TransformerModel(Seq2SeqModel):
             raise ValueError("a transformer is always told the truth in training")
         start = self.encode(source, source_lengths, draws=draws, with_weights=with_attention)
         drop = Dropout(draws, self.chance)
-        x = drop(_placed(self.target_in(shifted(start.point, target)), self.target_places, 0))
+        x = drop(_placed(self.target_in(shift_right(start.point, target)), self.target_places, 0))
         back, over = list[Tensor](), list[Tensor]()
         for layer, memory in zip(self._decoder, start.memory, strict=True):
             x, looked_back, looked_over, _ = layer.say(x, memory, start.keep, drop, with_attention)
@@ -482,7 +482,7 @@ class TransformerModel(Seq2SeqModel):
         """
         values = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)
-        x = _placed(self.target_in(shifted(start.point, values)), self.target_places, 0)
+        x = _placed(self.target_in(shift_right(start.point, values)), self.target_places, 0)
         drop = Dropout(None, 0)
         for below, memory in zip(self._decoder[:layer], start.memory, strict=False):
             x, *_ = below.say(x, memory, None, drop, False)

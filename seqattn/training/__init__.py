@@ -19,8 +19,8 @@ from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     early_stopping,
     learning_rates,
+    sample_teacher_forcing,
     teacher_forcing_probability,
-    toss,
 )
 
 __all__ = [
@@ -40,10 +40,10 @@ __all__ = [
     "load_model",
     "load_state",
     "mean_squared_error",
+    "sample_teacher_forcing",
     "save_best",
     "save_state",
     "teacher_forcing_probability",
     "to_tensors",
-    "toss",
     "train",
 ]

@@ -29,8 +29,8 @@ from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     early_stopping,
     learning_rates,
+    sample_teacher_forcing,
     teacher_forcing_probability,
-    toss,
 )
 from seqattn.training.stacked_params import cache_module_attributes
 from seqattn.training.step_rng import StepRNG
@@ -123,7 +123,7 @@ def train(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    going = list(runs)
+    active = list(runs)
     said: list[str] = []
 
     def tell(name: str) -> None:
@@ -131,10 +131,10 @@ def train(
             said.append(name)
             say(name)
 
-    while going:
-        group = Group(going, by_hand=by_hand, world=world)
+    while active:
+        group = Group(active, by_hand=by_hand, world=world)
         with cache_module_attributes(group.stack.model):
-            going = group.train(stop, tell)
+            active = group.train(stop, tell)
 
 
 def _batch_key(run: Run) -> str:
@@ -153,7 +153,7 @@ class Group:
         self, runs: Sequence[Run], *, by_hand: bool, world: ProcessGroup | None = None
     ) -> None:
         self.world = world
-        runs, self.going = in_rows(runs) if world is None else (list(runs), [True])
+        runs, self.active = in_rows(runs) if world is None else (list(runs), [True])
         self.runs, self.R = runs, len(runs)
         self.config = runs[0].config  # for what is not in PER_RUN
         self.feed = Feed([run.data for run in runs], self.config.batch_size, world)
@@ -176,7 +176,7 @@ class Group:
         self.seeds = [run.seed for run in runs]
         films = self.config.record_attention is not None
         self.probe = probe_batch(self.validation) if films else None
-        self.rates, self.chances = [0.0] * self.R, [0.0] * self.R
+        self.rates, self.teacher_forcing_probs = [0.0] * self.R, [0.0] * self.R
         self.weighed: float | None = None  # an epoch's seconds before a compile; 0 once decided
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         self.bad: list[tuple[float, float, float]] | None = None
@@ -199,8 +199,8 @@ class Group:
         if all(run.state is None for run in self.runs):
             self.record()
 
-        while any(self.going):
-            if self.step == 0 and sum(self.going) <= self.R // 2:
+        while any(self.active):
+            if self.step == 0 and sum(self.active) <= self.R // 2:
                 return self.compact()
             epoch, began = self.epoch, time.perf_counter() - self.seconds
             for k, _ in self.active_rows():
@@ -231,7 +231,7 @@ class Group:
                     self.commit_if_finite(mark, seen)
                     if self.bad is not None:
                         self.refuse(self.bad)
-                    if not any(self.going):
+                    if not any(self.active):
                         return []
                     self.start_epoch()
                     last = self.step == len(self.batches)
@@ -251,7 +251,7 @@ class Group:
             except DistributedError:
                 self.save_last_good_state(mark, [], began)
                 raise
-            share = (time.perf_counter() - began) / sum(self.going)
+            share = (time.perf_counter() - began) / sum(self.active)
             improved = []
             for k, run in self.active_rows():
                 if not math.isfinite(free[k] + forced[k]):
@@ -267,7 +267,7 @@ class Group:
                         validation_loss=free[k],
                         validation_loss_teacher_forced=forced[k],
                         learning_rate=self.rates[k],
-                        teacher_forcing=self.chances[k],
+                        teacher_forcing=self.teacher_forcing_probs[k],
                         seconds=share,
                     )
                 )
@@ -333,8 +333,8 @@ class Group:
     def stand_ins(self) -> list[int]:
         """For each row the one whose rate, coins and order it has: itself, or, where its run has
         ended, the first whose run goes on. Kernels are chosen by all rows' rates and coins."""
-        first = self.going.index(True)
-        return [k if going else first for k, going in enumerate(self.going)]
+        first = self.active.index(True)
+        return [k if active else first for k, active in enumerate(self.active)]
 
     def start_epoch(self) -> None:
         """Each run's chance of teacher forcing, coins and order, functions of seed and epoch."""
@@ -342,15 +342,15 @@ class Group:
         rows = self.stand_ins()
         runs = [self.runs[k] for k in rows]
         self.rates = [self.rates[k] for k in rows]
-        self.chances = [
+        self.teacher_forcing_probs = [
             teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
             for run in runs
         ]
         numbers = streams(((run.seed, epoch) for run in runs), "coins")
         tosses = [
-            toss(run.config.teacher_forcing, chance, coins,
+            sample_teacher_forcing(run.config.teacher_forcing, chance, coins,
                  sequences=self.feed.n, batches=len(self.batches), steps=T)
-            for run, chance, coins in zip(runs, self.chances, numbers, strict=True)
+            for run, chance, coins in zip(runs, self.teacher_forcing_probs, numbers, strict=True)
         ]  # fmt: skip
         coins = torch.from_numpy(tosses[0] if self.R == 1 else np.stack(tosses))
         if self.config.teacher_forcing.coin == "step":
@@ -396,7 +396,7 @@ class Group:
             if look:
                 losses = seen.expand(self.R).tolist()
                 found = [(*pair, 0.0) for pair in zip(losses, norms.tolist(), strict=True)]
-                if not all(math.isfinite(x) for row in itertools.compress(found, self.going)
+                if not all(math.isfinite(x) for row in itertools.compress(found, self.active)
                            for x in row):  # fmt: skip
                     self.bad = found
                     return None
@@ -419,7 +419,7 @@ class Group:
             if losses is None:
                 break
             finite = self.finite()
-            if not all(itertools.compress(finite, self.going)):
+            if not all(itertools.compress(finite, self.active)):
                 self.go_back(before)
                 self.bad = [(0.0, 0.0, 0.0 if fine else math.nan) for fine in finite]
                 break
@@ -440,9 +440,9 @@ class Group:
         if not seen:
             return True
         values = torch.stack(list(seen)).view(len(seen), self.R).double().cpu().numpy()
-        if not np.isfinite(values[:, self.going]).all():
+        if not np.isfinite(values[:, self.active]).all():
             return False
-        if not all(itertools.compress(self.finite(), self.going)):
+        if not all(itertools.compress(self.finite(), self.active)):
             return False
         points = np.array([self.feed.points(mark.step + i) for i in range(len(seen))])
         added = np.vstack([[run.loss_sum for run in self.runs], values * points])
@@ -517,7 +517,7 @@ class Group:
     # --- ends -------------------------------------------------------------------------------------
 
     def active_rows(self) -> list[tuple[int, Run]]:
-        return [(k, run) for k, run in enumerate(self.runs) if self.going[k]]
+        return [(k, run) for k, run in enumerate(self.runs) if self.active[k]]
 
     def save_all(self) -> None:
         with write_transaction():
@@ -531,7 +531,7 @@ class Group:
         run.finished, run.early, run.state = True, early, self.state_of(k)
         if not (early and ended_before):
             run.save(run.state)
-        self.going[k] = False
+        self.active[k] = False
 
     def refuse(self, found: Sequence[tuple[float, float, float]]) -> None:
         """End the runs of whose step something is not finite, as they were before it.
@@ -580,7 +580,7 @@ class Group:
             step,
         )
         run.on_error(run.error, run.state)
-        self.going[k] = False
+        self.active[k] = False
 
     def compact(self) -> list[Run]:
         left = self.active_rows()

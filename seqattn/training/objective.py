@@ -37,7 +37,7 @@ class LossFn(Protocol):
 
     name: str
 
-    def value_and_grad(self, batch: Batch, told: Tensor, draws: RNG | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         """Mean squared error of each run, (R,), or () for one run without an axis; its gradient
         is then the stack's `gradient`."""
 
@@ -100,9 +100,9 @@ class AutogradLoss:
     def _cells(self) -> list[Cell]:
         return [module for module in self.model.modules() if isinstance(module, Cell)]
 
-    def value_and_grad(self, batch: Batch, told: Tensor, draws: RNG | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         assert self.stack is not None
-        loss = self.loss(batch, told, draws)
+        loss = self.loss(batch, forced, draws)
         self.stack.clear_gradient()
         # The runs do not touch, so a sum gives each its own gradient. To hand backward a gradient
         # of ones would do the same, but makes torch import sympy, a quarter of a second.
@@ -110,17 +110,17 @@ class AutogradLoss:
         self.stack.gather_gradient()
         return loss.detach()
 
-    def loss(self, batch: Batch, told: Tensor, draws: RNG | None = None) -> Tensor:
+    def loss(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         """The loss alone, with a way back."""
         if not self.bfloat16:
-            return self._loss(batch, told, draws)
+            return self._loss(batch, forced, draws)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
-            return self._loss(batch, told, draws)
+            return self._loss(batch, forced, draws)
 
-    def _loss(self, batch: Batch, told: Tensor, draws: RNG | None = None) -> Tensor:
+    def _loss(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=told, with_attention=False, draws=draws,
+            teacher_forcing=forced, with_attention=False, draws=draws,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
         loss = mean_squared_error(values, batch.target, batch.target_keep)
@@ -153,10 +153,10 @@ class ManualBackwardLoss:
     def __init__(self, passes: Any) -> None:
         self.passes = passes
 
-    def value_and_grad(self, batch: Batch, told: Tensor, draws: RNG | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         loss: Tensor = self.passes.value_and_grad(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            target_keep=batch.target_keep, teacher_forcing=told,
+            target_keep=batch.target_keep, teacher_forcing=forced,
         )  # fmt: skip
         return loss
 
@@ -184,9 +184,9 @@ def stacked(
         bfloat16: multiply in it while training, by autograd.
     """
     derived = derived_passes() if by_hand and not bfloat16 and pairs <= MOST_PAIRS else None
-    if derived is not None and derived.covers(models[0]):
+    if derived is not None and derived.supports(models[0]):
         inner = derived.wants_runs_inner(models[0], len(models))
-        stack = StackedParams(models, runs_inner=inner)
+        stack = StackedParams(models, runs_innermost=inner)
         return stack, ManualBackwardLoss(derived.ManualLoss(stack.model, stack.gradient))
     stack = StackedParams(models)
     return stack, AutogradLoss(stack.model, stack, bfloat16=bfloat16)
@@ -228,7 +228,7 @@ def reinforcement(choices: SampledActions, errors: Tensor, keep: Tensor | None) 
     rest = errors.flip(-1).cumsum(-1).flip(-1)
     steps = real.flip(-1).cumsum(-1).flip(-1)
     missed = rest - choices.baseline * steps
-    each = (choices.log_chance * missed.detach() + missed.square()) * (steps > 0)
+    each = (choices.log_prob * missed.detach() + missed.square()) * (steps > 0)
     total = real.sum(dim=(-2, -1))
     return each.sum(dim=(-2, -1)) / total.where(total > 0, 1)
 

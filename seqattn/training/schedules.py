@@ -49,7 +49,7 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
             assert_never(config)
 
 
-def toss(
+def sample_teacher_forcing(
     config: TeacherForcing,
     probability: float,
     coins: np.random.RandomState,

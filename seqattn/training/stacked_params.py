@@ -29,12 +29,12 @@ class StackedParams:
         self,
         models: Sequence[Seq2SeqModel],
         *,
-        runs_inner: bool = False,
+        runs_innermost: bool = False,
     ) -> None:
         """
         Args:
             models: of one config; the first is changed to be the stack's model.
-            runs_inner: keep the runs innermost in memory.
+            runs_innermost: keep the runs innermost in memory.
         """
         self.R = len(models)
         self.model = models[0] if self.R == 1 else copy.deepcopy(models[0])
@@ -44,8 +44,8 @@ class StackedParams:
         rows = torch.stack(
             [torch.cat([p.detach().flatten() for p in one.values()]) for one in named]
         )
-        self.runs_inner = runs_inner and self.R > 1
-        self.weights = rows.T.contiguous().T if self.runs_inner else rows
+        self.runs_innermost = runs_innermost and self.R > 1
+        self.weights = rows.T.contiguous().T if self.runs_innermost else rows
         self.gradient = torch.zeros_like(self.weights)
         self.slopes: list[tuple[nn.Parameter, Tensor]] = []
         gradients = self.pieces(self.gradient)

@@ -61,7 +61,7 @@ def tune(
     storage: str | None = None,
     device: str = "cpu",
     threads: int | None = None,
-    watchers: Callbacks | None = None,
+    callbacks: Callbacks | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> TuneResult:
     """Search until there are `count` trials in the study, those of before and of other machines
@@ -100,7 +100,9 @@ def tune(
         if storage is None:  # else another process may be at them
             trials.queue_killed(study, wanted)
         try:
-            _Searching(study, wanted, path, device, threads, watchers or Callbacks(), say).on(count)
+            _Searching(study, wanted, path, device, threads, callbacks or Callbacks(), say).on(
+                count
+            )
         except BaseException:
             with contextlib.suppress(Exception), _tables(path, storage):
                 results.write_trials(study, wanted, path)
@@ -124,7 +126,7 @@ class _Searching:
     path: Path
     device: str
     threads: int | None
-    watchers: Callbacks
+    callbacks: Callbacks
     say: Callable[[str], None]
 
     def on(self, count: int) -> None:
@@ -137,9 +139,9 @@ class _Searching:
 
         done, epochs = trials.count(self.study, self.wanted), self.wanted.epochs
         most = max(int(min(count, self.wanted.size)), done)
-        self.watchers.begin(done * epochs, most * epochs)
+        self.callbacks.begin(done * epochs, most * epochs)
         while trials.count(self.study, self.wanted) < count:
-            if number := self.watchers.stop():
+            if number := self.callbacks.stop():
                 raise Stopped(number, f"{self.path}: the same command goes on.")
             trial = trials.begin(
                 self.study, self.wanted,
@@ -200,7 +202,7 @@ class _Searching:
         self.study.pruner = trials.pruner_of(config.training, epochs_vary=self.wanted.varies_epochs)
 
         def epoch(record: EpochRecord) -> None:
-            self.watchers.epoch(record)
+            self.callbacks.epoch(record)
             trial.report(record.validation_loss, record.epoch)
             if trial.should_prune():
                 self.say(f"{name}: pruned after epoch {record.epoch}, at"
@@ -210,7 +212,7 @@ class _Searching:
         _, summary = run(
             config.model_copy(update={"name": name}), self.path,
             device=self.device, threads=self.threads, plots=False,
-            watchers=replace(self.watchers, begin=lambda done, epochs: None, epoch=epoch,
+            callbacks=replace(self.callbacks, begin=lambda done, epochs: None, epoch=epoch,
                              say=lambda line: None, facts=lambda facts: None),
         )  # fmt: skip
         return float(summary["validation_loss"])

@@ -88,7 +88,7 @@ def after(steps: int | None) -> Callable[[], int]:
 def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
     """Whether it came to its end."""
     try:
-        train_many(runs, threads=1, resume=resume, watchers=Callbacks(stop=after(stop)))
+        train_many(runs, threads=1, resume=resume, callbacks=Callbacks(stop=after(stop)))
     except Stopped:
         return False
     return True
