@@ -68,7 +68,7 @@ def train(
 
     frames = {"path": data, "validation_path": validation, "test_path": test}
     folder = train_on_frames(
-        config, frames, overrides, Path(output_dir), resume=resume, overwrite=overwrite
+        config, frames, overrides, Path(output_dir), _note, resume=resume, overwrite=overwrite
     )
     return load(folder.path)
 

@@ -208,7 +208,7 @@ def test_parts_of_their_own_are_frames_too() -> None:
     Path("c.yaml").write_text(CONFIG)
     frame = table()
     parts = [frame[frame["plant"].isin(names)] for names in (["s0", "s1"], ["s2"], ["s3"])]
-    run = seqattn.train("c.yaml", data=parts[0], validation=parts[1], test=parts[2])
+    run = quiet(lambda: seqattn.train("c.yaml", parts[0], validation=parts[1], test=parts[2]))
     assert {name.split("@")[0] for name in run.data.test.ids} == {"s3"}
 
 
@@ -426,6 +426,11 @@ def test_notes_are_warnings(trained: Path) -> None:
     with pytest.warns(DataNote) as warned:
         load(trained).predict(table().assign(more=1.0))
     told = [str(one.message) for one in warned]
+    assert not any("index" in line for line in told)
+    with pytest.warns(DataNote) as warned:
+        load(trained).predict(table().set_axis(np.arange(SERIES * ROWS) * 2))
+    more = [str(one.message) for one in warned]
+    assert any("its index has no name and is left out; to read it" in line for line in more)
     assert "the DataFrame: rows are sorted by series and time, which they were not." in told
     assert "the DataFrame: 'more' is left out: it is not among data.features." in told
     with pytest.raises(DataError, match="the DataFrame: no column 'plant', which told the series"):

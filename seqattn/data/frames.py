@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seqattn.data.pandas_columns import columns_of_pandas
+from seqattn.data.pandas_columns import columns_of_pandas, note_of_index
 from seqattn.data.tables.connection import connected, literal, quoted
 from seqattn.errors import DataError, SeqattnError
 
@@ -80,6 +80,12 @@ def write_frame(frame: Any, path: Path) -> None:
             f"COPY (SELECT {', '.join(cells)} FROM {source}) TO {literal(str(path))}"
             " (FORMAT parquet)"
         )
+
+
+def notes_of_frame(frame: Any) -> list[str]:
+    """What a user should be told of a DataFrame before it is read."""
+    note = note_of_index(frame.index) if kind_of_frame(frame) == "pandas" else None
+    return [] if note is None else [f"{NAME}: {note}."]
 
 
 def _arrow_stream(frame: Any) -> Any:

@@ -54,6 +54,18 @@ def columns_of_pandas(frame: Any) -> list[FrameColumn]:
     return found
 
 
+def note_of_index(index: Any) -> str | None:
+    """What a user should be told of an index that is left out; None: it only counts the rows."""
+    if index.nlevels > 1 or index.names[0] is not None or index.dtype.kind not in "iu":
+        return None
+    if type(index).__name__ == "RangeIndex" or not len(index):
+        return None
+    return (
+        "its index has no name and is left out; to read it, name it:"
+        f" frame.rename_axis({_example(1)})"
+    )
+
+
 def _index_columns(index: Any, taken: list[str]) -> list[FrameColumn]:
     found = []
     for level in range(index.nlevels):

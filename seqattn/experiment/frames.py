@@ -14,7 +14,7 @@ from seqattn.config import Config, OwnFile, as_value, resolve
 from seqattn.data import Sequences
 from seqattn.data.files import Chunk
 from seqattn.data.files.writing import SEQUENCE, STEP, Steps
-from seqattn.data.frames import NAME, frame_file, kind_of_frame, write_frame
+from seqattn.data.frames import NAME, frame_file, kind_of_frame, notes_of_frame, write_frame
 from seqattn.data.reading import digest_of
 from seqattn.errors import DataError, UsageError
 from seqattn.evaluation import free_run
@@ -41,6 +41,8 @@ class FrameInput:
         """
         if kind_of_frame(frame) is None:
             raise DataError(f"expected a DataFrame, got {type(frame).__name__}.")
+        for line in notes_of_frame(frame):
+            note(line)
         config = reading_config(trained).model_copy(update={"format": "auto"})
         return cls(OwnInput(trained, config, note), frame)
 
@@ -111,7 +113,7 @@ def _names(chunk: Chunk, features: Sequence[str]) -> tuple[tuple[str, ...], str]
 
 def train_on_frames(
     config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str],
-    output_dir: Path, *, resume: bool, overwrite: bool,
+    output_dir: Path, note: Callable[[str], None], *, resume: bool, overwrite: bool,
 ) -> RunFolder:  # fmt: skip
     """Train, with DataFrames in the place of files.
 
@@ -119,6 +121,7 @@ def train_on_frames(
         config: a YAML file, a config, or None for the defaults.
         frames: by key of `data`: path, validation_path, test_path; None: there is none. Each is
             written beside the run's folder, under a name that says its content.
+        note: takes what a user should be told.
 
     Raises:
         UsageError: the config is not of files, or is there beside overrides.
@@ -130,6 +133,8 @@ def train_on_frames(
     for key, frame in frames.items():
         if kind_of_frame(frame) is None:
             raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
+        for line in notes_of_frame(frame):
+            note(line)
     found = _resolved(config, frames, overrides)
     folder = RunFolder(output_dir / found.name)
     if not frames:
