@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seqattn.api import Run as Run
     from seqattn.api import load as load
+    from seqattn.api import train as train
 
     __version__: str
 
-__all__ = ["Run", "__version__", "load"]
+__all__ = ["Run", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
     """Too slow to import for those who never ask."""
-    if name in ("Run", "load"):
+    if name in ("Run", "load", "train"):
         from seqattn import api
 
         return getattr(api, name)

@@ -17,14 +17,14 @@ from seqattn.cluster import _take_in
 from seqattn.comparison import compare, read_outcome
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
-from seqattn.data import load
+from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
 from seqattn.experiment import Callbacks, groups_of, train_many
-from seqattn.models import build_model
+from seqattn.models import FeatureSpec, build_model
 from seqattn.report.content import of_run
 from seqattn.runs import RunFolder
 from seqattn.storage import _PendingFile
-from seqattn.training import Layout, Run, to_tensors, train
+from seqattn.training import Run, to_tensors, train
 from seqattn.training import loop as loop_module
 from seqattn.training.batches import Batch, together
 from seqattn.training.checkpoints import Slot
@@ -40,7 +40,7 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
 def run_of(seed: int, *sets: str) -> Run:
     config = resolve(None, [*SIZES, *sets]).config
     data = load(config.data)
-    model = build_model(config.model, Layout.of(data.train).points, seed)
+    model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
     return Run(model, *parts, config.training, seed, group="g")
 

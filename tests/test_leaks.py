@@ -119,12 +119,12 @@ def learned(folder: RunFolder) -> dict[str, Any]:
     """What a run took from its training part."""
     run = seqattn.load(folder.path / "checkpoints" / "last.safetensors")
     metrics = folder.read_summary()["metrics"]
-    layout = run.trained.layout
+    spec = run.trained.spec
     return {
         "weights": {name: weight.numpy().tobytes()
                     for name, weight in run.trained.model.state_dict().items()},
         "train_loss": [record.train_loss for record in run.history],
-        "scaling": layout.scaling.as_plain(), "frequency": layout.frequency,
+        "scaling": spec.scaling.as_plain(), "frequency": spec.frequency,
         "season": (metrics["season"], metrics["season_origin"]),
         "mase_scale": metrics["mase_scale"],
         "split": [row for row in split_of(folder) if row["part"] == "train"],

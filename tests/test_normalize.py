@@ -299,8 +299,8 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
 
 def test_an_older_checkpoint_has_no_instances(run: tuple[RunFolder, LoadedModel]) -> None:
     _, trained = run
-    plain = trained.layout.scaling.as_plain()
-    names = trained.layout.features
+    plain = trained.spec.scaling.as_plain()
+    names = trained.spec.source_features
     assert Scaling.from_plain(plain, names, names).instance
     del plain["instance"]
     assert not Scaling.from_plain(plain, names, names).instance
@@ -318,7 +318,7 @@ def test_explain_says_what_its_numbers_are_of(
     test = data_of(trained).test
     mean, std = test.source[2].mean(), test.source[2].std()
     taken = json.loads(seqattn("explain", folder.path, "--example", "2", "--format", "json").out)
-    (name,) = trained.layout.features
+    (name,) = trained.spec.source_features
     assert taken["source_units"] == {name: pytest.approx({"shift": mean, "scale": std})}
     assert taken["model_says_in_units"][name] == pytest.approx(taken["model_says"][0] * std + mean)
     said = " ".join(seqattn("explain", folder.path, "--example", "2").out.split())
@@ -333,7 +333,7 @@ def test_predict_forecasts_in_the_units_of_each_sequence(
 ) -> None:  # fmt: skip
     """Small sequences keep as many digits as large ones."""
     folder, trained = run
-    (name,) = trained.layout.features
+    (name,) = trained.spec.source_features
     base = series(3, 10, seed=9)[:, :, 0]
     size, level = np.array([1e-7, 1.0, 1e6]), np.array([1e-6, 0.0, 1e8])
     points = level[:, None] + size[:, None] * base
@@ -351,7 +351,7 @@ def test_predict_forecasts_in_the_units_of_each_sequence(
     found = np.array([float(line.split(",")[2]) for line in lines]).reshape(3, 5)
     full = np.full(3, 10)
     part = Sequences(base[:, :, None], full, base[:, :0, None], full * 0, (name,), ("a", "b", "c"))
-    plain = free_run(trained.model, part, 5, scaling=trained.layout.scaling).values[:, :, 0]
+    plain = free_run(trained.model, part, 5, scaling=trained.spec.scaling).values[:, :, 0]
     errors = (found - level[:, None]) / size[:, None] - plain
     assert np.abs(errors).max() < 1e-5
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import Splits, load, sequences
+from seqattn.data import DataSpec, Splits, load, sequences
 from seqattn.data.fitting import fit_features
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scaling import Method
 from seqattn.errors import DataError
 from seqattn.training import batches, to_tensors
-from seqattn.training.checkpoints import Layout, load_model
+from seqattn.training.checkpoints import load_model
 from tests.conftest import ROOT, Ended, whole
 
 Command = Callable[..., Ended]
@@ -510,10 +510,14 @@ def test_missing_rows_are_told_by_the_steps_of_the_training(
         said = " ".join(done.err.split())
         assert "step 2 follows step 0, but steps are 1 apart" in said
         assert "or set data.missing to drop_sequence or interpolate" in said
-    plain = load_model(Path("outputs/c/checkpoints/best.safetensors")).layout.as_plain()
+    plain = load_model(Path("outputs/c/checkpoints/best.safetensors")).spec.as_plain()
     assert plain.pop("frequency") == {"unit": "number", "step": 1}
-    assert Layout.from_plain(plain).frequency is None
-    assert Layout.from_plain({**plain, "apart": 2}).frequency == ("number", 2, 0)  # as it once was
+    assert DataSpec.from_plain(plain).frequency is None
+    assert DataSpec.from_plain({**plain, "apart": 2}).frequency == (
+        "number",
+        2,
+        0,
+    )  # as it once was
 
 
 def test_a_format_that_was_said_holds_for_a_file_called_alike(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, Training
-from seqattn.data import load
+from seqattn.data import DataSpec, load
 from seqattn.data.scaling import Scaler, Scaling
 from seqattn.errors import CheckpointError, NonFiniteError
 from seqattn.models import Seq2SeqModel, build_model
@@ -20,7 +20,6 @@ from seqattn.rng import stream
 from seqattn.runs import EpochRecord
 from seqattn.training import (
     Batch,
-    Layout,
     Run,
     TrainState,
     learning_rates,
@@ -57,13 +56,13 @@ def config(**training: Any) -> Config:
     return Config.model_validate({**SECTION, "training": {**SECTION["training"], **training}})
 
 
-XY = Layout(("x", "y"), ("x", "y"), 2, 2, Scaling(Scaler.identity(2), Scaler.identity(2), (0, 1)))
+XY = DataSpec(("x", "y"), ("x", "y"), 2, 2, Scaling(Scaler.identity(2), Scaler.identity(2), (0, 1)))
 
 
-def started(config: Config) -> tuple[Seq2SeqModel, Batch, Batch, Layout]:
+def started(config: Config) -> tuple[Seq2SeqModel, Batch, Batch, DataSpec]:
     data = load(config.data)
     model = build_model(config.model, 2, config.seed)
-    return model, to_tensors(data.train), to_tensors(data.validation), Layout.of(data.train)
+    return model, to_tensors(data.train), to_tensors(data.validation), DataSpec.of(data.train)
 
 
 def one(
@@ -484,13 +483,13 @@ def test_stopped_at_any_step_and_resumed_ends_the_same(tmp_path: Path, optimizer
     )  # fmt: skip
     whole = trained(section)
     for stop_after in range(1, 16):
-        model, data, validation, layout = started(section)
+        model, data, validation, spec = started(section)
         calls = iter(range(1, 1000))
         file = tmp_path / "last.safetensors"
         one(
             model, data, validation, section.training, seed=section.seed,
             stop=lambda calls=calls, stop_after=stop_after: next(calls) >= stop_after,
-            save=lambda state, layout=layout, file=file: save_state(file, state, section, layout),
+            save=lambda state, spec=spec, file=file: save_state(file, state, section, spec),
         )  # fmt: skip
         model, data, validation, _ = started(section.model_copy(update={"seed": 99}))
         state, read = load_state(file, model)
@@ -519,7 +518,7 @@ def test_a_model_comes_back_as_it_was(checkpoint: Path) -> None:
     state = trained(config(epochs=1))
     read = load_model(checkpoint)
     assert same(read.model.state_dict(), state.best_weights)
-    assert read.layout.as_plain() == XY.as_plain()
+    assert read.spec.as_plain() == XY.as_plain()
     assert read.epoch == 1
     assert read.config == config(epochs=1)
 
@@ -612,7 +611,7 @@ def test_checkpoints_of_before_are_read(checkpoint: Path, version: int) -> None:
     save_file(tensors, checkpoint, {"seqattn": json.dumps(described)})
     old = load_model(checkpoint)
     assert same(old.model.state_dict(), new.model.state_dict())
-    assert old.layout.as_plain() == new.layout.as_plain()
+    assert old.spec.as_plain() == new.spec.as_plain()
     # A new file that calls itself an old one is held against its checksum all the same.
     save_file(tensors, checkpoint, {"seqattn": json.dumps(described | {"checksum": "0" * 64})})
     refuse(checkpoint, "checksum mismatch")

@@ -29,6 +29,14 @@ Overrides = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
 ]
 
+ReadingOverrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PATH=VALUE",
+        help="How --input is read, such as data.series=station; may be repeated.",
+    ),
+]  # fmt: skip
+
 
 class Device(StrEnum):
     auto = "auto"
@@ -69,6 +77,18 @@ def files_read(run: Path, input_file: Path | None = None) -> dict[str, Path | No
                 path = getattr(data, key)
                 kept[f"data.{key}"] = None if path is None else Path(path)
     return {**named, **kept}
+
+
+def refuse_overrides_alone(overrides: list[str] | None, input_file: Path | None) -> None:
+    """
+    Raises:
+        UsageError: there is --set and no --input.
+    """
+    if overrides and input_file is None:
+        raise UsageError(
+            f"--set {overrides[0]}: says how --input is read, and there is none. What the model was"
+            " trained on stays as it was."
+        )
 
 
 def checked_example(k: int, n: int) -> slice:

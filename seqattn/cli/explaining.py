@@ -130,18 +130,18 @@ def explain(
             f"--step {step}: test sequence {example} has {steps} target steps, so T must lie within"
             f" 1 and {steps}."
         )
-    scaled, _ = trained.layout.scaling.scaled(chosen)
+    scaled, _ = trained.spec.scaling.scaled(chosen)
     source = scaled[0, : chosen.source_lengths[0]].astype("float64")
     described = forecast_arrays(chosen, chosen.target, with_target=False)
     title = pictures.panel_titles(described)[0]
     explanation = take_apart(
         trained.model, source, step=step, layer=layer, head=head,
-        features=trained.layout.features, said=trained.layout.target_features,
+        features=trained.spec.source_features, said=trained.spec.target_features,
         title=title.replace("\n", ", "),
     )  # fmt: skip
     own = None
-    if not trained.layout.scaling.is_identity:
-        own = OwnUnits.of(trained.layout.scaling, chosen, explanation.model_says)
+    if not trained.spec.scaling.is_identity:
+        own = OwnUnits.of(trained.spec.scaling, chosen, explanation.model_says)
     if figure is not None:
         _draw(explanation, figure)
     leave_with_the_reader()

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqattn.cli.arguments import InputFile, Run, files_read
+from seqattn.cli.arguments import (
+    InputFile,
+    ReadingOverrides,
+    Run,
+    files_read,
+    refuse_overrides_alone,
+)
 from seqattn.cli.output import leave_with_the_reader, note, show
 from seqattn.errors import UsageError
 
@@ -80,14 +86,17 @@ def plot_attention(
     terminal: Annotated[
         bool, typer.Option("--terminal", help="Print blocks and numbers instead of a picture.")
     ] = False,
+    overrides: ReadingOverrides = None,
 ) -> None:
     """Draw where the model looked, target rows against source columns: in the run's test
     sequences, or in your own (--input)."""
     from seqattn import pictures
+    from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
     from seqattn.storage import locked
     from seqattn.user_files import check_outputs
 
+    refuse_overrides_alone(overrides, input_file)
     if epochs and (grid or terminal or input_file is not None or kind is not AttentionKind.cross):
         raise UsageError(
             "--epochs draws the film of the run's probe sequences; it goes with --layer, --head,"
@@ -118,8 +127,8 @@ def plot_attention(
         _draw_film(folder, output, form, moving=moving, layer=layer, head=head,
                    examples=examples)  # fmt: skip
         return
-    weights, titles, words, home = _weights(
-        run, input_file, examples, steps, every_sequence=terminal
+    weights, titles, words, home = read_weights(
+        run, input_file, examples, steps, every_sequence=terminal, overrides=overrides
     )
     if grid:
         examples = 1
@@ -140,57 +149,6 @@ def plot_attention(
     if left_out:
         note(f"{left_out} Choose with --layer and --head.")
     note(f"Drew {target}")
-
-
-def _weights(
-    run: Path, input_file: Path | None, examples: int, steps: int | None, *, every_sequence: bool
-) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
-    """Arrays of weights, a title a sequence, words for a file's name, and the folder for it.
-
-    Args:
-        every_sequence: read a large file whole, not only the examples.
-    """
-    from seqattn import pictures
-    from seqattn.runs import find_run
-
-    folder, checkpoint = find_run(run)
-    if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_results()["model"].get(
-            "attention", True
-        ):
-            raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        most = None if every_sequence else examples
-        weights = folder.read_attention(most)
-        titles = pictures.panel_titles(folder.read_predictions(most))
-        return weights, titles, ["attention"], folder.path
-    from seqattn.cli import inputs
-    from seqattn.data.files.writing import forecast_arrays
-    from seqattn.evaluation import free_run
-    from seqattn.experiment import data_of, open_run
-
-    _, trained = open_run(run)
-    if not trained.has_attention:
-        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    own = input_file is not None
-    if input_file is not None:
-        parts, count = [], 0
-        for _, some, _ in inputs.sources(input_file, trained):
-            parts.append(some)
-            count += len(some)
-            if count >= examples:
-                break
-        part = inputs.joined_sources(parts)
-    else:
-        part = data_of(trained).test
-    part = part.at(slice(0, examples))
-    result = free_run(
-        trained.model, part, steps or trained.layout.target_length, scaling=trained.layout.scaling
-    )
-    weights = result.attention_arrays(part, steps_real=not own)
-    described = forecast_arrays(part, result.values, with_target=False)
-    titles = pictures.panel_titles(described, "sequence" if own else "test")
-    home = folder.path if folder.is_run else checkpoint.parent
-    return weights, titles, ["attention", "input" if own else checkpoint.stem], home
 
 
 def _draw_film(

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqattn.cli.arguments import InputFile, Run, checked_example, files_read
+from seqattn.cli.arguments import (
+    InputFile,
+    ReadingOverrides,
+    Run,
+    checked_example,
+    files_read,
+    refuse_overrides_alone,
+)
 from seqattn.cli.output import leave_with_the_reader, note, show
 from seqattn.cli.terminal import print_evaluation
 from seqattn.errors import UsageError
@@ -58,11 +65,13 @@ def predict(
             help="Look elsewhere than the model would: uniform, shuffled, previous or one_hot:K.",
         ),
     ] = None,
+    overrides: ReadingOverrides = None,
 ) -> None:
     """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
     all of these."""
     if input_file is not None and example is not None:
         raise UsageError("--input and --example both name sequences; give one of them.")
+    refuse_overrides_alone(overrides, input_file)
     to_stdout = output is None or str(output) == "-"
     if to_stdout and attention is None:  # else a file is still to be written
         leave_with_the_reader()
@@ -85,9 +94,10 @@ def predict(
     _, trained = open_run(run)
     if (attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    length = steps or trained.layout.target_length
+    length = steps or trained.spec.target_length
     if input_file is not None:
-        inputs.predict_file(trained, input_file, where, chosen.value, length, override, attention)
+        given = inputs.own_input(trained, overrides)
+        inputs.predict_file(given, input_file, where, chosen.value, length, override, attention)
         return
     part = data_of(trained).test
     if example is not None:
@@ -111,7 +121,7 @@ def _continue(
     from seqattn.evaluation import free_run, loss_of
     from seqattn.experiment.attention_file import spool_for
 
-    override, scaling = None if way is None else Override.parse(way), trained.layout.scaling
+    override, scaling = None if way is None else Override.parse(way), trained.spec.scaling
     with spool_for(attention) as spool:
         if spool is not None:
             spool.begin(part, steps)
@@ -132,6 +142,7 @@ def _continue(
 def evaluate(
     run: Run,
     input_file: InputFile = None,
+    overrides: ReadingOverrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Score a run beside the baselines and the noise floor: on its test sequences, or on your own
@@ -143,11 +154,14 @@ def evaluate(
     from seqattn.evaluation import evaluate as score
     from seqattn.experiment import data_of, open_run
 
+    refuse_overrides_alone(overrides, input_file)
     leave_with_the_reader()
     _, trained = open_run(run)
     data = data_of(trained)
-    part = data.test if input_file is None else inputs.scored(input_file, trained)
-    scaling = trained.layout.scaling
+    part = data.test
+    if input_file is not None:
+        part = inputs.own_input(trained, overrides).scored(input_file)
+    scaling = trained.spec.scaling
     against = References.of_data(part, data)
     evaluation = score(trained.model, part, against, scaling)
     if as_json:

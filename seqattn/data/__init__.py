@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from seqattn.config import Data, OwnFile, Squares
 from seqattn.data import file_dataset, squares, tasks
 from seqattn.data.baselines import Rule
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
+from seqattn.data.spec import DataSpec
 from seqattn.data.windows import Windows
 
 
@@ -31,6 +33,7 @@ class Splits:
             none, or several.
         in_sample: season and scale of the errors, of the training series of such files.
         fitted_on: the training sequences that baselines are fitted to.
+        roles: of the columns of the table they were read from; None: there was none.
     """
 
     train: Sequences
@@ -44,8 +47,8 @@ class Splits:
     sources: Mapping[str, str] = field(default_factory=dict)
     frequency: Frequency | None = None
     in_sample: InSample | None = None
-
     fitted_on: Sequences | None = None
+    roles: ColumnRoles | None = None
 
     @property
     def baseline_part(self) -> Sequences:
@@ -71,7 +74,7 @@ def load(config: Data) -> Splits:
                 check_season(each, config.season)
         return Splits(
             *found.parts, found.scaling, None, found.notes, found.split, found.digests,
-            found.sources, found.frequency, found.in_sample, found.fitted_on,
+            found.sources, found.frequency, found.in_sample, found.fitted_on, found.roles,
         )  # fmt: skip
 
     def part(n: int, seed: int) -> Sequences:
@@ -110,4 +113,14 @@ def shape_of(config: Data) -> tuple[int, int] | None:
     return one.source_steps, one.target_steps
 
 
-__all__ = ["InSample", "Rule", "Scaling", "Sequences", "Splits", "Windows", "load", "shape_of"]
+__all__ = [
+    "DataSpec",
+    "InSample",
+    "Rule",
+    "Scaling",
+    "Sequences",
+    "Splits",
+    "Windows",
+    "load",
+    "shape_of",
+]

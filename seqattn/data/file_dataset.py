@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqattn.config import OwnFile
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.cutting import cut
 from seqattn.data.files import Chunk, Ragged
 from seqattn.data.fitting import fit
@@ -54,6 +55,7 @@ class FileDataset:
         sources: SHA-256 of each file, where a path stands for several.
         frequency: how far apart the steps of all training series are, or None.
         in_sample: season and scale of the errors, of the training series.
+        roles: of the columns of the training part's table; None: it was none.
     """
 
     parts: tuple[Windows, Windows, Windows]
@@ -65,6 +67,7 @@ class FileDataset:
     sources: dict[str, str]
     frequency: Frequency | None
     in_sample: InSample
+    roles: ColumnRoles | None = None
 
 
 def load_file_dataset(config: OwnFile) -> FileDataset:
@@ -109,7 +112,7 @@ def load_file_dataset(config: OwnFile) -> FileDataset:
     return FileDataset(
         (train, validation, test), fitted_on, scaling, tuple(notes), split,
         tuple(_digest(one) for one in read), sources if len(sources) > len(read) else {},
-        frequency, in_sample,
+        frequency, in_sample, series[0].roles,
     )  # fmt: skip
 
 
@@ -140,7 +143,7 @@ def _read(config: OwnFile) -> list[Series]:
                 " other two parts, and do not train")  # fmt: skip
     found, seen = list[Series](), dict[str, str]()
     for path, some in zip(paths, [training, *files[1:]], strict=True):
-        series = read_series(path, some, config)
+        series = read_series(path, some, config, found[0].roles if found else None)
         for file, digest in series.digests.items():
             if digest in seen:
                 raise DataError(

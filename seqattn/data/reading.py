@@ -12,6 +12,7 @@ import numpy as np
 from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data.cache import cached, is_large
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files import (
     TABLES,
     Chunk,
@@ -62,17 +63,20 @@ def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
     )  # fmt: skip
 
 
-def read_series(path: str, files: Sequence[Path], config: OwnFile) -> Series:
+def read_series(
+    path: str, files: Sequence[Path], config: OwnFile, roles: ColumnRoles | None = None
+) -> Series:
     """The series of a part's files.
 
     Args:
         path: as the user gave it.
+        roles: that the training part's columns have, for the files of another part.
 
     Raises:
         DataError: what a user can mend, with its place in the file.
         StorageError: there is no room for a cache of large files.
     """
-    options = options_of(config)
+    options = replace(options_of(config), roles=roles)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
         how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
         how += f" {config.target_features} {config.source_length or config.target_length}"
@@ -107,7 +111,8 @@ def _filled(
         store.clear()
         with store.sibling() as raw:
             for file, chunk in read.chunks():
-                raw.add(Series(str(file), chunk.ids, chunk.points, chunk.order, None, chunk.groups))
+                raw.add(Series(str(file), chunk.ids, chunk.points, chunk.order, None, chunk.groups,
+                               roles=chunk.roles))  # fmt: skip
             for chunk in _merged(raw.finished(path), path):
                 store.add(regularized(chunk, path, config, spacing_of(chunk)))
     if store.first is None:
@@ -170,7 +175,8 @@ def _one_block(
                 )
         groups = tuple(words[name] for name in names[block])
     points = Ragged(np.asarray(raw.points.values[rows]), offsets, features)
-    return Chunk(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes)
+    return Chunk(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes,
+                 roles=raw.roles)  # fmt: skip
 
 
 class _Files:

@@ -55,6 +55,7 @@ class _Making:
         return Series(
             self.name, chunk.ids, self.points, self.order, self.spacing, chunk.groups,
             chunk.target, self.empty, self.dropped if self.dropped.any() else None, chunk.notes,
+            roles=chunk.roles,
         )  # fmt: skip
 
     def keep_last(self, most: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files.chunk import Chunk, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers
@@ -36,6 +37,7 @@ class Series:
             None: none is.
         notes: what a user should be told.
         digests: SHA-256 of the files.
+        roles: of the columns of a table; None: it was none.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Series:
     dropped: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = ()
     digests: dict[str, str] = field(default_factory=dict)
+    roles: ColumnRoles | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files.chunk import Ragged, offsets_of
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
 
 META = "meta.json"
-VERSION = 1
+VERSION = 2
 """Of the layout of a folder; another one is not read."""
 
 
@@ -181,6 +182,7 @@ class SeriesStore:
             "name": name, "columns": list(self.first.columns), "empty": self.empty,
             "target_columns": None if target is None else list(target.features),
             "notes": list(self.notes), "digests": digests,
+            "roles": None if self.first.roles is None else self.first.roles.as_plain(),
         }  # fmt: skip
 
 
@@ -245,4 +247,5 @@ def _made(
         about["name"], ids, points, arrays.get("order"), spacing, groups, target, about["empty"],
         arrays["dropped"] if arrays["dropped"].any() else None, tuple(about["notes"]),
         dict(about["digests"]),
+        None if about["roles"] is None else ColumnRoles.from_plain(about["roles"]),
     )  # fmt: skip

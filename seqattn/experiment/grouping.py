@@ -18,6 +18,7 @@ from seqattn.errors import CheckpointError
 from seqattn.experiment.job import Job
 from seqattn.experiment.resume import HARMLESS
 from seqattn.experiment.sizes import estimate_run_memory, memory_budget
+from seqattn.models import FeatureSpec
 from seqattn.training import TrainState, load_state
 from seqattn.training.batch_key import batch_key
 from seqattn.training.batches import shape_of_batch
@@ -155,12 +156,12 @@ def _by_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 def _state_before(job: Job) -> TrainState | None:
     """What the checkpoint before the last holds, if it can be read."""
     with contextlib.suppress(CheckpointError):
-        return load_state(job.folder.previous, job.new_model(), job.layout)[0]
+        return load_state(job.folder.previous, job.new_model(), job.spec)[0]
     return None
 
 
 def _batch_key_of(job: Job) -> str:
     """Equal where two jobs can be trained side by side."""
-    data, points = job.data, job.layout.points
+    data, points = job.data, FeatureSpec.of(job.spec)
     parts = [shape_of_batch(part) for part in (data.train, data.validation)]
     return repr((as_plain(job.config.model), batch_key(points, job.config.training, parts)))

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seqattn.config import Config
-from seqattn.data import Splits
+from seqattn.data import DataSpec, Splits
 from seqattn.errors import NonFiniteError, Stopped
-from seqattn.models import Seq2SeqModel, build_model
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import (
-    Layout,
     TrainState,
     early_stopping,
 )
@@ -97,13 +96,13 @@ class Job:
         return self.position if self.summary or self.error or self.is_trained else None
 
     @property
-    def layout(self) -> Layout:
-        data = self.data
-        return Layout.of(data.train, data.scaling, data.digests, data.frequency)
+    def spec(self) -> DataSpec:
+        return DataSpec.of_splits(self.data)
 
     def new_model(self) -> Seq2SeqModel:
-        layout = self.layout
-        return build_model(self.config.model, layout.points, self.config.seed, layout.lengths)
+        spec = self.spec
+        lengths = Lengths(spec.source_length, spec.target_length)
+        return build_model(self.config.model, FeatureSpec.of(spec), self.config.seed, lengths)
 
     def restart(self) -> None:
         """Train it from its start, whatever came of it."""

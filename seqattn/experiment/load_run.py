@@ -48,7 +48,7 @@ def data_of(trained: LoadedModel) -> Splits:
         DataError: files that are not there, or are no longer what they were.
     """
     data = load(trained.config.data)
-    check_data_unchanged(data.digests, trained.layout.digests, "since the training")
+    check_data_unchanged(data.digests, trained.spec.digests, "since the training")
     if _are_other_parts(trained, data):
         warnings.warn(
             "this run was trained by an earlier version, which split the series another way: its"

@@ -48,7 +48,7 @@ def load_latest_checkpoint(job: Job) -> TrainState | None:
             continue
         try:
             found, _ = load_state(
-                path, job.model, job.layout,
+                path, job.model, job.spec,
                 lambda before, epoch: check_resumable(folder, before, job.config, epoch),
             )  # fmt: skip
         except CheckpointError as error:

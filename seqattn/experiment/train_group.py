@@ -173,7 +173,7 @@ def _run_of(
         beside: where its saves are written while it goes on; None: it waits for each.
     """
     assert job.model is not None
-    folder, layout = job.folder, job.layout
+    folder, spec = job.folder, job.spec
     written_best = written_film = 0
     scalars = tensorboard.TensorBoardLogger(folder) if job.config.logging.tensorboard else None
     film = list[Frame]()
@@ -191,12 +191,12 @@ def _run_of(
         nonlocal written_best, written_film
         with write_transaction():
             if state.best_epoch != written_best:
-                save_best(folder.best, state, job.config, layout)
+                save_best(folder.best, state, job.config, spec)
                 written_best = state.best_epoch
             if len(film) != written_film:
                 write_film(folder, film, job.data.validation)
                 written_film = len(film)
-            save_state(folder.last, state, job.config, layout, keep_as=folder.previous)
+            save_state(folder.last, state, job.config, spec, keep_as=folder.previous)
             folder.write_metrics(state.history)
         if scalars is not None:
             scalars.write(state.history)

@@ -107,7 +107,7 @@ def export(
         _ask_for_libraries()
     _, trained = open_run(run)
     _, checkpoint = find_run(run)
-    T = steps or trained.layout.target_length
+    T = steps or trained.spec.target_length
     longest = trained.model.longest
     if longest is not None and longest < T:
         raise UsageError(
@@ -209,7 +209,7 @@ def _quantized(
         atomic_write(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
     if data is None or steps != data.test.target_steps:
         return {}
-    scale = trained.layout.scaling.target.scale
+    scale = trained.spec.scaling.target.scale
     together = sequences_together(trained, data.test.source_steps, steps)
     return {
         kind: mean_squared_error(forecasts(graph, data.test, together), data.test, scale)
@@ -223,19 +223,19 @@ def _quantized(
 
 
 def _card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
-    layout = trained.layout
+    spec = trained.spec
     return {
         "made_by": OURS,
         "version": __version__,
         "checkpoint_sha256": hashlib.sha256(checkpoint.read_bytes()).hexdigest(),
         "epoch": trained.epoch,
         "model": as_plain(trained.config)["model"],
-        "features": list(layout.features),
-        "said": list(layout.target_features),
-        "source_length": layout.source_length,
-        "target_length": layout.target_length,
-        "units": UNITS + (OF_INSTANCES if layout.scaling.instance else ""),
-        "scaling": layout.scaling.as_plain(),
+        "features": list(spec.source_features),
+        "said": list(spec.target_features),
+        "source_length": spec.source_length,
+        "target_length": spec.target_length,
+        "units": UNITS + (OF_INSTANCES if spec.scaling.instance else ""),
+        "scaling": spec.scaling.as_plain(),
     }
 
 

@@ -72,11 +72,11 @@ def check(
     Returns:
         a row for each graph and set of sources.
     """
-    together = sequences_together(trained, trained.layout.source_length, steps)
+    together = sequences_together(trained, trained.spec.source_length, steps)
     sets = _sets(trained, min(REAL, 4 * together), test, longest)
     free = session_of(graphs.free_running)
     parts = session_of(graphs.encoder), session_of(graphs.step)
-    scaling, rows = trained.layout.scaling, list[Row]()
+    scaling, rows = trained.spec.scaling, list[Row]()
     precise = copy.deepcopy(trained.model).double()
     for words, whole in sets.items():
         noise, apart = 0.0, dict[str, dict[str, float]]()
@@ -112,7 +112,7 @@ def _sets(
         many: sequences of the largest sets.
         test, longest: see `check`.
     """
-    sets, S = dict[str, Sequences](), trained.layout.source_length
+    sets, S = dict[str, Sequences](), trained.spec.source_length
     if test is not None and len(test):
         part = test.at(slice(0, many))
         sets[f"{len(part)} test sequences"] = part
@@ -220,31 +220,31 @@ def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
 def _random(trained: LoadedModel, n: int, longest: int) -> Sequences:
     """Sources of normal numbers in the model's units, of every length that it takes; where each
     has a level or a size of its own, those are anywhere."""
-    layout, numbers = trained.layout, np.random.default_rng(SEED)
+    spec, numbers = trained.spec, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % longest + 1
     lengths[0] = longest
     if trained.model.skip is not None:
         lengths[:] = longest
-    scaler, F = layout.scaling.source, len(layout.features)
+    scaler, F = spec.scaling.source, len(spec.source_features)
     points = scaler.unscaled(numbers.standard_normal((n, longest, F)))
-    if layout.scaling.relative:
+    if spec.scaling.relative:
         points[np.arange(n), lengths - 1] = 0
-    if layout.scaling.instance:
+    if spec.scaling.instance:
         points *= np.exp(numbers.standard_normal((n, 1, F)))
-    if layout.scaling.relative or layout.scaling.instance:
+    if spec.scaling.relative or spec.scaling.instance:
         points += numbers.standard_normal((n, 1, F)) * LEVELS * scaler.scale
     points[np.arange(longest) >= lengths[:, None]] = 0
     return Sequences(
-        points, lengths, np.zeros((n, 0, len(layout.target_features))), np.zeros(n, dtype=np.int64),
-        layout.features, tuple(map(str, range(n))), target_features=layout.target_features,
+        points, lengths, np.zeros((n, 0, len(spec.target_features))), np.zeros(n, dtype=np.int64),
+        spec.source_features, tuple(map(str, range(n))), target_features=spec.target_features,
     )  # fmt: skip
 
 
 def example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
     """Some sources, NaN behind their end, with the model's forecast and weights."""
     few = slice(0, 4)
-    part = _random(trained, 4, trained.layout.source_length) if test is None else test.at(few)
+    part = _random(trained, 4, trained.spec.source_length) if test is None else test.at(few)
     part = all_observed(part)
-    right = free_run(trained.model, part, steps, scaling=trained.layout.scaling)
+    right = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)
     return {SOURCE: source, FORECAST: right.values, **_maps(right)}

@@ -69,14 +69,14 @@ def graphs_of(trained: LoadedModel, steps: int) -> Graphs:
     Raises:
         UsageError: torch's exporter refuses the model.
     """
-    model, scaling = copy.deepcopy(trained.model).eval(), trained.layout.scaling
+    model, scaling = copy.deepcopy(trained.model).eval(), trained.spec.scaling
     points = S if model.skip is None else model.skip.lengths.source
     parts = parts_of(model, max(points, T_SO_FAR) + 1)
     if model.skip is not None:
         parts = SkippedParts(parts, model.skip)
     reading = EncoderGraph(model, parts, scaling).eval()
     saying = StepGraph(model, parts, scaling).eval()
-    features, kind = len(trained.layout.features), trained.config.model.kind
+    features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
         given = _example(features, N, points)
         begun = reading(given)

@@ -9,13 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from seqattn.attention import Override
 from seqattn.models.skip import LinearSkip
+
+if TYPE_CHECKING:
+    from seqattn.data import DataSpec
 
 AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
 WeightSemantics = Literal["distribution", "partial", "strength"]
@@ -48,6 +51,12 @@ class FeatureSpec:
     def alike(cls, features: int) -> FeatureSpec:
         """The same features on both sides."""
         return cls(features, features, tuple(range(features)))
+
+    @classmethod
+    def of(cls, spec: DataSpec) -> FeatureSpec:
+        """Those of sequences that a schema describes."""
+        F, G = len(spec.source_features), len(spec.target_features)
+        return cls(F, G, spec.scaling.carried)
 
     @property
     def are_alike(self) -> bool:

@@ -130,7 +130,7 @@ def _scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
             f" checkpoint knows: {error}"
         )
         return None
-    return trained.layout.scaling.target.scale
+    return trained.spec.scaling.target.scale
 
 
 def _words(error: Exception) -> str:

@@ -3,7 +3,6 @@
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
 from seqattn.training.checkpoints import (
     PATHS,
-    Layout,
     LoadedModel,
     TrainState,
     check_data_unchanged,
@@ -29,7 +28,6 @@ __all__ = [
     "Batch",
     "Frame",
     "GatheredBatch",
-    "Layout",
     "LoadedModel",
     "ProcessGroup",
     "Run",

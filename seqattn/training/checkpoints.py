@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, as_plain, differences, from_plain
-from seqattn.data import Scaling, Sequences
+from seqattn.data import DataSpec
 from seqattn.data.file_dataset import UNKNOWN
-from seqattn.data.spacing import Frequency
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord
@@ -91,86 +90,13 @@ class TrainState:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The sequences a model was trained on.
-
-    Attributes:
-        features, target_features: names of the source's and the target's.
-        source_length, target_length: the longest.
-        scaling: to the units the model works in, and back.
-        digests: SHA-256 of each file they were read from.
-        frequency: how far apart the steps of all sequences were; None: there was none, or several.
-    """
-
-    features: tuple[str, ...]
-    target_features: tuple[str, ...]
-    source_length: int
-    target_length: int
-    scaling: Scaling
-    digests: tuple[str, ...] = ()
-    frequency: Frequency | None = None
-
-    @classmethod
-    def of(
-        cls,
-        part: Sequences,
-        scaling: Scaling | None = None,
-        digests: tuple[str, ...] = (),
-        frequency: Frequency | None = None,
-    ) -> Layout:
-        return cls(
-            part.features, part.target_features, part.source_steps, part.target_steps,
-            Scaling.identity(part) if scaling is None else scaling, digests, frequency,
-        )  # fmt: skip
-
-    @property
-    def points(self) -> FeatureSpec:
-        return FeatureSpec(len(self.features), len(self.target_features), self.scaling.carried)
-
-    @property
-    def lengths(self) -> Lengths:
-        return Lengths(self.source_length, self.target_length)
-
-    def as_plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "features": list(self.features),
-            "said": list(self.target_features),
-            "source_length": self.source_length,
-            "target_length": self.target_length,
-            "scaling": self.scaling.as_plain(),
-            "digests": list(self.digests),
-            **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Layout:
-        """
-        Raises:
-            KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
-        """
-        features, target_features = (
-            tuple(str(name) for name in plain[key]) for key in ("features", "said")
-        )
-        kept = plain.get("frequency")
-        if kept is None and plain.get("apart") is not None:  # how checkpoints once had it
-            kept = {"unit": "number", "step": plain["apart"]}
-        frequency = None if kept is None else Frequency.from_plain(kept)
-        return cls(
-            features, target_features, int(plain["source_length"]), int(plain["target_length"]),
-            Scaling.from_plain(plain["scaling"], features, target_features),
-            tuple(str(digest) for digest in plain["digests"]), frequency,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
 class LoadedModel:
     """A model read back from a checkpoint.
 
     Attributes:
         model: on the CPU, ready to forecast.
         config: what it was trained with; `name` is the default's, since a model has no folder.
-        layout: what its sequences looked like.
+        spec: what its sequences looked like.
         epoch: the epoch its weights are from.
         split: (name of a series, part, first step, last step) as its folder says; empty: unknown.
         streamed: whether an earlier version trained it on data.kind: stream, which drew its parts
@@ -179,7 +105,7 @@ class LoadedModel:
 
     model: Seq2SeqModel
     config: Config
-    layout: Layout
+    spec: DataSpec
     epoch: int
     split: tuple[tuple[str, ...], ...] = ()
     streamed: bool = False
@@ -189,17 +115,17 @@ class LoadedModel:
         return self.config.model.has_attention
 
 
-def save_best(path: Path, state: TrainState, config: Config, layout: Layout) -> None:
+def save_best(path: Path, state: TrainState, config: Config, spec: DataSpec) -> None:
     """Write the best epoch's weights. Its bytes are a function of config and seed alone."""
     described = {"epoch": state.best_epoch, "validation_loss": state.best_loss}
-    _write(path, state.best_weights, "model", config, layout, described)
+    _write(path, state.best_weights, "model", config, spec, described)
 
 
 def save_state(
     path: Path,
     state: TrainState,
     config: Config,
-    layout: Layout,
+    spec: DataSpec,
     keep_as: Path | None = None,
 ) -> None:
     """Write everything that training needs to go on.
@@ -224,7 +150,7 @@ def save_state(
     }
     if state.slot is not None:
         described["slot"] = asdict(state.slot)
-    _write(path, tensors, "training", config, layout, described, keep_as)
+    _write(path, tensors, "training", config, spec, described, keep_as)
 
 
 def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
@@ -240,12 +166,17 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     config = _config_of(metadata, path)
     if expected is not None:
         _refuse_other_model(path, config, expected)
-    layout = _layout_of(metadata, path)
+    spec = _spec_of(metadata, path)
     weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
-    model = build_model(config.model, layout.points, config.seed, layout.lengths)
+    model = build_model(
+        config.model,
+        FeatureSpec.of(spec),
+        config.seed,
+        Lengths(spec.source_length, spec.target_length),
+    )
     _fill(model, weights, path)
     return LoadedModel(
-        model.eval(), config, layout, int(metadata["epoch"]), streamed=_was_streamed(metadata)
+        model.eval(), config, spec, int(metadata["epoch"]), streamed=_was_streamed(metadata)
     )
 
 
@@ -261,7 +192,7 @@ def describe(path: Path) -> dict[str, Any]:
         CheckpointError: missing, broken, or no checkpoint of ours.
     """
     metadata, tensors = _read(path)
-    _layout_of(metadata, path)
+    _spec_of(metadata, path)
     metadata["config"] = _without_place(as_plain(_config_of(metadata, path)))
     rows = [
         {
@@ -284,7 +215,7 @@ def file_digests(path: Path) -> tuple[str, ...]:
         CheckpointError: missing, broken, or no checkpoint of ours.
     """
     metadata, _ = _read(path)
-    return _layout_of(metadata, path).digests
+    return _spec_of(metadata, path).digests
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
@@ -309,7 +240,7 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
 def load_state(
     path: Path,
     model: Seq2SeqModel,
-    layout: Layout | None = None,
+    spec: DataSpec | None = None,
     agree: Callable[[Config, int], None] = lambda config, epoch: None,
 ) -> tuple[TrainState, Config]:
     """Read a training's state.
@@ -317,7 +248,7 @@ def load_state(
     Args:
         model: of the same config; it gets the weights.
         agree: told config and epoch before anything is made of the weights; may refuse.
-        layout: of the data to go on with; files that changed are refused. None: not looked at.
+        spec: of the data to go on with; files that changed are refused. None: not looked at.
 
     Raises:
         DataError: the files it was trained on are not those of now.
@@ -333,9 +264,9 @@ def load_state(
             " sequences is no longer made. Train it again; predict and evaluate work as before."
         )
     agree(config, int(metadata["epoch"]))
-    if layout is not None:
-        before = _layout_of(metadata, path).digests
-        check_data_unchanged(layout.digests, before, "since the training began")
+    if spec is not None:
+        before = _spec_of(metadata, path).digests
+        check_data_unchanged(spec.digests, before, "since the training began")
     best, weights = _below("best.", tensors), _below("model.", tensors)
     if best:
         _fill(model, best, path)  # the same checks as for the weights; overwritten below
@@ -406,7 +337,7 @@ def _write(
     tensors: Mapping[str, Tensor],
     kind: str,
     config: Config,
-    layout: Layout,
+    spec: DataSpec,
     described: Mapping[str, Any],
     keep_as: Path | None = None,
 ) -> None:
@@ -414,7 +345,7 @@ def _write(
         "version": VERSION,
         "kind": kind,
         "config": _without_place(as_plain(config)),
-        "layout": layout.as_plain(),
+        "layout": spec.as_plain(),
         **described,
     }
     save_checksummed(path, tensors, metadata, keep_as)
@@ -465,10 +396,10 @@ def _config_of(metadata: Mapping[str, Any], path: Path) -> Config:
         raise CheckpointError(str(error)) from None
 
 
-def _layout_of(metadata: Mapping[str, Any], path: Path) -> Layout:
+def _spec_of(metadata: Mapping[str, Any], path: Path) -> DataSpec:
     try:
-        return Layout.from_plain(metadata["layout"])
-    except (KeyError, TypeError, ValueError):
+        return DataSpec.from_plain(metadata["layout"])
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise CheckpointError(
             f"{path}: its metadata does not say what it was trained on."
         ) from None

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from seqattn import export as exporting
 from seqattn.config import Config, Model, resolve
-from seqattn.data import Scaling, Sequences
+from seqattn.data import DataSpec, Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.evaluation import free_run
@@ -32,7 +32,7 @@ from seqattn.export.check import MOST, check
 from seqattn.export.onnx import graphs_of
 from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
-from seqattn.training import Layout, LoadedModel
+from seqattn.training import LoadedModel
 from tests.conftest import ROOT, Ended
 from tests.test_docs import blocks
 
@@ -91,11 +91,11 @@ def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
     if described["kind"] == "transformer":
         del described["hidden_dim"]
     config = TypeAdapter[Any](Model).validate_python(described)
-    layout = Layout(FEATURES, SAID, 7, 5, scaling)
+    spec = DataSpec(FEATURES, SAID, 7, 5, scaling)
     made = build_model(config, FeatureSpec(2, 3, scaling.carried), 1)
     training = {"teacher_forcing": {"probability": 1}}
     return LoadedModel(
-        made, Config.model_validate({"model": config, "training": training}), layout, 1
+        made, Config.model_validate({"model": config, "training": training}), spec, 1
     )
 
 
@@ -352,8 +352,8 @@ def test_what_is_refused_leaves_nothing(
 def untrue(run: Path) -> Any:
     """Graphs of another seed."""
     _, trained = open_run(run)
-    other = build_model(trained.config.model, trained.layout.points, 99)
-    return graphs_of(LoadedModel(other, trained.config, trained.layout, 1), 2)
+    other = build_model(trained.config.model, FeatureSpec.of(trained.spec), 99)
+    return graphs_of(LoadedModel(other, trained.config, trained.spec, 1), 2)
 
 
 def test_a_transformer_forecasts_no_further_than_its_positions(tmp_path: Path) -> None:

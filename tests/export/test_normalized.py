@@ -84,4 +84,4 @@ def test_a_run_with_filled_cells_is_exported(tmp_path: Path) -> None:
     card = json.loads((tmp_path / "out" / "card.json").read_text())
     assert "graphs do not know which cells were filled" in card["units"]
     assert card["scaling"]["instance"] is True
-    assert open_run(folder.path)[1].layout.scaling.instance
+    assert open_run(folder.path)[1].spec.scaling.instance

@@ -18,7 +18,7 @@ from seqattn.experiment import run
 from seqattn.export import export
 from seqattn.export.check import check, session_of, step_by_step
 from seqattn.export.onnx import graphs_of
-from seqattn.models import Lengths, build_model
+from seqattn.models import FeatureSpec, Lengths, build_model
 from seqattn.training import LoadedModel
 from tests.export.test_export import FAR, MOST, RELATIVE, trained_as
 
@@ -38,7 +38,7 @@ def trained_with_skip(kind: dict[str, Any], relative: bool) -> LoadedModel:
     """A model that has learned nothing, with numbers in what starts at zero."""
     trained = trained_as(kind, RELATIVE if relative else FAR)
     config = trained.config.model.model_copy(update={"skip": "linear"})
-    model = build_model(config, trained.layout.points, 1, Lengths(S, T))
+    model = build_model(config, FeatureSpec.of(trained.spec), 1, Lengths(S, T))
     numbers = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():

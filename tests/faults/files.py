@@ -25,9 +25,9 @@ def a_checkpoint(home: Path) -> tuple[Path, bytes]:
     """A whole one, and its content."""
     from seqattn.training import save_state
 
-    state, config, layout = one_state(2)
+    state, config, spec = one_state(2)
     file = home / "last.safetensors"
-    save_state(file, state, config, layout)
+    save_state(file, state, config, spec)
     return file, file.read_bytes()
 
 
@@ -206,13 +206,13 @@ def _named(home: Path, word: str, made: Path) -> None:
     """Features and ids of that name: trained on, predicted, drawn, inspected."""
     from seqattn.cli.output import printable
     from seqattn.config import OwnFile, resolve
-    from seqattn.data import load
+    from seqattn.data import DataSpec, load
     from seqattn.data.files.writing import forecast_arrays
     from seqattn.figures import as_bytes
-    from seqattn.models import build_model
+    from seqattn.models import Points, build_model
     from seqattn.pictures import attention_picture, panel_titles, predictions_picture
     from seqattn.runs import attention_arrays
-    from seqattn.training import Layout, load_model
+    from seqattn.training import load_model
     from seqattn.training.checkpoints import describe
 
     lines = [
@@ -225,13 +225,13 @@ def _named(home: Path, word: str, made: Path) -> None:
     splits = load(OwnFile.model_validate(plain))
     part = splits.test
     assert word in part.features
-    layout = Layout.of(splits.train, splits.scaling)
+    spec = DataSpec.of(splits.train, splits.scaling)
     config = resolve(None, ["model.hidden_dim=2"]).config
-    weights = build_model(config.model, layout.points, 1).state_dict()
+    weights = build_model(config.model, Points.of(spec), 1).state_dict()
     checkpoint = home / "best.safetensors"
-    _best(checkpoint, weights, config, layout)
+    _best(checkpoint, weights, config, spec)
     read = load_model(checkpoint)
-    assert read.layout.features == part.features
+    assert read.spec.source_features == part.features
     described = describe(checkpoint)
     assert described["layout"]["features"] == list(part.features)
     shown = printable(word)
@@ -249,10 +249,10 @@ def _named(home: Path, word: str, made: Path) -> None:
     assert not made.exists(), "it was run"
 
 
-def _best(path: Path, weights: Any, config: Any, layout: Any) -> None:
+def _best(path: Path, weights: Any, config: Any, spec: Any) -> None:
     from seqattn.runs import EpochRecord
     from seqattn.training import TrainState, save_best
 
     history = [EpochRecord(1, 0.1, 0.1, 0.1, 0.01, 0.5, 1.0)]
     state = TrainState({}, history=history, epoch=1, best_epoch=1, best_weights=dict(weights))
-    save_best(path, state, config, layout)
+    save_best(path, state, config, spec)

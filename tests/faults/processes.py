@@ -322,33 +322,33 @@ from tests.faults.processes import one_state
 from seqattn.training import save_state, load_state
 plant(os.environ.get(VARIABLE))
 home = Path(sys.argv[1])
-state, config, layout = one_state(int(sys.argv[2]))
+state, config, spec = one_state(int(sys.argv[2]))
 os.stat(home) ; os.access("/begin-marker", 0)
-save_state(home / "last.safetensors", state, config, layout, keep_as=home / "previous.safetensors")
+save_state(home / "last.safetensors", state, config, spec, keep_as=home / "previous.safetensors")
 os.access("/end-marker", 0)
 """
 
 
 def one_state(steps: int) -> tuple[Any, Any, Any]:
-    """A training's state after some epochs, with its config and layout."""
+    """A training's state after some epochs, with its config and spec."""
     import torch
 
     from seqattn.config import resolve
-    from seqattn.data import load
-    from seqattn.models import build_model
-    from seqattn.training import Layout, Run, to_tensors, train
+    from seqattn.data import DataSpec, load
+    from seqattn.models import Points, build_model
+    from seqattn.training import Run, to_tensors, train
 
     torch.set_num_threads(1)
     config = resolve(None, ["data.n_train=8", "model.hidden_dim=3", f"training.epochs={steps}"])
     splits = load(config.config.data)
-    layout = Layout.of(splits.train)
+    spec = DataSpec.of(splits.train)
     run = Run(
-        build_model(config.config.model, layout.points, 1), to_tensors(splits.train),
+        build_model(config.config.model, Points.of(spec), 1), to_tensors(splits.train),
         to_tensors(splits.validation), config.config.training, 1,
     )  # fmt: skip
     train([run])
     assert run.state is not None
-    return run.state, config.config, layout
+    return run.state, config.config, spec
 
 
 def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:

@@ -32,27 +32,27 @@ class Bench:
 
     def __init__(self, home: Path, sets: list[str]) -> None:
         from seqattn.config import resolve
-        from seqattn.data import load
-        from seqattn.training import Layout, to_tensors
+        from seqattn.data import DataSpec, load
+        from seqattn.training import to_tensors
 
         torch.set_num_threads(1)
         self.config, self.home = resolve(None, sets).config, home
         splits = load(self.config.data)
         self.data, self.validation = to_tensors(splits.train), to_tensors(splits.validation)
-        self.layout = Layout.of(splits.train)
+        self.spec = DataSpec.of(splits.train)
         self.steps = -(-len(self.data) // self.config.training.batch_size)
 
     def train(self, name: str, *, stop_after: int | None = None, resume: bool = False) -> Path:
         """From the beginning, or from the checkpoint of that name; to the end, or to a step."""
-        from seqattn.models import build_model
+        from seqattn.models import Points, build_model
         from seqattn.training import Run, load_state, save_state, train
 
         file = self.home / f"{name}.safetensors"
         # On a resume nothing may be left of what the seed would draw: everything must be read.
         model = build_model(
-            self.config.model, self.layout.points, 99 if resume else self.config.seed
+            self.config.model, Points.of(self.spec), 99 if resume else self.config.seed
         )
-        state = load_state(file, model, self.layout)[0] if resume else None
+        state = load_state(file, model, self.spec)[0] if resume else None
         asked = 0
 
         def stop() -> bool:
@@ -62,7 +62,7 @@ class Bench:
 
         run = Run(
             model, self.data, self.validation, self.config.training, self.config.seed, state,
-            save=lambda state: save_state(file, state, self.config, self.layout),
+            save=lambda state: save_state(file, state, self.config, self.spec),
         )  # fmt: skip
         train([run], stop=stop)
         if run.error is not None:
@@ -241,14 +241,14 @@ def many_steps(steps: int = 20_000) -> Tally:
             return False
 
         with tally.case(f"{epochs * 40} steps"):
-            from seqattn.models import build_model
+            from seqattn.models import Points, build_model
             from seqattn.training import Run, save_state, train
 
             file = Path(place) / "last.safetensors"
             run = Run(
-                build_model(bench.config.model, bench.layout.points, 1), bench.data,
+                build_model(bench.config.model, Points.of(bench.spec), 1), bench.data,
                 bench.validation, bench.config.training, 1,
-                save=lambda state: save_state(file, state, bench.config, bench.layout),
+                save=lambda state: save_state(file, state, bench.config, bench.spec),
             )  # fmt: skip
             train([run], stop=look)
             (before, files), (after, more) = seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from seqattn.data.files.style import PLAIN, TableStyle
 from seqattn.data.sequences import Floats, Integers, row_blocks
 from seqattn.errors import DataError
+
+if TYPE_CHECKING:
+    from seqattn.data.column_roles import ColumnRoles
 
 LARGEST = 1e15
 """Models work in float32, where the square of a value must still be finite."""
@@ -76,6 +79,7 @@ class Chunk:
         is_wide: whether a table had a sequence a row.
         style: of the table; what a forecast is written in.
         id_parts: of ids that are made of several columns, the word of each; None: there are none.
+        roles: of the columns of a table; None: it was none.
     """
 
     ids: tuple[str, ...]
@@ -89,6 +93,7 @@ class Chunk:
     is_wide: bool = False
     style: TableStyle = PLAIN
     id_parts: tuple[tuple[str, ...], ...] | None = None
+    roles: ColumnRoles | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -205,6 +210,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
         notes=tuple(dict.fromkeys(note for chunk in chunks for note in chunk.notes)),
         is_wide=first.is_wide,
         style=first.style,
+        roles=first.roles,
         id_parts=None
         if first.id_parts is None
         else tuple(parts for chunk in chunks for parts in chunk.id_parts or ()),

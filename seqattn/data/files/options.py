@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from seqattn.data.column_roles import ColumnRoles
 
 Auto = Literal["auto"]
 
@@ -35,6 +38,8 @@ class ReadOptions:
         asks: whether a number that looks like a missing value is a question; else it is a note.
         source_and_target: features of source and of target, for an NPZ file with an array and
             names for each; None: `features`, and all of the target.
+        roles: that a training found for the columns of its table, which hold for this one where the
+            rest says auto; None: there was none.
         most: numbers of one sequence of a table with a point a row; None: any.
     """
 
@@ -58,6 +63,7 @@ class ReadOptions:
     may_rename: bool = False
     asks: bool = True
     source_and_target: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    roles: ColumnRoles | None = None
     most: int | None = None
 
     @property

@@ -38,6 +38,8 @@ def opened(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
     name = str(path)
     if kind in ("csv", "tsv"):
         form = TextFormat.of_file(path, options, DELIMITERS.get(kind))
+        if options.roles is not None:
+            options = options.roles.with_decimal(options, form.delimiter)
         with table_of_text(path, name, form, options) as table:
             tidied(table)
             yield table
@@ -109,6 +111,10 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     Raises:
         DataError: a feature is not there, and nothing can stand for it.
     """
+    if (roles := options.roles) is not None:
+        options = roles.with_decimal(options, table.delimiter)
+        is_wide = wide_layout(table, options) is not None
+        options = roles.applied(options, table.name, table.header, is_wide=is_wide)
     wanted = options.number_columns
     if not wanted or not options.may_rename or set(wanted) <= set(table.header):
         return options
@@ -125,5 +131,5 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     missing = next(name for name in wanted if name not in table.header)
     raise DataError(
         f"{table.name}: no column {missing!r}; found {', '.join(table.header[:12])}. Needed are"
-        f" {', '.join(wanted)}."
+        f" {', '.join(wanted)}. Rename the columns in the file."
     )

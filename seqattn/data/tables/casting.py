@@ -124,8 +124,8 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
     if kind == "VARCHAR":
         return None
     text = _text(table, name, options)
-    if "TIME ZONE" in kind:
-        sql = f"({cell} AT TIME ZONE 'UTC')"
+    if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # the latter in nanoseconds
+        sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
     if kind.startswith("TIMESTAMP") or kind == "DATE":
         return Column(name, "time", f"CAST({cell} AS TIMESTAMP)", text)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.column_roles import LONG, ColumnRoles
 from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
@@ -69,6 +70,16 @@ def long_chunks(
             groups=None if groups is None else groups[first:last],
             notes=notes,
             style=style,
+            roles=ColumnRoles(
+                LONG,
+                roles.series,
+                style.time,
+                roles.features,
+                roles.ignored,
+                style.time_formats,
+                style.separator,
+                style.decimal,
+            ),
             id_parts=None if parts is None else parts[first:last],
         )
 

@@ -114,7 +114,7 @@ def _shows_roles(head: bytes, name: str, options: ReadOptions, kind: str) -> boo
     lines = head.count(b"\n")
     if lines < 2 or lines >= ROWS_THAT_SHOW or len(head) >= BLOCK:
         return lines >= 2
-    if options.series != "auto":
+    if options.series != "auto" or (options.roles is not None and options.roles.series):
         return True
     header = {plain(cell) for cell in _text_format(head, name, options, kind).header}
     others = header - {plain(cell) for cell in options.features or ()} - set(TIME_NAMES)

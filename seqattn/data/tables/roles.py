@@ -125,6 +125,8 @@ def find_features(facts: Facts, series: Sequence[str], time: TimeColumn | None) 
             check_units(facts.table, column)
             static = bool(series) and facts.is_constant_in(series, column)
             where = ", the same in each series" if static else ""
+            if not series and facts.distinct(column.text) == 1:
+                where = ", the same in every row"
             facts.ignored[name] = column.note or (
                 f"it holds words{where}; features of 0 and 1 for each: data.one_hot (in data"
                 f" check: --one-hot {shlex.quote(name)})"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.column_roles import WIDE, ColumnRoles
 from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.columns import chosen, listed
 from seqattn.data.files.options import ReadOptions
@@ -238,5 +239,11 @@ def _chunk(
         groups=None if group is None else words[group],
         notes=(*table.notes, *wide.notes),
         is_wide=True,
+        roles=ColumnRoles(
+            WIDE,
+            () if wide.series is None else (wide.series,),
+            delimiter=table.delimiter,
+            decimal=decimal,
+        ),
         style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
     )

@@ -1,0 +1,152 @@
+"""DataFrames as tables: written once as Parquet, so that every reader takes them as such a file.
+
+A frame of pandas is copied column by column into NumPy. One of polars, and a table of pyarrow, is
+handed to the database as an Arrow stream. None of the three libraries is imported here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seqattn.data.pandas_columns import columns_of_pandas, note_of_index
+from seqattn.data.tables.connection import connected, literal, quoted
+from seqattn.errors import DataError, SeqattnError
+
+NAME = "the DataFrame"
+FILE = "DataFrame.parquet"
+ROWS = "frame_rows"
+KINDS = {("pandas", "DataFrame"): "pandas", ("polars", "DataFrame"): "arrow",
+         ("pyarrow", "Table"): "arrow"}  # fmt: skip
+IN_MICROSECONDS = {"TIMESTAMPTZ_NS": "TIMESTAMPTZ", "TIMESTAMP_NS": "TIMESTAMP",
+                   "TIME_NS": "TIME"}  # fmt: skip
+"""Types of the database in nanoseconds, and those that its readers know."""
+INSTEAD = {
+    ("pandas", "Series"): "Give a DataFrame: series.to_frame('x')",
+    ("polars", "Series"): "Give a DataFrame: series.to_frame('x')",
+    ("polars", "LazyFrame"): "Collect it first: frame.collect()",
+}
+
+
+def kind_of_frame(value: Any) -> str | None:
+    """pandas, arrow, or None for what is no table.
+
+    Raises:
+        DataError: it belongs to such a library, and is no table.
+    """
+    for each in type(value).__mro__:
+        key = each.__module__.partition(".")[0], each.__name__
+        if key in KINDS:
+            return KINDS[key]
+        if key in INSTEAD:
+            raise DataError(f"expected a DataFrame, got a {'.'.join(key)}. {INSTEAD[key]}")
+    return None
+
+
+def write_frame(frame: Any, path: Path) -> None:
+    """Write a DataFrame as a Parquet file; the frame stays as it is.
+
+    Raises:
+        DataError: it has no columns, two of one name, or a cell that a table cannot hold.
+    """
+    with connected(NAME) as connection:
+        if kind_of_frame(frame) == "pandas":
+            columns = columns_of_pandas(frame)
+            names = [column.name for column in columns]
+            _check_names(names)
+            # Else the first thousand cells of a column of words would say what it holds.
+            connection.execute("SET pandas_analyze_sample = 0")
+            arrays: dict[str, Any] = {}
+            cells = []
+            for i, column in enumerate(columns):
+                arrays[f"c{i}"] = column.values
+                cell = column.sql.format(f"c{i}")
+                if column.missing is not None:
+                    arrays[f"m{i}"] = column.missing
+                    cell = f"CASE WHEN m{i} THEN NULL ELSE {cell} END"
+                cells.append(f"{cell} AS {quoted(column.name)}")
+            connection.register(ROWS, arrays)
+        else:
+            names = list(getattr(frame, "column_names", None) or frame.columns)
+            _check_names(names)
+            connection.register(ROWS, _arrow_stream(frame))
+            connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")  # read once
+            cells = [_arrow_cell(*row[:2]) for row in _described(connection)]
+        source = ROWS if kind_of_frame(frame) == "pandas" else "copied"
+        connection.execute(
+            f"COPY (SELECT {', '.join(cells)} FROM {source}) TO {literal(str(path))}"
+            " (FORMAT parquet)"
+        )
+
+
+def notes_of_frame(frame: Any) -> list[str]:
+    """What a user should be told of a DataFrame before it is read."""
+    note = note_of_index(frame.index) if kind_of_frame(frame) == "pandas" else None
+    return [] if note is None else [f"{NAME}: {note}."]
+
+
+def _arrow_stream(frame: Any) -> Any:
+    """A frame as an Arrow stream, its columns of types that the database takes."""
+    types = {name: str(kind) for name, kind in getattr(frame, "schema", {}).items()} if hasattr(
+        frame, "with_columns") else {}  # fmt: skip
+    recast = [
+        frame[name].cast(str if kind != "Float16" else float)
+        for name, kind in types.items() if kind in ("Null", "Int128", "UInt128", "Float16")
+    ]  # fmt: skip
+    return (frame.with_columns(recast) if recast else frame).__arrow_c_stream__()
+
+
+def _described(connection: Any) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = connection.execute("DESCRIBE copied").fetchall()
+    return found
+
+
+def _arrow_cell(name: str, kind: str) -> str:
+    """The SQL of a column, of a type that Parquet has."""
+    cell = quoted(name)
+    if kind == "INTERVAL":
+        return f"epoch({cell}) AS {cell}"
+    if kind in IN_MICROSECONDS:
+        return f"CAST({cell} AS {IN_MICROSECONDS[kind]}) AS {cell}"
+    if kind.startswith("ENUM") or kind in ("NULL", '"NULL"', "UUID"):
+        return f"CAST({cell} AS VARCHAR) AS {cell}"
+    return cell
+
+
+def _check_names(names: list[str]) -> None:
+    """
+    Raises:
+        DataError: there are none, one is empty, or two are the same but for case.
+    """
+    if not names:
+        raise DataError(f"{NAME}: has no columns.")
+    seen: dict[str, str] = {}
+    for name in names:
+        if not name:
+            raise DataError(
+                f"{NAME}: has a column without a name. Rename it, or leave it out:"
+                " frame.drop(columns='')."
+            )
+        if name.lower() in seen:
+            raise DataError(
+                f"{NAME}: the columns {seen[name.lower()]!r} and {name!r} have one name"
+                f"{'' if name == seen[name.lower()] else ' but for case'}. Rename one of them."
+            )
+        seen[name.lower()] = name
+
+
+@contextlib.contextmanager
+def frame_file(frame: Any) -> Iterator[Path]:
+    """A Parquet file of a DataFrame, for as long as it is read; errors name the DataFrame."""
+    with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
+        path = Path(home) / FILE
+        try:
+            write_frame(frame, path)
+            yield path
+        except SeqattnError as error:
+            if error.args:
+                error.args = (str(error.args[0]).replace(str(path), NAME), *error.args[1:])
+            raise

@@ -1,0 +1,260 @@
+"""The columns of a pandas DataFrame as NumPy arrays, its index among them. pandas is not imported:
+whoever has a frame has it."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.errors import DataError
+
+NAME = "the DataFrame"
+MICROSECONDS = {"s": 10**6, "ms": 10**3}
+"""In a unit of dates that reaches further than microseconds do."""
+
+
+@dataclass(frozen=True, eq=False)
+class FrameColumn:
+    """
+    Attributes:
+        name: as text.
+        values: (rows,) numbers, truth values, dates in UTC, or texts with None.
+        missing: (rows,) True where a cell is empty; None: `values` say so themselves.
+        sql: of the cell in the database, with braces for its name.
+    """
+
+    name: str
+    values: NDArray[Any]
+    missing: NDArray[np.bool_] | None = None
+    sql: str = "{}"
+
+
+def columns_of_pandas(frame: Any) -> list[FrameColumn]:
+    """The levels of the index that say something, and the columns.
+
+    An index without a name is left out where it numbers rows, and is `time` where it holds dates.
+
+    Raises:
+        DataError: a name or a cell that a table cannot have; an index of words without a name.
+    """
+    if frame.columns.nlevels > 1:
+        raise DataError(
+            f"{NAME}: its columns have {frame.columns.nlevels} levels. Give each one name:"
+            " frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
+        )
+    taken = [_name(label) for label in frame.columns]
+    found = _index_columns(frame.index, taken)
+    found += [_column(name, frame.iloc[:, i]) for i, name in enumerate(taken)]
+    return found
+
+
+def note_of_index(index: Any) -> str | None:
+    """What a user should be told of an index that is left out; None: it only counts the rows."""
+    if index.nlevels > 1 or index.names[0] is not None or index.dtype.kind not in "iu":
+        return None
+    if type(index).__name__ == "RangeIndex" or not len(index):
+        return None
+    return (
+        "its index has no name and is left out; to read it, name it:"
+        f" frame.rename_axis({_example(1)})"
+    )
+
+
+def _index_columns(index: Any, taken: list[str]) -> list[FrameColumn]:
+    found = []
+    for level in range(index.nlevels):
+        values, label = index.get_level_values(level), index.names[level]
+        if label is not None:
+            name = _name(label)
+        elif values.dtype.kind in "Mm" or str(values.dtype).startswith(("datetime", "period")):
+            name = next(n for n in ("time", "time_of_index", "index_") if n not in taken)
+        elif index.nlevels == 1 and values.dtype.kind in "iu":
+            continue  # row numbers, or what filtering and sorting have left of them
+        elif index.nlevels == 1 and not len(index):
+            continue
+        else:
+            what = "its index" if index.nlevels == 1 else f"level {level} of its index"
+            raise DataError(
+                f"{NAME}: {what} has no name. Name it, such as"
+                f" frame.rename_axis({_example(index.nlevels)}), or leave it out:"
+                " frame.reset_index(drop=True)."
+            )
+        found.append(_column(name, values.to_series(index=range(len(values)))))
+    return found
+
+
+def _example(levels: int) -> str:
+    return "'series'" if levels == 1 else "['series', 'time']" if levels == 2 else "[...]"
+
+
+def _name(label: Any) -> str:
+    """What a column is called, as in a CSV file that pandas writes.
+
+    Raises:
+        DataError: it is a missing value.
+    """
+    if label is None or label != label or str(label) == "<NA>":
+        raise DataError(f"{NAME}: a column is called {label!r}. Give it a name.")
+    if isinstance(label, datetime.datetime):
+        midnight = (label.hour, label.minute, label.second, label.microsecond) == (0, 0, 0, 0)
+        return str(label.date()) if midnight else str(label)
+    return str(label)
+
+
+def _column(name: str, series: Any) -> FrameColumn:
+    """
+    Args:
+        series: a column as a pandas Series.
+    """
+    dtype = series.dtype
+    if hasattr(series, "cat") and hasattr(dtype, "categories"):
+        return _categories(name, series)
+    if str(dtype).startswith("Sparse"):
+        return _column(name, series.sparse.to_dense())
+    if str(dtype).startswith("period"):
+        return _column(name, series.dt.to_timestamp())
+    if getattr(dtype, "tz", None) is not None and dtype.kind == "M":
+        plain = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        return FrameColumn(name, _dates(name, plain.to_numpy()), None, "timezone('UTC', {})")
+    if isinstance(dtype, np.dtype):
+        return _plain(name, series.to_numpy(), series)
+    if dtype.kind in "biuf" and hasattr(dtype, "numpy_dtype"):
+        missing = series.isna().to_numpy(dtype=bool)
+        values = series.to_numpy(dtype=dtype.numpy_dtype, na_value=dtype.numpy_dtype.type(0))
+        return FrameColumn(name, _numbers(values), missing)
+    return _objects(name, series.astype(object))
+
+
+def _categories(name: str, series: Any) -> FrameColumn:
+    codes, words = series.cat.codes.to_numpy(), series.cat.categories
+    missing = codes < 0
+    if not len(words):
+        return FrameColumn(name, np.full(len(codes), None, dtype=object))
+    of_words = _column(name, words.to_series(index=range(len(words))))
+    return FrameColumn(name, of_words.values[np.where(missing, 0, codes)], missing, of_words.sql)
+
+
+def _plain(name: str, values: NDArray[Any], series: Any) -> FrameColumn:
+    """A column of a NumPy type."""
+    kind = values.dtype.kind
+    if kind in "biuf":
+        return FrameColumn(name, _numbers(values))
+    if kind == "M":
+        return FrameColumn(name, _dates(name, values))
+    if kind == "m":
+        return FrameColumn(name, _seconds(values))
+    if kind == "c":
+        raise DataError(
+            f"{NAME}: the column {name!r} holds complex numbers. Give real and imaginary parts as"
+            " two columns."
+        )
+    return _objects(name, series)
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Of a type that the database knows."""
+    if values.dtype.kind == "f":
+        values = values.astype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
+    return np.ascontiguousarray(values)
+
+
+def _seconds(values: NDArray[Any]) -> NDArray[np.float64]:
+    found = values / np.timedelta64(1, "s")
+    return np.asarray(found, dtype=np.float64)
+
+
+def _dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """In microseconds.
+
+    Raises:
+        DataError: one lies beyond what these reach.
+    """
+    unit = np.datetime_data(values.dtype)[0]
+    if unit in MICROSECONDS:
+        furthest = np.iinfo(np.int64).max // MICROSECONDS[unit]
+        ticks = values.astype(np.int64)
+        if (~np.isnat(values) & ((ticks > furthest) | (ticks < -furthest))).any():
+            raise DataError(f"{NAME}: the column {name!r} has dates beyond the year 294247.")
+    return values.astype("datetime64[us]")
+
+
+def _objects(name: str, series: Any) -> FrameColumn:
+    """A column of Python objects of one kind; where they are of several, their texts."""
+    missing = np.asarray(series.isna(), dtype=bool)
+    known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
+    for kinds, made, sql in (
+        ((bool, np.bool_), bool, "{}"),
+        ((numbers.Integral, decimal.Decimal, float, np.floating, np.bool_), None, "{}"),
+        (datetime.datetime, None, ""),
+        (np.datetime64, "datetime64[us]", "{}"),
+        (datetime.date, "datetime64[us]", "{}"),
+        ((datetime.timedelta, np.timedelta64), "seconds", "{}"),
+        (datetime.time, "clock", "{}"),
+    ):  # fmt: skip
+        if not known or not all(isinstance(cell, kinds) for cell in known):
+            continue
+        if kinds is datetime.datetime:
+            return _datetimes(name, known, missing)
+        if made is None:
+            whole = all(isinstance(cell, numbers.Integral) for cell in known)
+            fits = whole and all(abs(int(cell)) < 2**63 for cell in known)
+            part = np.array([int(c) if fits else float(c) for c in known],
+                            dtype=np.int64 if fits else np.float64)  # fmt: skip
+        elif made == "seconds":
+            part = np.array([np.timedelta64(cell) / np.timedelta64(1, "s") for cell in known])
+        elif made == "clock":
+            part = np.array([c.hour * 3600 + c.minute * 60 + c.second + c.microsecond / 1e6
+                             for c in known])  # fmt: skip
+        else:
+            part = np.array(known, dtype=made)
+        return FrameColumn(name, _spread(part, missing), missing, sql)
+    texts = np.full(len(missing), None, dtype=object)
+    texts[~missing] = [_text(name, cell) for cell in known]
+    return FrameColumn(name, texts)
+
+
+def _datetimes(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:
+    """
+    Raises:
+        DataError: some have a time zone and others have none.
+    """
+    zones = {cell.tzinfo is not None for cell in known}
+    if len(zones) > 1:
+        raise DataError(
+            f"{NAME}: the column {name!r} has times with a time zone and times without one. Give"
+            " all of them one: pandas.to_datetime(column, utc=True)."
+        )
+    if zones == {True}:
+        utc = [cell.astimezone(datetime.UTC).replace(tzinfo=None) for cell in known]
+        part = np.array([np.datetime64(cell, "us") for cell in utc])
+        return FrameColumn(name, _spread(part, missing), missing, "timezone('UTC', {})")
+    part = np.array([np.datetime64(cell, "us") for cell in known])
+    return FrameColumn(name, _spread(part, missing), missing)
+
+
+def _spread(part: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """The known cells in their rows, and anything in the others."""
+    whole = np.zeros(len(missing), dtype=part.dtype)
+    whole[~missing] = part
+    return whole
+
+
+def _text(name: str, cell: Any) -> str:
+    """
+    Raises:
+        DataError: it is no text that can be written.
+    """
+    try:
+        text = cell.decode() if isinstance(cell, bytes) else str(cell)
+        text.encode()
+    except UnicodeError:
+        raise DataError(
+            f"{NAME}: the column {name!r} holds {cell!r:.60}, which is no UTF-8 text."
+        ) from None
+    return text
