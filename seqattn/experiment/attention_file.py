@@ -6,8 +6,8 @@ import contextlib
 import math
 import os
 import tempfile
-import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, BinaryIO, cast
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.evaluation import Maps
+from seqattn.experiment.npz import Rows, write_npz
 from seqattn.models import MapMeaning
 from seqattn.runs import attention_contents, masked_weights
-from seqattn.storage import PACKED_FROM, whole_file
+from seqattn.storage import whole_file
 from seqattn.user_files import output_file
 
 IN_MEMORY = 2**26
@@ -89,28 +90,17 @@ class AttentionSpool:
 
     def _write(self, file: BinaryIO) -> None:
         source, target = (np.concatenate(lengths) for lengths in zip(*self.lengths, strict=True))
-        shapes = {name: (len(self.ids), *_widest(chunks)) for name, chunks in self.chunks.items()}
+        masked = dict[str, Rows]()
+        for name, chunks in self.chunks.items():
+            shape = len(self.ids), *_widest(chunks)
+            masked[name] = Rows(shape, np.dtype("<f4"), partial(self._read, name, shape[1:]))
         contents = attention_contents(
-            shapes, ids=self.ids, source_lengths=source, target_lengths=target,
+            masked, ids=self.ids, source_lengths=source, target_lengths=target,
             meaning=self.meaning, alignment=self.alignment,
         )  # fmt: skip
-        size = sum(
-            one.nbytes if isinstance(one, np.ndarray) else 4 * math.prod(one)
-            for one in contents.values()
-        )
-        packed = zipfile.ZIP_DEFLATED if size > PACKED_FROM else zipfile.ZIP_STORED
-        with zipfile.ZipFile(file, "w", packed) as archive:
-            for name, one in contents.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    if isinstance(one, np.ndarray):
-                        np.lib.format.write_array(member, one, allow_pickle=False)
-                        continue
-                    head = {"descr": "<f4", "fortran_order": False, "shape": one}
-                    np.lib.format.write_array_header_1_0(member, head)
-                    for cells in self._read(name, one[1:]):
-                        member.write(cells)
+        write_npz(file, contents)
 
-    def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[bytes]:
+    def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
         """Weights of one kind, some sequences at a time, NaN beyond their own rows and columns.
 
         Args:
@@ -118,13 +108,11 @@ class AttentionSpool:
         """
         for place, (n, *own) in self.chunks[name]:
             self.file.seek(place)
-            raw = self.file.read(4 * n * math.prod(own))
-            if tuple(own) == shape:
-                yield raw
-                continue
-            cells = np.frombuffer(raw, "<f4").reshape(n, *own)
-            more = [(0, 0), *((0, most - size) for most, size in zip(shape, own, strict=True))]
-            yield np.pad(cells, more, constant_values=np.nan).tobytes()
+            cells = np.frombuffer(self.file.read(4 * n * math.prod(own)), "<f4").reshape(n, *own)
+            if tuple(own) != shape:
+                more = [(0, 0), *((0, most - size) for most, size in zip(shape, own, strict=True))]
+                cells = np.pad(cells, more, constant_values=np.nan)
+            yield cells
 
 
 def _widest(chunks: list[tuple[int, tuple[int, ...]]]) -> tuple[int, ...]:
