@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.evaluation import Maps
-from seqattn.experiment.npz import Rows, write_npz
+from seqattn.experiment.npz import Rows, texts, write_npz
 from seqattn.models import MapMeaning
 from seqattn.runs import attention_contents, masked_weights
 from seqattn.storage import whole_file
@@ -42,7 +42,7 @@ class AttentionSpool:
         where = None if folder is None else str(folder)
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=where)  # noqa: SIM115
         self.chunks: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
-        self.ids: list[str] = []
+        self.ids: list[Sequence[str]] = []
         self.lengths: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self.alignment: NDArray[np.int64] | None = None
 
@@ -62,7 +62,7 @@ class AttentionSpool:
             steps: that are forecast of each sequence; None: as many as its known target has. The
                 alignment is known only then, and only of one part.
         """
-        self.ids += part.ids
+        self.ids.append(part.ids)
         if steps is None:
             self.alignment = part.alignment
         target = part.target_lengths if steps is None else np.full(len(part), steps)
@@ -92,13 +92,13 @@ class AttentionSpool:
         source, target = (np.concatenate(lengths) for lengths in zip(*self.lengths, strict=True))
         masked = dict[str, Rows]()
         for name, chunks in self.chunks.items():
-            shape = len(self.ids), *_widest(chunks)
+            shape = len(source), *_widest(chunks)
             masked[name] = Rows(shape, np.dtype("<f4"), partial(self._read, name, shape[1:]))
         contents = attention_contents(
-            masked, ids=self.ids, source_lengths=source, target_lengths=target,
+            masked, ids=(), source_lengths=source, target_lengths=target,
             meaning=self.meaning, alignment=self.alignment,
         )  # fmt: skip
-        write_npz(file, contents)
+        write_npz(file, {**contents, "ids": texts(*self.ids)})
 
     def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
         """Weights of one kind, some sequences at a time, NaN beyond their own rows and columns.

@@ -34,16 +34,18 @@ class Rows:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def texts(words: Sequence[str]) -> Rows:
-    """What `np.array(list(words), dtype=np.str_)` is: each as wide as the longest."""
+def texts(*several: Sequence[str]) -> Rows:
+    """All these words as `np.array(list(words), dtype=np.str_)`: each as wide as the longest."""
 
-    def parts() -> Iterator[tuple[str, ...]]:
-        for first in range(0, len(words), TEXTS_AT_ONCE):
-            yield tuple(words[first : first + TEXTS_AT_ONCE])
+    def parts() -> Iterator[Sequence[str]]:
+        for words in several:
+            for first in range(0, len(words), TEXTS_AT_ONCE):
+                yield words[first : first + TEXTS_AT_ONCE]
 
     longest = max((len(word) for some in parts() for word in some), default=0)
     dtype = np.dtype(f"U{max(longest, 1)}")
-    return Rows((len(words),), dtype, lambda: (np.array(some, dtype=dtype) for some in parts()))
+    shape = (sum(map(len, several)),)
+    return Rows(shape, dtype, lambda: (np.array(list(some), dtype=dtype) for some in parts()))
 
 
 def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | Rows]) -> None:
