@@ -89,7 +89,9 @@ def _triangles(
             seen = ~np.isnan(targets[:, columns]).any(axis=1)
             rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
             if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
-                rows[:] = [np.asarray(np.linalg.qr(np.concatenate(rows), mode="r"))]
+                joined = np.concatenate(rows)
+                rows.clear()  # NumPy needs as much again, twice
+                rows.append(np.asarray(np.linalg.qr(joined, mode="r")))
     return [np.concatenate(rows) for rows in waiting]
 
 
