@@ -85,13 +85,16 @@ def _triangles(
     waiting: list[list[Floats]] = [[] for _ in every]
     for given, said in table.stretches():
         design, targets = inputs.design(given), outputs.scaled(said)
-        for rows, columns in zip(waiting, every, strict=True):
+        for k, (rows, columns) in enumerate(zip(waiting, every, strict=True)):
             seen = ~np.isnan(targets[:, columns]).any(axis=1)
             rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
+            if k + 1 == len(every):  # NumPy needs three times what it decomposes
+                del given, said, design, targets
             if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
                 joined = np.concatenate(rows)
-                rows.clear()  # NumPy needs as much again, twice
+                rows.clear()
                 rows.append(np.asarray(np.linalg.qr(joined, mode="r")))
+                del joined
     return [np.concatenate(rows) for rows in waiting]
 
 
