@@ -11,7 +11,13 @@ import torch
 from seqattn.config import resolve
 from seqattn.data import Splits, Windows, load
 from seqattn.training import batches
-from seqattn.training.batches import Batch, batch_of, to_tensors
+from seqattn.training.batches import (
+    Batch,
+    GatheredBatch,
+    batch_in_order,
+    batch_of,
+    to_tensors,
+)
 
 LONG = ["data.window.source=5", "data.window.target=3", "data.split.by=time"]
 
@@ -60,3 +66,13 @@ def test_windows_become_the_same_tensors(
         one, other = getattr(found, key), getattr(wanted, key)
         assert (one is None) == (other is None), key
         assert one is None or (one.dtype == other.dtype and torch.equal(one, other)), key
+
+
+def test_windows_that_are_read_in_order_are_gathered(data: Splits) -> None:
+    found = batch_in_order(data.test, scaling=data.scaling)
+    wanted = to_tensors(data.test, scaling=data.scaling)
+    assert isinstance(found, GatheredBatch)
+    assert found.shape == wanted.shape
+    some, same = found.take(slice(2, 5)), wanted.take(slice(2, 5))
+    assert torch.equal(some.source, same.source)
+    assert torch.equal(some.target, same.target)

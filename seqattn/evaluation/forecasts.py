@@ -21,7 +21,7 @@ from seqattn.data.baselines import mean_squared_error
 from seqattn.data.sequences import Floats
 from seqattn.models import MapKind, MapMeaning, SequenceModel
 from seqattn.runs import attention_arrays
-from seqattn.training.batches import Batch, GatheredBatch, batch_of, slices
+from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, slices
 
 CHUNK = 2048
 CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
@@ -157,7 +157,7 @@ def forecast_chunks(
         model.skip.check_sources(part.source_lengths, part.ids)
     if override is not None:
         override.check(int(part.source_lengths.min()))
-    batch = batch_of(part, *_device_and_type(model), scaling=scaling)
+    batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
     for places in slices(len(batch), _at_once(batch, steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
@@ -193,7 +193,7 @@ def teacher_forced_chunks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Forecasts with every step fed the truth, some sequences after the other: (places, (n, T, F)
     values in the part's units)."""
-    batch = batch_of(part, *_device_and_type(model), scaling=scaling)
+    batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
     for places in slices(len(batch), _at_once(batch, batch.target_steps)):
         chunk = batch.take(places)

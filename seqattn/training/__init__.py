@@ -1,6 +1,6 @@
 """How a model learns: the loop, its schedules, and the state that a checkpoint keeps."""
 
-from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
+from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors
 from seqattn.training.checkpoints import (
     PATHS,
     Layout,
@@ -34,6 +34,7 @@ __all__ = [
     "Trained",
     "TrainingState",
     "World",
+    "batch_in_order",
     "batch_of",
     "early_stopping",
     "file_digests",

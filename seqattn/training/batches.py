@@ -277,6 +277,19 @@ def batch_of(
     return found if is_gathered(part) else found.resident()
 
 
+def batch_in_order(
+    part: Sequences,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    scaling: Scaling | None = None,
+) -> Batch | GatheredBatch:
+    """The same of a part that is read from its first sequence to its last, as it is scored: of
+    windows no tensors are kept."""
+    if isinstance(part, Windows):
+        return GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
+    return to_tensors(part, device, dtype, scaling)
+
+
 def is_gathered(part: Sequences) -> bool:
     """Whether the sequences of a part become tensors when they are taken."""
     if not isinstance(part, Windows):
