@@ -57,12 +57,12 @@ from seqattn.config import Recurrent, Squares, Training, resolve
 from seqattn.data import load, squares
 from seqattn.evaluation import free_run
 from seqattn.models import build_model
-from seqattn.storage import Beside
+from seqattn.storage import BackgroundWriter
 from seqattn.training import (
     Batch,
     Layout,
     Run,
-    TrainingState,
+    TrainState,
     save_state,
     to_tensors,
     train,
@@ -137,7 +137,7 @@ def with_folders(folder: Path) -> None:
     """64 seeds of work A and everything they leave on the disk."""
     sets = ["model.hidden_dim=2", "data.n_train=128", "training.epochs=100"]
     config = resolve(None, sets).config
-    experiment.run_all(experiment.seeds_of(config, folder / "many", 64), threads=1)
+    experiment.train_many(experiment.seeds_of(config, folder / "many", 64), threads=1)
 
 
 # --- the same as other libraries do it ------------------------------------------------------------
@@ -339,7 +339,7 @@ def saving(table: Table, work: Work, folder: Path) -> None:
     last, previous = folder / "last.safetensors", folder / "previous.safetensors"
     epochs = written = 0
 
-    def write(state: TrainingState) -> None:
+    def write(state: TrainState) -> None:
         nonlocal written
         written += 1
         save_state(last, state, config.config, layout, keep_as=previous)
@@ -351,21 +351,21 @@ def saving(table: Table, work: Work, folder: Path) -> None:
     def clock() -> float:
         return epochs
 
-    def trained(every: int, save: Callable[[TrainingState], None]) -> None:
+    def trained(every: int, save: Callable[[TrainState], None]) -> None:
         settings = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01,
                             checkpoint_seconds=every)  # fmt: skip
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
         with mock.patch("time.monotonic", new=clock):  # what saves go by
             train([Run(model, work.data, work.validation, settings, 1, on_epoch=ended, save=save)])
 
-    def beside(write: Callable[[TrainingState], None]) -> Callable[[], None]:
+    def beside(write: Callable[[TrainState], None]) -> Callable[[], None]:
         def run() -> None:
-            with Beside() as pool:
+            with BackgroundWriter() as pool:
                 trained(1, lambda state: pool.begin(lambda: write(state)))
 
         return run
 
-    def bare(_: TrainingState) -> None:
+    def bare(_: TrainState) -> None:
         descriptor = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.write(descriptor, raw)
         os.fsync(descriptor)

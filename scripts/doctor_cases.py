@@ -119,7 +119,7 @@ def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
     with tempfile.TemporaryDirectory() as place:
-        jobs = experiment.run_all(experiment.seeds_of(config, Path(place), seeds), threads=1)
+        jobs = experiment.train_many(experiment.seeds_of(config, Path(place), seeds), threads=1)
         losses = [job.summary["test_loss"] for job in jobs if job.summary is not None]
         found = []
         for job in jobs:

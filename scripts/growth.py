@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqattn.comparison.statistics import Spread, differences
+from seqattn.comparison.statistics import SeedSummary, differences
 from seqattn.training.batches import orders
-from seqattn.training.sealed import read_sealed, write_sealed
+from seqattn.training.checksummed import load_checksummed, save_checksummed
 
 
 def timed(name: str, what: Callable[[], object]) -> None:
@@ -35,14 +35,14 @@ def main() -> None:
         timed(f"an epoch's order of {n:,} sequences", lambda: orders([1], 1, n))  # noqa: B023
     for seeds in (10**3, 10**4, 10**5):
         arms = {name: dict(enumerate(numbers.lognormal(size=seeds))) for name in "ab"}
-        timed(f"intervals of {seeds:,} seeds", lambda: Spread.of(arms["a"]))  # noqa: B023
+        timed(f"intervals of {seeds:,} seeds", lambda: SeedSummary.of(arms["a"]))  # noqa: B023
         timed(f"a pair of {seeds:,} seeds", lambda: differences([arms]))  # noqa: B023
     with tempfile.TemporaryDirectory() as place:
         file, said = Path(place) / "c.safetensors", {"version": 3}
         for parameters in (10**6, 10**7, 10**8):
-            write = functools.partial(write_sealed, file, {"w": torch.zeros(parameters)}, said)
+            write = functools.partial(save_checksummed, file, {"w": torch.zeros(parameters)}, said)
             timed(f"a checkpoint of {parameters:,} numbers written", write)
-            timed(f"a checkpoint of {parameters:,} numbers read", lambda: read_sealed(file, 3))
+            timed(f"a checkpoint of {parameters:,} numbers read", lambda: load_checksummed(file, 3))
 
 
 if __name__ == "__main__":

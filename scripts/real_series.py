@@ -62,7 +62,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Windows:
-    """What is given and what is to be forecast.
+    """Source and target to be forecast.
 
     Attributes:
         source: (N, S, F), without NaN: filled linearly from each source alone.

@@ -55,18 +55,18 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
         [Run(build_model(model, F, 0), small, small, config, 0)], by_hand=kind == "by hand"
     )
     warm.rates = [1e-3]
-    warm.open_epoch()
-    warm.one_step()  # what torch and the allocator take once is no step's
+    warm.start_epoch()
+    warm.train_step()  # what torch and the allocator take once is no step's
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [Run(build_model(model, F, k), data, small, config, k) for k in range(R)]
     group = Group(runs, by_hand=kind == "by hand")
     group.rates = [1e-3] * R
-    group.open_epoch()
+    group.start_epoch()
     taken = []
     for _ in range(6):
         group.step = 0
         began = time.perf_counter()
-        group.one_step()
+        group.train_step()
         taken.append(time.perf_counter() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"seconds": statistics.median(taken[1:]), "bytes": peak * 1024.0}

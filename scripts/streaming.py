@@ -2,7 +2,7 @@
 
     python scripts/streaming.py --gigabytes 5 --into FOLDER
 
-makes Parquet files of noisy turning points (24 given, 8 to be said, two features, float64), and
+makes Parquet files of noisy turning points (24 of source, 8 of target, two features, float64), and
 then, each in a process of its own, loads them for the first time and again, reads an epoch without
 training, and trains an epoch: from the cache of the folder, and with `--only memory` of one file in
 memory. The validation and test parts are the same 10,000 sequences each.

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from seqattn.config import Config
     from seqattn.data import Sequences, Splits
     from seqattn.doctor import Finding
-    from seqattn.evaluation import Evaluation, FreeRun
-    from seqattn.training import Trained
+    from seqattn.evaluation import Evaluation, FreeRunningForecast
+    from seqattn.training import LoadedModel
 
 
 def load(path: str | Path) -> Run:
@@ -55,7 +55,7 @@ class Run:
     """
 
     folder: RunFolder
-    trained: Trained
+    trained: LoadedModel
 
     def __repr__(self) -> str:
         return f"<seqattn run {str(self.folder.path)!r}, epoch {self.trained.epoch}>"
@@ -229,7 +229,7 @@ class Run:
 
     def _free_run(
         self, source: ArrayLike, steps: int | None, *, with_attention: bool
-    ) -> tuple[FreeRun, NDArray[np.float64]]:
+    ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:
         from seqattn.evaluation import free_run
 
         if steps is not None and _whole(steps, "steps") < 1:
@@ -254,7 +254,7 @@ def _whole(number: Any, what: str) -> int:
         raise UsageError(f"{what} {number!r}: expected a whole number.") from None
 
 
-def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
+def _sequences(source: ArrayLike, trained: LoadedModel) -> Sequences:
     """Arrays of any user as sources.
 
     Raises:
@@ -285,8 +285,9 @@ def _sequences(source: ArrayLike, trained: Trained) -> Sequences:
             " may only fill up what stands behind a shorter sequence."
         )
     N = len(points)
+    no_target = np.zeros((N, 0, len(layout.target_features)))
     return Sequences(
-        np.where(real[:, :, None], points, 0.0), lengths, np.zeros((N, 0, len(layout.said))),
+        np.where(real[:, :, None], points, 0.0), lengths, no_target,
         np.zeros(N, dtype=np.int64), layout.features, tuple(str(k) for k in range(N)),
-        said=layout.said,
+        target_features=layout.target_features,
     )  # fmt: skip

@@ -21,10 +21,10 @@ from typing import Any, ClassVar, Literal, assert_never
 import torch
 from torch import Tensor, nn
 
-from seqattn.layers import Affine, affine, affine_of_columns, goes_inner
+from seqattn.layers import Linear, affine, affine_of_columns, uses_batch_innermost
 
 Kernel = Callable[..., Tensor]
-Reading = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
+ScanFn = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
 """(cell, inputs (..., N, L, inputs)) -> states (..., N, L, W), and the last of them."""
 
 
@@ -51,15 +51,16 @@ class Cell(nn.Module, ABC):
         self.bias_hh = nn.Parameter(torch.empty(self.gates * hidden))
         self.hidden = hidden
         self.bound = 1 / math.sqrt(hidden)
-        self.kernel: Kernel = self.plain_kernel()
-        self.reading: Reading | None = None
+        self.kernel: Kernel = self.eager_step()
+        self.reading: ScanFn | None = None
 
     @staticmethod
     @abstractmethod
-    def plain_kernel() -> Kernel:
+    def eager_step() -> Kernel:
         """The function of one step: (projected, state or None, weight_hh, bias_hh) -> state.
 
-        Its tensors are (..., N, features), or (R, features, N) where the weight `goes_inner`.
+        Its tensors are (..., N, features), or (R, features, N) where its
+        weight `uses_batch_innermost`.
         """
 
     def output(self, state: Tensor) -> Tensor:
@@ -83,7 +84,7 @@ class Cell(nn.Module, ABC):
         return self._mapped(context, self.weight_ih[..., -context.shape[-1] :], None)
 
     def _mapped(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if weight.dim() == 3 and goes_inner(self.weight_hh):
+        if weight.dim() == 3 and uses_batch_innermost(self.weight_hh):
             return affine_of_columns(inputs.mT, weight, bias)
         return affine(inputs, weight, bias)
 
@@ -97,11 +98,13 @@ class Cell(nn.Module, ABC):
         if L == 1:
             return (self.project(inputs.squeeze(-2)),)
         projected = self.project(inputs.transpose(-3, -2).flatten(-3, -2))
-        return torch.unsafe_split(projected, N, dim=-1 if goes_inner(self.weight_hh) else -2)
+        return torch.unsafe_split(
+            projected, N, dim=-1 if uses_batch_innermost(self.weight_hh) else -2
+        )
 
     def step(self, projected: Tensor, state: Tensor | None) -> Tensor:
         """One step: projected input and state (..., N, W) -> new state (..., N, W)."""
-        if goes_inner(self.weight_hh):
+        if uses_batch_innermost(self.weight_hh):
             columns = None if state is None else state.mT
             return self.kernel(projected, columns, self.weight_hh, self.bias_hh).mT
         return self.kernel(projected, state, self.weight_hh, self.bias_hh)
@@ -117,7 +120,7 @@ class Cell(nn.Module, ABC):
             states (..., N, L, W), and the last of them (..., N, W).
         """
         weight, bias = self.weight_hh, self.bias_hh
-        inner = goes_inner(weight)
+        inner = uses_batch_innermost(weight)
         if inner and state is not None:
             state = state.mT
         states = list[Tensor]()
@@ -144,7 +147,7 @@ class Cell(nn.Module, ABC):
             states, last = self.run(self.project_steps(inputs))
         else:
             states, last = self.reading(self, inputs)
-        return self.output(states), last if lengths is None else last_real(states, lengths)
+        return self.output(states), last if lengths is None else last_valid(states, lengths)
 
 
 class GRU(Cell):
@@ -161,7 +164,7 @@ class GRU(Cell):
     gates = 3
 
     @staticmethod
-    def plain_kernel() -> Kernel:
+    def eager_step() -> Kernel:
         return gru_step
 
 
@@ -180,7 +183,7 @@ class LSTM(Cell):
     gates, parts = 4, 2
 
     @staticmethod
-    def plain_kernel() -> Kernel:
+    def eager_step() -> Kernel:
         return lstm_step
 
     def output(self, state: Tensor) -> Tensor:
@@ -193,11 +196,11 @@ class RNN(Cell):
     gates = 1
 
     @staticmethod
-    def plain_kernel() -> Kernel:
+    def eager_step() -> Kernel:
         return rnn_step
 
 
-class TwoWay(nn.Module):
+class Bidirectional(nn.Module):
     """A cell that reads forwards and one that reads backwards (Schuster and Paliwal 1997), with a
     bridge to a decoder of one cell's width.
 
@@ -211,15 +214,15 @@ class TwoWay(nn.Module):
     def __init__(self, cell: type[Cell], inputs: int, hidden: int) -> None:
         super().__init__()
         self.forwards, self.backwards = cell(inputs, hidden), cell(inputs, hidden)
-        self.merge = Affine(2 * hidden, hidden)
-        self.bridges = nn.ModuleList([Affine(2 * hidden, hidden) for _ in range(cell.parts)])
+        self.merge = Linear(2 * hidden, hidden)
+        self.bridges = nn.ModuleList([Linear(2 * hidden, hidden) for _ in range(cell.parts)])
         self.hidden, self.parts = hidden, cell.parts
 
     def read(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """See `Cell.read`. The way back starts at the last real point."""
         said, last = self.forwards.read(inputs, lengths)
-        back, first = self.backwards.read(turned(inputs, lengths), lengths)
-        merged = self.merge(torch.cat([said, turned(back, lengths)], dim=-1))
+        back, first = self.backwards.read(reverse_padded(inputs, lengths), lengths)
+        merged = self.merge(torch.cat([said, reverse_padded(back, lengths)], dim=-1))
         bridged = list[Tensor]()
         ends = zip(last.chunk(self.parts, -1), first.chunk(self.parts, -1), strict=True)
         for part, (bridge, both) in enumerate(zip(self.bridges, ends, strict=True)):
@@ -232,7 +235,8 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     """The equations of `GRU`.
 
     Args:
-        projected: W x + b of all gates, (..., N, 3H), or (R, 3H, N) where the weight `goes_inner`.
+        projected: W x + b of all gates, (..., N, 3H), or (R, 3H, N) where the weight
+            `uses_batch_innermost`.
         state: h, (..., N, H), or (R, H, N); None is a state of zeros, whose matmul is left out.
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
@@ -273,24 +277,24 @@ def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
 
 def axis_of_features(weight: Tensor) -> int:
     """Where a kernel with this recurrent weight finds the features."""
-    return -2 if goes_inner(weight) else -1
+    return -2 if uses_batch_innermost(weight) else -1
 
 
 def _of_state(state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    inner = goes_inner(weight)
+    inner = uses_batch_innermost(weight)
     if state is None:
         return bias.unsqueeze(-1 if inner else -2)
     return (affine_of_columns if inner else affine)(state, weight, bias)
 
 
-def last_real(rows: Tensor, lengths: Tensor) -> Tensor:
+def last_valid(rows: Tensor, lengths: Tensor) -> Tensor:
     """The last real row of each sequence: (..., N, L, W) -> (..., N, W)."""
     *lead, _, W = rows.shape
     place = (lengths - 1)[..., None, None]
     return rows.gather(-2, place.expand(*lead, 1, W)).squeeze(-2)
 
 
-def turned(rows: Tensor, lengths: Tensor | None) -> Tensor:
+def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
     """Each sequence's real rows in reverse, its padding where it was: (..., N, L, W)."""
     if lengths is None:
         return rows.flip(-2)

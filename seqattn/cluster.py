@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config
-from seqattn.errors import SeqattnError, Stopped, UsageError, WorldError
-from seqattn.experiment import Watchers, groups_of, run_all
+from seqattn.errors import DistributedError, SeqattnError, Stopped, UsageError
+from seqattn.experiment import Callbacks, groups_of, train_many
 from seqattn.runs import RunFolder
-from seqattn.storage import allow_open_files, only_writer, write_whole, written_together
+from seqattn.storage import allow_open_files, atomic_write, exclusive_lock, write_transaction
 
 INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
 PATIENCE = 60.0
@@ -45,7 +45,7 @@ def train(
     address: str | None = None,
     device: str = "cpu",
     threads: int | None = None,
-    watchers: Watchers | None = None,
+    callbacks: Callbacks | None = None,
     provenance: Mapping[str, Any] | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> None:
@@ -60,24 +60,24 @@ def train(
 
     Raises:
         UsageError: Ray is not installed, or no machine has as many cores, or a GPU.
-        WorldError: the cluster cannot be reached.
+        DistributedError: the cluster cannot be reached.
         SeqattnError: what a user can mend in a config or its data.
         Stopped: told to.
     """
-    watchers = watchers or Watchers()
+    callbacks = callbacks or Callbacks()
     groups = groups_of(configs)
     left = [config for group in groups for config, _ in group]
     total = sum(config.training.epochs for config, _ in configs)
     if not left:
         return
-    with _connected(address, watchers) as ray:
+    with _connected(address, callbacks) as ray:
         gpus = _gpus_of_a_task(ray, device, threads or 1)
         before_writing()
         begun = sum(folder.last.exists() for group in groups for _, folder in group)
         if begun:
-            watchers.say(f"{begun} runs that had been begun here begin again on the cluster.")
+            callbacks.say(f"Restarting {begun} partially trained runs on the cluster.")
         remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=RETRIES)(train_group)
-        watchers.begin(total - sum(config.training.epochs for config in left), total)
+        callbacks.begin(total - sum(config.training.epochs for config in left), total)
         waiting = {}
         for group in groups:
             found = [config for config, _ in group]
@@ -88,14 +88,14 @@ def train(
             waiting[task] = group
         while waiting:
             done, _ = ray.wait([*waiting], timeout=ASK)
-            if number := watchers.stop():
+            if number := callbacks.stop():
                 for task in waiting:
                     with contextlib.suppress(Exception):
                         ray.cancel(task, force=True)
                 raise Stopped(number, "what had come back is kept; the same command goes on.")
             for task in done:
                 folders = [folder for _, folder in waiting.pop(task)]
-                _take_in(list(zip(folders, _result(ray, task), strict=True)), watchers)
+                _take_in(list(zip(folders, _result(ray, task), strict=True)), callbacks)
 
 
 def _gpus_of_a_task(ray: Any, device: str, threads: int) -> int:
@@ -132,7 +132,7 @@ def train_group(
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
         folders = [RunFolder(Path(home) / str(k)) for k in range(len(configs))]
         try:
-            jobs = run_all(
+            jobs = train_many(
                 list(zip(configs, folders, strict=True)), device=device, threads=threads,
                 provenance=provenance,
             )  # fmt: skip
@@ -154,12 +154,12 @@ def _result(ray: Any, task: Any) -> list[Files]:
         found: list[Files] | tuple[int, str] = ray.get(task)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
-        raise WorldError(
+        raise DistributedError(
             f"a task of the cluster failed, {type(cause).__name__}: {_first_line(cause)}. What had"
             " come back is kept; the same command goes on."
         ) from None
     except ray.exceptions.RayError as error:
-        raise WorldError(
+        raise DistributedError(
             f"a task of the cluster was lost {RETRIES + 1} times: {_first_line(error)}. What had"
             " come back is kept; the same command goes on."
         ) from None
@@ -171,43 +171,43 @@ def _result(ray: Any, task: Any) -> list[Files]:
     return found
 
 
-def _take_in(runs: Sequence[tuple[RunFolder, Files]], watchers: Watchers) -> None:
+def _take_in(runs: Sequence[tuple[RunFolder, Files]], callbacks: Callbacks) -> None:
     """Write the folders of a group. A summary says that its run is whole, and results that no run
     of the group is missing: so the summaries come last, and of those the results."""
     allow_open_files(len(runs))  # a lock each
     with contextlib.ExitStack() as held:
         for folder, _ in runs:
             folder.path.mkdir(parents=True, exist_ok=True)
-            held.enter_context(only_writer(folder.path))
+            held.enter_context(exclusive_lock(folder.path))
             folder.clear()
-        with written_together():
+        with write_transaction():
             for folder, files in runs:
                 for name in sorted(files.keys() - {folder.summary.name}):
                     path = folder.path / name
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    write_whole(path, files[name])
+                    atomic_write(path, files[name])
 
         def has_results(summary: tuple[Path, bytes]) -> bool:
             return not json.loads(summary[1]).get("diverged")
 
         summaries = [(folder.summary, files[folder.summary.name]) for folder, files in runs]
         for path, content in sorted(summaries, key=has_results):
-            write_whole(path, content)
+            atomic_write(path, content)
     for folder, _ in runs:
         for record in folder.read_metrics():
-            watchers.epoch(record)
+            callbacks.epoch(record)
 
 
 # --- the cluster ----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _connected(address: str | None, watchers: Watchers) -> Iterator[Any]:
+def _connected(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     """Ray, connected; what was started here ends here.
 
     Raises:
         UsageError: it is not installed.
-        WorldError: the cluster cannot be reached.
+        DistributedError: the cluster cannot be reached.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of a training
     try:
@@ -216,7 +216,7 @@ def _connected(address: str | None, watchers: Watchers) -> Iterator[Any]:
         raise UsageError(INSTALL) from None
     if address is not None:
         _knock(address)
-        _try(address, watchers)
+        _try(address, callbacks)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address or "local", **_options(address))
@@ -225,7 +225,7 @@ def _connected(address: str | None, watchers: Watchers) -> Iterator[Any]:
                 signal.signal(number, handler)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         whose = f"the Ray cluster at {address}" if address else "a Ray of its own"
-        raise WorldError(f"{whose} cannot be reached: {_first_line(error)}") from None
+        raise DistributedError(f"{whose} cannot be reached: {_first_line(error)}") from None
     try:
         yield ray
     finally:
@@ -237,7 +237,7 @@ def _options(address: str | None) -> dict[str, Any]:
     return quiet if address else {**quiet, "include_dashboard": False}
 
 
-def _try(address: str, watchers: Watchers) -> None:
+def _try(address: str, callbacks: Callbacks) -> None:
     """Connect in another process first: Ray ends the process that meets something else than Ray."""
     code = f"import ray; ray.init(address={address!r}, **{_options(address)!r})"
     with tempfile.TemporaryFile() as said:
@@ -245,7 +245,7 @@ def _try(address: str, watchers: Watchers) -> None:
         try:
             waited = 0.0
             while trial.poll() is None and waited < PATIENCE:
-                if number := watchers.stop():
+                if number := callbacks.stop():
                     raise Stopped(number, "before anything was trained.")
                 time.sleep(ASK)
                 waited += ASK
@@ -257,7 +257,9 @@ def _try(address: str, watchers: Watchers) -> None:
         said.seek(0)
         lines = said.read().decode(errors="replace").strip().splitlines() or ["it does not answer"]
     late = f" within {PATIENCE:.0f} seconds" if waited >= PATIENCE else ""
-    raise WorldError(f"the Ray cluster at {address} cannot be reached{late}: {lines[-1][:300]}")
+    raise DistributedError(
+        f"the Ray cluster at {address} cannot be reached{late}: {lines[-1][:300]}"
+    )
 
 
 def _knock(address: str) -> None:
@@ -270,7 +272,7 @@ def _knock(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError as error:
-        raise WorldError(
+        raise DistributedError(
             f"the Ray cluster at {address} cannot be reached: {error.strerror or error}."
         ) from None
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from seqattn.attention import Override
 from seqattn.data import Sequences, Splits
-from seqattn.data.own import check_observed
+from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
 from seqattn.evaluation import References, evaluate_and_forecast, free_run, loss_of
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.training import Trained, teacher_forcing_probability
+from seqattn.training import LoadedModel, teacher_forcing_probability
 
 State = Literal["found", "fine", "unknown"]
 
@@ -106,7 +106,7 @@ class Evidence:
 
 
 def evidence(
-    trained: Trained,
+    trained: LoadedModel,
     data: Splits,
     seeds: Sequence[float] = (),
     history: Sequence[EpochRecord] = (),
@@ -158,7 +158,7 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
     return float(np.abs(np.where(on_padding, weights, 0.0)).sum(axis=-1).max(initial=0.0))
 
 
-def _without(trained: Trained, part: Sequences, data: Splits) -> dict[str, float]:
+def _without(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
     found = dict[str, float]()
     for way in ("uniform", "shuffled"):
         try:

@@ -71,19 +71,19 @@ class StorageError(SeqattnError):
     exit_code = 5
 
 
-class WorldError(SeqattnError):
+class DistributedError(SeqattnError):
     """Other processes of one training, or another machine, cannot be reached (exit 5)."""
 
     exit_code = 5
 
 
-class BusyError(SeqattnError):
+class FolderLockedError(SeqattnError):
     """Another process writes to the same folder (exit 6)."""
 
     exit_code = 6
 
 
-class NotFiniteError(SeqattnError):
+class NonFiniteError(SeqattnError):
     """A loss, gradient or update that is NaN or infinite (exit 7). No step is made with it.
 
     Attributes:

@@ -27,25 +27,25 @@ from seqattn.attention import (
     DotScore,
     GeneralScore,
     LocalWindow,
+    LocationShiftAddressing,
     Memory,
     Reinforce,
     ScaledDotScore,
-    ShiftedFocus,
     Sparsemax,
     StraightThrough,
     UniformScore,
 )
 from seqattn.attention.scores import split_heads
 from seqattn.errors import UsageError
-from seqattn.layers import Affine
+from seqattn.layers import Linear
 from seqattn.models import (
     FastWeightsModel,
     LinearSkip,
     RecurrentModel,
-    SequenceModel,
+    Seq2SeqModel,
     TransformerModel,
 )
-from seqattn.models.fast_weights import Past
+from seqattn.models.fast_weights import StateMemory
 
 DECIMALS = 4
 WIDEST_MAP = 8
@@ -77,7 +77,7 @@ class Explanation:
 
     Attributes:
         title: which sequence and step, of which model.
-        stages: from the source to what is said.
+        stages: from the source to the output.
         said: the point that follows from the printed numbers, (F,); empty where more layers
             follow than are shown.
         model_says: the model's own, (F,).
@@ -101,7 +101,7 @@ class Explanation:
         self.computed_by_model.append(name)
         return self.given(name, formula, rows, numbers, columns)
 
-    def mapped(self, name: str, formula: str, affine: Affine, inputs: Array, rows: Sequence[str],
+    def mapped(self, name: str, formula: str, affine: Linear, inputs: Array, rows: Sequence[str],
                of_model: Array, head: slice) -> Array:  # fmt: skip
         """Add an affine map of printed vectors, and before it the map, if it is small enough.
 
@@ -140,7 +140,7 @@ class Explanation:
 
 
 def explain(
-    model: SequenceModel, source: Array, *, step: int, layer: int = 0, head: int = 0,
+    model: Seq2SeqModel, source: Array, *, step: int, layer: int = 0, head: int = 0,
     features: Sequence[str], said: Sequence[str] = (), title: str,
 ) -> Explanation:  # fmt: skip
     """One step of free running, taken apart.
@@ -419,7 +419,7 @@ def _one_head(x: Tensor, heads: int, head: int) -> Tensor:
     return x[0, head] if heads > 1 else x[0]
 
 
-def _of_head(affine: Affine, heads: int, head: int) -> slice:
+def _of_head(affine: Linear, heads: int, head: int) -> slice:
     """Which outputs of a map belong to a head."""
     width = len(affine.weight) // heads
     return slice(head * width, (head + 1) * width)
@@ -475,7 +475,7 @@ def _weights(
             "Weights", f"times exp(-(s - p)^2 / (2 (D/2)^2)), D = {location.window:g}, s from 0",
             rows, table, ["by contents", "window", "weight"],
         )[:, 2]  # fmt: skip
-    elif isinstance(location, ShiftedFocus):
+    elif isinstance(location, LocationShiftAddressing):
         control = location.control(asks)[0].view(attention.heads, -1)[head]
         gate, sharp, shift = control[0].sigmoid(), control[1], control[2:].softmax(-1)
         gamma = 1 + torch.nn.functional.softplus(sharp)
@@ -516,7 +516,7 @@ def _fast_weights(
     for said in forecast[:, :-1].unbind(-2):
         _, state, _, memory = model.step(model.decoder_input(point), state, memory)
         point = said
-    assert isinstance(memory, Past)
+    assert isinstance(memory, StateMemory)
     made.given("What the decoder is fed", "", ["point"], point, features)
     held = model.decoder_input(point) + model.decoder_state(state)
     asks = model.settle_for(held, memory, model.inner_steps - 1, model.decoder_norm)

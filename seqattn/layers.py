@@ -7,7 +7,7 @@ N sequences, F features, H width of the state, R runs.
 Where runs are many and states are narrow, the sequences lie innermost in memory: (R, N, ..., H)
 keeps its shape and has the strides of (R, H, ..., N). An operation on some of the features of all
 sequences would else walk through memory in steps of two or four numbers, and that takes longer than
-the arithmetic. Cells begin it (`goes_inner`); what works on their states goes on with it, and is
+the arithmetic. Cells begin it (`uses_batch_innermost`); what works on their states keeps it, and is
 right in any order of memory.
 
 Under torch.autocast matrix products are computed in bfloat16, and their results are float32 again
@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.streams import streams
+from seqattn.rng import streams
 
 # From measuring; none of them changes a result by more than rounding.
 NARROW = 8  # width of a state up to which many runs have the sequences innermost
@@ -61,7 +61,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """
     if weight.dim() == 2:
         return at_least_float32(F.linear(x, weight, bias))
-    if is_inner(x):
+    if is_batch_innermost(x):
         columns = x.transpose(1, -1)
         if columns.dim() == 3:
             return affine_of_columns(columns, weight, bias).mT
@@ -82,19 +82,19 @@ def affine_of_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return at_least_float32(torch.baddbmm(bias.unsqueeze(-1), weight, x))
 
 
-def goes_inner(weight: Tensor) -> bool:
+def uses_batch_innermost(weight: Tensor) -> bool:
     """Whether the states of a cell with this recurrent weight have the sequences innermost."""
     return weight.dim() == 3 and weight.shape[-1] <= NARROW
 
 
-def is_inner(x: Tensor) -> bool:
+def is_batch_innermost(x: Tensor) -> bool:
     """Whether the sequences of x, (R, N, ..., features), lie innermost in memory."""
     return x.stride(1) == 1 and x.stride(-1) > 1
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
     """torch.cat over the features, (..., features); sequences stay innermost where they are."""
-    if parts[0].dim() < 3 or not is_inner(parts[0]):
+    if parts[0].dim() < 3 or not is_batch_innermost(parts[0]):
         return torch.cat(list(parts), dim=-1)
     return torch.cat([part.transpose(1, -1) for part in parts], dim=1).transpose(1, -1)
 
@@ -103,7 +103,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     """left @ right for batches of matrices: (..., L, K) and (..., K, M) -> (..., L, M)."""
     *_, L, K = left.shape
     *_, M = right.shape
-    if left.dim() == 4 and L * K * M <= FEW_TERMS and is_inner(left):
+    if left.dim() == 4 and L * K * M <= FEW_TERMS and is_batch_innermost(left):
         # Sums of products, of all sequences at once.
         rows, columns = left.permute(0, 3, 2, 1), right.permute(0, 2, 3, 1)
         if L == 1:
@@ -118,7 +118,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     return at_least_float32(torch.bmm(left, right) if left.dim() == 3 else left @ right)
 
 
-class Affine(nn.Module):
+class Linear(nn.Module):
     """A learned affine map. Initialised like torch's Linear: U(-b, b), b = 1/sqrt(in)."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
@@ -132,7 +132,7 @@ class Affine(nn.Module):
         return affine(x, self.weight, self.bias)
 
 
-class Learned(nn.Module):
+class LearnedVector(nn.Module):
     """Some learned numbers that start where they are told to: a temperature, a baseline.
 
     Args:
@@ -161,7 +161,7 @@ class LayerNorm(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.gain, self.bias = Learned(1.0, width), Learned(0.0, width)
+        self.gain, self.bias = LearnedVector(1.0, width), LearnedVector(0.0, width)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., width) -> (..., width)."""
@@ -174,20 +174,20 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, (width,)) * gain.view(runs) + bias.view(runs)
 
 
-def initialise(model: nn.Module, seed: int) -> None:
+def init_parameters(model: nn.Module, seed: int) -> None:
     """Draw every parameter from its own stream, named after it.
 
     A model with one part more draws the same numbers for all its other parts.
 
     Args:
-        model: made of `Learned`, and of modules that say how far from 0 their numbers start
+        model: made of `LearnedVector`, and of modules that say how far from 0 their numbers start
             (`bound`), and of modules of these.
         seed: the run's seed.
     """
     with torch.no_grad():
         drawn = dict[str, tuple[nn.Parameter, float]]()
         for module_name, module in model.named_modules():
-            if isinstance(module, Learned):
+            if isinstance(module, LearnedVector):
                 module.value.fill_(module.start)
                 continue
             for name, parameter in module.named_parameters(recurse=False):

@@ -23,7 +23,7 @@ from seqattn.figures import (
 )
 from seqattn.figures.style import shortened
 from seqattn.runs import RunFolder
-from seqattn.storage import write_whole
+from seqattn.storage import atomic_write
 from seqattn.user_files import write_output
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -39,16 +39,16 @@ KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "de
 def draw_each(folder: RunFolder) -> Iterator[Path]:
     """Draw every picture that the folder has data for, one when the next is asked for."""
     summary = folder.read_results()
-    write_whole(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
+    atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
     predictions = folder.read_predictions(EXAMPLES)
     drawn = predictions_picture(predictions, scaled=summary["scaled"])
-    write_whole(folder.predictions_picture, as_bytes(drawn))
+    atomic_write(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
         titles = panel_titles(predictions)
         picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
-        write_whole(folder.attention_picture, as_bytes(picture))
+        atomic_write(folder.attention_picture, as_bytes(picture))
         yield folder.attention_picture
 
 
@@ -102,7 +102,9 @@ def predictions_picture(
     source, said = ([_real(rows) for rows in predictions[key][:n]]
                     for key in ("source", "forecast"))  # fmt: skip
     # A target may have points that were not observed, which are no padding.
-    target = [rows[: len(told)] for rows, told in zip(predictions["target"][:n], said, strict=True)]
+    target = [
+        rows[: len(shown)] for rows, shown in zip(predictions["target"][:n], said, strict=True)
+    ]
     return paths_figure(
         source, target, said, titles=titles, rooted=scaled,
         features=[str(name) for name in predictions["features"]],
@@ -158,7 +160,7 @@ def panels(
     places = list(
         itertools.product(_chosen("--layer", layer, layers), _chosen("--head", head, heads))
     )
-    told = attention.get("alignment") if kind == "cross" else None
+    alignment = attention.get("alignment") if kind == "cross" else None
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
         given = int(attention["source_lengths"][k])
@@ -170,7 +172,7 @@ def panels(
                     weights[k, i, j, : real[0], : real[1]],
                     title + (f"\n{', '.join(where)}" if where else ""),
                     given,
-                    None if told is None else told[k][: real[0]],
+                    None if alignment is None else alignment[k][: real[0]],
                     0 if kind == "encoder_self" else given,
                     given if kind == "decoder_self" else 0,
                 )
@@ -232,13 +234,13 @@ def attention_picture(
     elif n < asked:
         left_out = f"Drew {n} of {asked} sequences, with {drawn} panels each."
     shown = panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * drawn]
-    told = [panel.alignment for panel in shown if panel.alignment is not None]
+    alignment = [panel.alignment for panel in shown if panel.alignment is not None]
     figure = attention_figure(
         [panel.weights for panel in shown], titles=[panel.title for panel in shown],
         signed=str(attention["meaning"]) == "strength",
         across="target" if kind == "decoder_self" else "source",
         down="source" if kind == "encoder_self" else "target",
-        source_lengths=[panel.given for panel in shown], alignment=told or None,
+        source_lengths=[panel.given for panel in shown], alignment=alignment or None,
         columns=len(chosen_heads) if as_grid else None,
     )  # fmt: skip
     return figure, left_out
@@ -260,14 +262,14 @@ def film_picture(film: Arrays, examples: int, *, layer: int = 0, head: int = 0) 
     columns = np.unique(np.linspace(0, frames - 1, min(frames, STRIP)).round().astype(int))
     rows = min(examples, P, MOST_STRIPS)
     titles = _film_titles(film, layer, head)
-    told = film.get("alignment")
+    alignment = film.get("alignment")
     places = list(itertools.product(range(rows), columns))
     return attention_figure(
         [_cut(weights[k, p, layer, head], film, p) for p, k in places],
         titles=[f"{titles[p]}\n{_epoch(film, k)}" for p, k in places],
         signed=str(film["meaning"]) == "strength",
         source_lengths=[int(film["source_lengths"][p]) for p, _ in places],
-        alignment=None if told is None else [told[p][:T] for p, _ in places],
+        alignment=None if alignment is None else [alignment[p][:T] for p, _ in places],
         columns=len(columns),
     )  # fmt: skip
 
@@ -283,14 +285,14 @@ def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> N
     (layer,), (head,) = _chosen("--layer", layer, layers), _chosen("--head", head, heads)
     shown = np.unique(np.linspace(0, frames - 1, min(frames, MOST_FRAMES)).round().astype(int))
     rows = range(min(P, MOST_STRIPS))
-    titles, told = _film_titles(film, layer, head), film.get("alignment")
+    titles, alignment = _film_titles(film, layer, head), film.get("alignment")
     drawn = [
         attention_figure(
             [_cut(weights[k, p, layer, head], film, p) for p in rows],
             titles=[f"{titles[p]}\n{_epoch(film, k)}" for p in rows],
             signed=str(film["meaning"]) == "strength",
             source_lengths=[int(film["source_lengths"][p]) for p in rows],
-            alignment=None if told is None else [told[p][:T] for p in rows],
+            alignment=None if alignment is None else [alignment[p][:T] for p in rows],
             largest=float(np.nanmax(np.abs(weights[:, list(rows), layer, head]))),
         )
         for k in shown

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from seqattn.config.mistakes import expectation
 from seqattn.errors import CheckpointError
-from seqattn.storage import read_arrays, read_whole
+from seqattn.storage import read_arrays, read_file
 
 Arrays = dict[str, NDArray[Any]]
 Count = Annotated[int, Field(ge=0)]
@@ -55,7 +55,7 @@ class ByHead(_Stored):
 
 
 class AttentionMetrics(_Stored):
-    """`seqattn.alignment.Looks.as_plain()`."""
+    """`seqattn.attention_metrics.Looks.as_plain()`."""
 
     alignment_accuracy: float | None
     alignment_mass: float | None
@@ -163,14 +163,14 @@ class Summary(_Stored):
 
 
 class Place(_Stored):
-    """Where a run left the finite numbers; no step: at the validation."""
+    """Where a run diverged; no step: at the validation."""
 
     epoch: Positive
     step: Positive | None
 
 
 class Diverged(_Stored):
-    """summary.json of a run that left the finite numbers: it has no loss."""
+    """summary.json of a diverged run: it has no loss."""
 
     name: Text
     seed: Count
@@ -290,7 +290,7 @@ def _read(
 ) -> dict[str, Any]:
     raw: bytes | None = None
     try:
-        raw = read_whole(path)
+        raw = read_file(path)
         content = json.loads(raw, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
         words = "it is empty" if raw == b"" else str(error)

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from seqattn import run_files
 from seqattn.config import leaves
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.storage import LOCK, PART, open_to_append, read_whole, write_whole
+from seqattn.storage import LOCK, PART, atomic_write, open_to_append, read_file
 
 COMPARISON = "comparison.json"
 """The file that makes a folder a comparison's."""
@@ -158,7 +158,7 @@ class RunFolder:
         """The folder for TensorBoard."""
         return self.path / "tensorboard"
 
-    def drawn_later(self) -> list[Path]:
+    def derived_artifacts(self) -> list[Path]:
         """The page and pictures that were asked for after training, under the names they have when
         none is given: they are of the run that was here."""
         if not self.path.is_dir():
@@ -215,7 +215,7 @@ class RunFolder:
         return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
 
     @property
-    def is_free(self) -> bool:
+    def is_available(self) -> bool:
         """True where a new run may begin: nothing is there, an empty folder, or what a run left
         that was killed before it had begun."""
         if not os.path.lexists(self.path):
@@ -230,13 +230,13 @@ class RunFolder:
     def clear_results(self) -> None:
         """Remove what is made after training, before training goes on: none of it holds then."""
         self.summary.unlink(missing_ok=True)  # first: with it, all else is taken to be there
-        for file in (*self.files[self.files.index(self.predictions) :], *self.drawn_later()):
+        for file in (*self.files[self.files.index(self.predictions) :], *self.derived_artifacts()):
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove what a run wrote, and nothing else. Config and environment stay until those of
         the next run take their places: without them the folder would be nobody's."""
-        for file in (*self.files, *self.drawn_later()):
+        for file in (*self.files, *self.derived_artifacts()):
             if file not in (self.config, self.environment):
                 file.unlink(missing_ok=True)
         self.clear_board()
@@ -251,7 +251,7 @@ class RunFolder:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(METRICS)
         rows.writerows([getattr(record, name) for name in METRICS] for record in history)
-        write_whole(self.metrics, text.getvalue().encode())
+        atomic_write(self.metrics, text.getvalue().encode())
 
     def write_split(self, split: Sequence[tuple[str, str, str, str]]) -> None:
         """Which part each sequence of the user's files went to."""
@@ -259,12 +259,12 @@ class RunFolder:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(("sequence", "part", "first_step", "last_step"))
         rows.writerows(split)
-        write_whole(self.split, text.getvalue().encode())
+        atomic_write(self.split, text.getvalue().encode())
 
     def read_split(self) -> list[tuple[str, ...]]:
         """What `write_split` wrote; nothing where it is not there or cannot be read."""
         try:
-            text = read_whole(self.split).decode()
+            text = read_file(self.split).decode()
         except (OSError, ValueError):
             return []
         return [tuple(row) for row in csv.reader(io.StringIO(text, newline=""))][1:]
@@ -275,12 +275,12 @@ class RunFolder:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(("file", "sha256"))
         rows.writerows(digests.items())
-        write_whole(self.sources, text.getvalue().encode())
+        atomic_write(self.sources, text.getvalue().encode())
 
     def read_sources(self) -> dict[str, str]:
         """What `write_sources` wrote; nothing where it is not there or cannot be read."""
         try:
-            rows = list(csv.reader(io.StringIO(read_whole(self.sources).decode(), newline="")))
+            rows = list(csv.reader(io.StringIO(read_file(self.sources).decode(), newline="")))
             return dict(rows[1:])
         except (OSError, ValueError):
             return {}
@@ -292,7 +292,7 @@ class RunFolder:
             CheckpointError: there is none, or it is no metrics file.
         """
         try:
-            rows = list(csv.reader(io.StringIO(read_whole(self.metrics).decode(), newline="")))
+            rows = list(csv.reader(io.StringIO(read_file(self.metrics).decode(), newline="")))
             if not rows or tuple(rows[0]) != METRICS:
                 raise ValueError("its header is another")
             history = [EpochRecord.from_row([float(cell) for cell in row]) for row in rows[1:]]
@@ -516,7 +516,7 @@ def masked_weights(
     return found
 
 
-def refuse_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
+def check_not_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
     """Hold the folder a training is about to use against what it may do there.
 
     Raises:
@@ -525,7 +525,7 @@ def refuse_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
     path = folder.path
     if resume and overwrite:
         raise UsageError("--resume and --overwrite cannot both be meant; give one of them.")
-    if folder.is_free:
+    if folder.is_available:
         return
     if not path.is_dir():
         raise UsageError(f"{path}: is there already, and is no folder. Choose another --name.")

@@ -26,7 +26,7 @@ from typing import IO, Any, BinaryIO, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.errors import BusyError, CheckpointError, StorageError
+from seqattn.errors import CheckpointError, FolderLockedError, StorageError
 
 PART = ".part"
 """How names of files end that are still being written."""
@@ -51,7 +51,7 @@ LOCK = ".lock"
 
 
 @dataclass(frozen=True)
-class _Written:
+class _PendingFile:
     """A temporary file that is to take its place.
 
     Attributes:
@@ -89,18 +89,18 @@ class _Written:
         link.unlink(missing_ok=True)
 
 
-class _Together(threading.local):
+class _WriteTransaction(threading.local):
     """What a thread has begun to write together."""
 
-    waiting: list[_Written] | None = None
+    waiting: list[_PendingFile] | None = None
 
 
-_together = _Together()
+_together = _WriteTransaction()
 _unfinished = set[Path]()
 
 
 @contextlib.contextmanager
-def written_together() -> Iterator[None]:
+def write_transaction() -> Iterator[None]:
     """Files written inside show at the end, once all are safe on the disk: waiting for the disk
     once is much shorter than once a file, where many runs end at the same time.
 
@@ -111,7 +111,7 @@ def written_together() -> Iterator[None]:
     if _together.waiting is not None:
         yield
         return
-    waiting: list[_Written] = []
+    waiting: list[_PendingFile] = []
     _together.waiting = waiting
     try:
         yield
@@ -145,7 +145,7 @@ def _named(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def write_whole(
+def atomic_write(
     path: Path, content: bytes, *, keep_as: Path | None = None, read_back: bool = False
 ) -> None:
     """Replace a file by another in one step, safe on the disk before it shows.
@@ -157,12 +157,12 @@ def write_whole(
     Raises:
         OSError: the disk refused; the old file is as it was.
     """
-    with whole_file(path, keep_as, content if read_back else None) as file:
+    with open_atomic(path, keep_as, content if read_back else None) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
-def whole_file(
+def open_atomic(
     path: Path, keep_as: Path | None = None, content: bytes | None = None
 ) -> Iterator[BinaryIO]:
     """The same for content that is written a stretch at a time.
@@ -186,10 +186,10 @@ def whole_file(
             yield file
             file.flush()
             if _together.waiting is not None:
-                _together.waiting.append(_Written(temporary, path, keep_as, content))
+                _together.waiting.append(_PendingFile(temporary, path, keep_as, content))
                 return
             os.fsync(file.fileno())
-        written = _Written(temporary, path, keep_as, content)
+        written = _PendingFile(temporary, path, keep_as, content)
         written.check()
         written.show()
     except BaseException as error:
@@ -243,7 +243,7 @@ def _fsync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-class Beside:
+class BackgroundWriter:
     """Writes that go on in a thread beside what else is done, one after the other: most of a write
     is waiting for the disk. Use as a context; at its end all is written."""
 
@@ -275,7 +275,7 @@ class Beside:
         if self.pending is not None and self.pending.done():
             self.wait()
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> BackgroundWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -305,7 +305,7 @@ def open_to_append(path: Path) -> TextIO:
     return os.fdopen(_opened(path, flags), "a", encoding="utf-8")
 
 
-def read_whole(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """A file's content; a pipe or a device in its place is not waited for.
 
     Raises:
@@ -324,12 +324,12 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    write_whole(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+    atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """An NPZ file; texts are unicode arrays, so it opens without pickle."""
-    with whole_file(path) as file:
+    with open_atomic(path) as file:
         save_arrays(file, arrays)
 
 
@@ -418,12 +418,12 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def exclusive_lock(folder: Path) -> Iterator[None]:
     """Hold a folder as the only one who writes there, and remove what killed processes left
     unfinished. Readers need no lock.
 
     Raises:
-        BusyError: another process holds it.
+        FolderLockedError: another process holds it.
         OSError: the folder cannot be written to.
     """
     with locked(folder):
@@ -444,7 +444,7 @@ def locked(
         remedy: what else to do than to wait.
 
     Raises:
-        BusyError: another process holds it.
+        FolderLockedError: another process holds it.
         OSError: the folder cannot be written to.
     """
     from filelock import FileLock, Timeout
@@ -454,7 +454,9 @@ def locked(
         lock = FileLock(path, timeout=wait)
         lock.acquire()
     except Timeout:
-        raise BusyError(f"{folder}: {_holder(path)} is writing there. Wait, or {remedy}.") from None
+        raise FolderLockedError(
+            f"{folder}: {_holder(path)} is writing there. Wait, or {remedy}."
+        ) from None
     try:
         with contextlib.suppress(OSError):  # for people; a full disk stops later, and loudly
             _sign(path)
@@ -485,13 +487,13 @@ def _sign(path: Path) -> None:
 
 def _holder(path: Path) -> str:
     try:
-        told = json.loads(read_whole(path))
-        return f"process {int(told['pid'])} on {str(told['host'])[:100]!r}"
+        owner = json.loads(read_file(path))
+        return f"process {int(owner['pid'])} on {str(owner['host'])[:100]!r}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 
 
-def refuse_full_disks(needed: Mapping[Path, int]) -> None:
+def check_free_space(needed: Mapping[Path, int]) -> None:
     """
     Args:
         needed: bytes that must be free where each folder is, or will be; those of one disk are

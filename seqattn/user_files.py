@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seqattn.errors import StorageError, UsageError
-from seqattn.storage import whole_file
+from seqattn.storage import open_atomic
 
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
 MOST_LINKS = 40
@@ -42,7 +42,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     descriptor = _descriptor(path)
     if descriptor is None and (not path.exists() or path.is_file()):
-        with whole_file(Path(os.path.realpath(path))) as file:
+        with open_atomic(Path(os.path.realpath(path))) as file:
             yield file
         return
     sys.stdout.flush()  # what was printed before comes first, should it be the same place

@@ -121,7 +121,7 @@ def check_grouped_equals_alone(
         for name, config in configs.items()
         for k in range(seeds)
     ]
-    grouped = experiment.run_all(
+    grouped = experiment.train_many(
         [(config, RunFolder(place / "grouped" / name / str(config.seed)))
          for config, name in wanted],
         threads=1,
@@ -129,7 +129,7 @@ def check_grouped_equals_alone(
     wrong = []
     for (config, name), job in zip(wanted, grouped, strict=True):
         folder = RunFolder(place / "alone" / name / str(config.seed))
-        (alone,) = experiment.run_all([(config, folder)], threads=1)
+        (alone,) = experiment.train_many([(config, folder)], threads=1)
         found, expected = Results.of(job), Results.of(alone)
         if not found.agree(expected, ROUNDING[config.training.precision]):
             changed = differences(next(iter(configs.values())), config)

@@ -29,7 +29,7 @@ TINY = [
 ]  # fmt: skip
 """A model that takes a tenth of a second to train."""
 
-Outcome = Literal["accepted", "question", "refused"]
+ComparisonResult = Literal["accepted", "question", "refused"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Case:
 
     path: Path
     flags: str
-    outcome: Outcome
+    outcome: ComparisonResult
     expected: Mapping[str, Any]
     remedies: tuple[str, ...] = ()
 
@@ -76,7 +76,11 @@ def _cases(path: Path, entry: Mapping[str, Any]) -> list[Case]:
     required, optional = needed[entry["accepted"]]
     if not required <= set(entry) <= required | optional:
         raise ValueError(f"{path.name}: has the keys {sorted(entry)}, needs {sorted(required)}")
-    outcomes: dict[Any, Outcome] = {True: "accepted", False: "refused", "question": "question"}
+    outcomes: dict[Any, ComparisonResult] = {
+        True: "accepted",
+        False: "refused",
+        "question": "question",
+    }
     more = [*entry.get("remedies", ()), *entry.get("also", ())]
     for one in more:
         unknown = set(one["then"]) - {*ROLE_KEYS, *CHECKS}

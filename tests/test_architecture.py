@@ -14,9 +14,9 @@ from tests.conftest import ROOT
 # Low floors first; a file imports from lower floors only. A folder is one room.
 FLOORS = [
     ["errors", "wording"],
-    ["streams"],
+    ["rng"],
     ["reference"],
-    ["alignment"],
+    ["attention_metrics"],
     ["config"],
     ["storage"],
     ["run_files", "user_files"],
@@ -33,7 +33,7 @@ FLOORS = [
     ["explanation"],
     ["experiment"],
     ["cluster"],
-    ["comparison", "resuming", "doctor", "tuning", "export"],
+    ["comparison", "verify_resume", "doctor", "tuning", "export"],
     ["report"],
     ["api"],
     ["cli"],
@@ -49,7 +49,7 @@ ADDRESSES = {
         "evaluation",
         "explanation",
         "experiment",
-        "resuming",
+        "verify_resume",
         "export",
     },
     "safetensors": {"training"},
@@ -142,7 +142,7 @@ def test_no_room_refuses_nothing() -> None:
          "from seqattn.config import resolve\n"
          "config = resolve(None, ['training.epochs=1', 'data.n_train=4']).config\n"
          "with tempfile.TemporaryDirectory() as folder:\n"
-         "    experiment.run_all(experiment.seeds_of(config, Path(folder), 2), threads=1)",
+         "    experiment.train_many(experiment.seeds_of(config, Path(folder), 2), threads=1)",
          ["matplotlib", "sympy"]),
     ],
 )  # fmt: skip

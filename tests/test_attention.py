@@ -16,12 +16,12 @@ from seqattn.attention import (
     DotScore,
     GeneralScore,
     LocalWindow,
+    LocationShiftAddressing,
     Memory,
     Normalizer,
     Reinforce,
     ScaledDotScore,
     Score,
-    ShiftedFocus,
     Softmax,
     StraightThrough,
     UniformScore,
@@ -29,9 +29,9 @@ from seqattn.attention import (
     sparsemax,
     weighted_sum,
 )
-from seqattn.cells import GRU, LSTM, RNN, Cell, TwoWay
-from seqattn.layers import Affine, affine, initialise
-from seqattn.models import Choices
+from seqattn.cells import GRU, LSTM, RNN, Bidirectional, Cell
+from seqattn.layers import Linear, affine, init_parameters
+from seqattn.models import SampledActions
 from seqattn.training.objective import reinforcement
 from tests.conftest import F, H, K, N, S, T
 
@@ -190,7 +190,7 @@ def states() -> tuple[Tensor, Tensor]:
 
 
 def filled(score: Score) -> Score:
-    initialise(score, 3)
+    init_parameters(score, 3)
     return score.double()
 
 
@@ -246,8 +246,8 @@ def test_masked_keys_get_no_gradient(states: tuple[Tensor, Tensor]) -> None:
 
 def test_project_values_averages_projected_values(states: tuple[Tensor, Tensor]) -> None:
     _, encoded = states
-    value = Affine(H, H)
-    initialise(value, 1)
+    value = Linear(H, H)
+    init_parameters(value, 1)
     value = value.double()
     attention = Attention(DotScore(), value=value)
     memory = attention.remember(encoded, None)
@@ -272,8 +272,8 @@ def test_affine_serves_one_run_and_many() -> None:
 
 
 def test_initialisation_is_torchs_and_its_own_stream() -> None:
-    wide = Affine(1000, 400)
-    initialise(wide, 11)
+    wide = Linear(1000, 400)
+    init_parameters(wide, 11)
     bound = 1 / math.sqrt(1000)
     weight = wide.weight.detach()
     assert weight.abs().max() <= bound
@@ -281,11 +281,11 @@ def test_initialisation_is_torchs_and_its_own_stream() -> None:
     assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.01)
     torchs = torch.nn.Linear(1000, 400)
     assert torchs.weight.std().item() == pytest.approx(weight.std().item(), rel=0.02)
-    again = Affine(1000, 400)
+    again = Linear(1000, 400)
     torch.manual_seed(99)  # the global stream has no say
-    initialise(again, 11)
+    init_parameters(again, 11)
     assert torch.equal(again.weight, wide.weight)
-    initialise(again, 12)
+    init_parameters(again, 12)
     assert not torch.equal(again.weight, wide.weight)
     assert wide.bias is not None
     assert again.bias is not None
@@ -400,11 +400,11 @@ def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
     assert normalizer.baseline is not None
     normalizer.baseline.value.data.fill_(baseline)
     uniform = torch.rand(draws, 2, generator=numbers, dtype=torch.float64)
-    weights, log_chance = normalizer.weigh(many, None, uniform)
-    assert log_chance is not None
+    weights, log_prob = normalizer.weigh(many, None, uniform)
+    assert log_prob is not None
     a, b = weights.argmax(-1).unbind(-1)
     errors = torch.stack([first[a], second[a, b]], dim=-1)
-    choices = Choices(log_chance, normalizer.baseline.over(log_chance))
+    choices = SampledActions(log_prob, normalizer.baseline.over(log_prob))
     surrogate = reinforcement(choices, errors, None)
     found, of_baseline = torch.autograd.grad(surrogate, [scores, normalizer.baseline.value])
     torch.testing.assert_close(found, exact, atol=0.005, rtol=0)
@@ -417,15 +417,15 @@ def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
 
 
 def test_reinforcement_leaves_padding_out() -> None:
-    log_chance = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    choices = Choices(log_chance, torch.zeros(1, 1))
+    log_prob = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    choices = SampledActions(log_prob, torch.zeros(1, 1))
     keep = torch.tensor([[True, True, False], [True, False, False]])
     errors = torch.tensor([[0.5, 0.25, math.nan], [1.0, math.inf, 9.0]])
     reinforcement(choices, errors, keep).backward()
-    assert log_chance.grad is not None
+    assert log_prob.grad is not None
     # G_t is what is still to come; three real steps.
     expected = [[0.75 / 3, 0.25 / 3, 0], [1 / 3, 0, 0]]
-    np.testing.assert_allclose(log_chance.grad, expected, atol=1e-7)
+    np.testing.assert_allclose(log_prob.grad, expected, atol=1e-7)
 
 
 # --- heads, cosine, places ------------------------------------------------------------------------
@@ -437,7 +437,7 @@ def test_heads_against_torchs_multihead_attention() -> None:
     heads, width = 3, 15
     theirs = torch.nn.MultiheadAttention(width, heads, batch_first=True)
     score = ScaledDotScore(width, width, heads)
-    value = Affine(width, width)
+    value = Linear(width, width)
     assert score.query is not None
     assert score.key is not None
     with torch.no_grad():
@@ -469,7 +469,7 @@ def test_heads_of_every_score_are_scores_of_their_share(heads: int) -> None:
     queries, states = (torch.randn(2, L, width, dtype=torch.float64) for L in (T, S))
     for score in (DotScore(heads), CosineScore(width, None, heads, temperature=0.3),
                   ScaledDotScore(width, None, heads)):  # fmt: skip
-        initialise(score, 1)
+        init_parameters(score, 1)
         score.double()
         found = score.scores(queries, score.keys(states))
         assert found.shape == ((2, heads, T, S) if heads > 1 else (2, T, S))
@@ -479,7 +479,7 @@ def test_heads_of_every_score_are_scores_of_their_share(heads: int) -> None:
                 CosineScore: lambda: CosineScore(share, None, temperature=0.3),
                 ScaledDotScore: lambda: ScaledDotScore(share, None),
             }[type(score)]()  # type: ignore[operator]
-            initialise(narrow, 1)
+            init_parameters(narrow, 1)
             narrow.double()
             part = slice(head * share, (head + 1) * share)
             alone = narrow.scores(queries[..., part], narrow.keys(states[..., part]))
@@ -501,7 +501,7 @@ def test_heads_of_every_score_are_scores_of_their_share(heads: int) -> None:
 
 def test_cosine_by_hand() -> None:
     score = CosineScore(2, None, temperature=0.5)
-    initialise(score, 1)
+    init_parameters(score, 1)
     queries = torch.tensor([[[3.0, 4.0], [0.0, 0.0]]])
     keys = torch.tensor([[[6.0, 8.0], [-3.0, -4.0], [4.0, -3.0]]])
     found = score.scores(queries, score.keys(keys))
@@ -512,9 +512,9 @@ def test_cosine_by_hand() -> None:
     assert slope.item() == pytest.approx(-2)  # d exp(-t) = -exp(-t): hotter is flatter
 
 
-def focus(gate: float, sharpness: float, shift: list[float]) -> ShiftedFocus:
+def focus(gate: float, sharpness: float, shift: list[float]) -> LocationShiftAddressing:
     """Whose control is the same for every query."""
-    made = ShiftedFocus(H, 1, len(shift))
+    made = LocationShiftAddressing(H, 1, len(shift))
     made.control.weight.data.zero_()
     assert made.control.bias is not None
     made.control.bias.data = torch.tensor([gate, sharpness, *shift])
@@ -579,7 +579,7 @@ def test_a_local_window_by_hand() -> None:
 @pytest.mark.parametrize("cell", [GRU, LSTM, RNN])
 def test_a_cell_is_torchs_cell(cell: type[Cell]) -> None:
     ours, theirs = cell(F, H), getattr(torch.nn, cell.__name__)(F, H, batch_first=True)
-    initialise(ours, 7)
+    init_parameters(ours, 7)
     theirs.load_state_dict({f"{name}_l0": p.detach() for name, p in ours.named_parameters()})
     source, start = torch.randn(N, S, F), torch.randn(N, ours.parts * H)
     given = start[None] if ours.parts == 1 else tuple(part[None] for part in start.split(H, -1))
@@ -593,8 +593,8 @@ def test_a_cell_is_torchs_cell(cell: type[Cell]) -> None:
 
 @pytest.mark.parametrize("cell", [GRU, LSTM, RNN])
 def test_both_directions_against_torch_one_length_at_a_time(cell: type[Cell]) -> None:
-    reader = TwoWay(cell, F, H)
-    initialise(reader, 4)
+    reader = Bidirectional(cell, F, H)
+    init_parameters(reader, 4)
     theirs = getattr(torch.nn, cell.__name__)(F, H, batch_first=True, bidirectional=True)
     theirs.load_state_dict(
         {f"{name}_l0{end}": p.detach()

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from seqattn.attention import LocalWindow, ShiftedFocus, softmax, sparsemax
-from seqattn.attention.locations import lengths_of
+from seqattn.attention import LocalWindow, LocationShiftAddressing, softmax, sparsemax
+from seqattn.attention.location_based import lengths_of
 from seqattn.config import Recurrent
-from seqattn.layers import initialise
-from seqattn.models import SequenceModel, build_model
-from seqattn.models.transformer import SinusoidalPlaces
+from seqattn.layers import init_parameters
+from seqattn.models import Seq2SeqModel, build_model
+from seqattn.models.transformer import SinusoidalPositionalEncoding
 from seqattn.training.batches import Batch
-from seqattn.training.draws import StepDraws
-from seqattn.training.objective import Autograd
-from seqattn.training.stack import Stack
+from seqattn.training.objective import AutogradLoss
+from seqattn.training.stacked_params import StackedParams
+from seqattn.training.step_rng import StepRNG
 from tests.test_contract import (
     ALLOWED,
     LENGTHS,
@@ -60,7 +60,7 @@ def sampled() -> list[dict[str, Any]]:
     return attended + rest[::7] + [c for c in OTHERS if c.get("layers", 1) == 1]
 
 
-def model_of(config: dict[str, Any], seed: int = 1) -> SequenceModel:
+def model_of(config: dict[str, Any], seed: int = 1) -> Seq2SeqModel:
     return build_model(validated(config), POINTS, seed)
 
 
@@ -70,7 +70,7 @@ def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
     model = model_of(config)
     source, target = (x.float() for x in sequences())
     told = torch.ones(T, dtype=torch.bool)
-    draws = StepDraws([1], 0, 0, torch.zeros(1))
+    draws = StepRNG([1], 0, 0, torch.zeros(1))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), Rounded() as rounded:
         free = model.forecast(source, T, source_lengths=LENGTHS)
         model.forecast(source, T, source_lengths=LENGTHS, with_attention=False)
@@ -91,17 +91,17 @@ def test_nothing_but_products_of_many_runs_is_rounded(config: dict[str, Any]) ->
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
     told = torch.ones(T, dtype=torch.bool)
     models = [model_of(config, seed) for seed in (4, 9)]
-    stack = Stack(copy.deepcopy(models))
-    objective = Autograd(stack.model, stack, bfloat16=True)
+    stack = StackedParams(copy.deepcopy(models))
+    objective = AutogradLoss(stack.model, stack, bfloat16=True)
     with Rounded() as rounded:
         losses = objective.loss(Batch(source, target, lengths), told)
     assert rounded.functions
     assert rounded.functions <= PRODUCTS
-    objective.differentiate(Batch(source, target, lengths), told)
+    objective.value_and_grad(Batch(source, target, lengths), told)
     assert stack.gradient.isfinite().all()
-    alone = Stack([models[1]])
+    alone = StackedParams([models[1]])
     batch = Batch(source[1], target[1], lengths[1])
-    loss = Autograd(alone.model, alone, bfloat16=True).loss(batch, told)
+    loss = AutogradLoss(alone.model, alone, bfloat16=True).loss(batch, told)
     torch.testing.assert_close(losses[1], loss, rtol=0.02, atol=0)
 
 
@@ -114,7 +114,7 @@ LONG_KEEP = torch.arange(LONG) < LONG_LENGTHS[:, None]
 
 def test_positions_and_lengths_are_those_of_float32() -> None:
     """bfloat16 holds whole numbers up to 256."""
-    sinusoidal, like = SinusoidalPlaces(32), torch.zeros(3, LONG, 32)
+    sinusoidal, like = SinusoidalPositionalEncoding(32), torch.zeros(3, LONG, 32)
     expected = sinusoidal.at(0, LONG, like)
     with torch.autocast("cpu", torch.bfloat16):
         for x in (like, like.bfloat16()):
@@ -127,12 +127,12 @@ def test_positions_and_lengths_are_those_of_float32() -> None:
 def test_places_are_those_of_float32(heads: int) -> None:
     """The same queries ask for the same places, and start from the same one."""
     local = LocalWindow(8, heads, 3)
-    initialise(local, 1)
+    init_parameters(local, 1)
     queries = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))
     keep = LONG_KEEP if heads == 1 else LONG_KEEP.unsqueeze(1)
     lengths = lengths_of(keep, LONG_KEEP).unsqueeze(-1)
     content = torch.zeros(3, *[heads] * (heads > 1), 5, LONG)
-    shifted = ShiftedFocus(8, heads, 3)
+    shifted = LocationShiftAddressing(8, heads, 3)
     expected = local.places(queries, lengths), shifted.start(keep, content)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(local.places(queries, lengths), expected[0])

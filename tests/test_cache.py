@@ -22,11 +22,11 @@ from seqattn.data import Splits, Windows, cache, load, windows
 from seqattn.data.sequences import Sequences
 from seqattn.errors import ConfigError, DataError, StorageError
 from seqattn.evaluation import References
-from seqattn.resuming import verify_resume
 from seqattn.runs import RunFolder
 from seqattn.training import batches
 from seqattn.training.batches import Batch, GatheredBatch, batch_of
 from seqattn.training.feeds import Feed
+from seqattn.verify_resume import verify_resume
 from tests.conftest import Ended
 from tests.many_files import folder_of, long, wide
 
@@ -62,7 +62,7 @@ def assert_same(one: Splits, other: Splits) -> None:
 
 def assert_same_part(one: Sequences, other: Sequences) -> None:
     assert list(one.ids) == list(other.ids)
-    assert (one.features, one.said) == (other.features, other.said)
+    assert (one.features, one.target_features) == (other.features, other.target_features)
     for key in ("source", "target", "source_lengths", "target_lengths", "last_steps",
                 "source_observed", "target_observed"):  # fmt: skip
         a, b = getattr(one, key), getattr(other, key)
@@ -145,7 +145,7 @@ def test_a_second_start_opens_no_source_file(
         raise AssertionError("a source file is read")
 
     monkeypatch.setattr(builtins, "open", watched)
-    monkeypatch.setattr("seqattn.data.reading.read_pieces", forbidden)
+    monkeypatch.setattr("seqattn.data.reading.read_chunks", forbidden)
     monkeypatch.setattr("seqattn.data.reading.digest_of", forbidden)
     second = load(config(folder))
     assert_same(second, first)

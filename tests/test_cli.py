@@ -26,7 +26,7 @@ from seqattn.cli.terminal import print_arms
 from seqattn.comparison import tables
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
-from seqattn.storage import only_writer, read_arrays
+from seqattn.storage import exclusive_lock, read_arrays
 from seqattn.training import loop
 from tests.conftest import SMALL, Ended, fresh_process, tree
 from tests.faults.nursery import Nursery
@@ -159,7 +159,7 @@ def test_an_existing_run_is_refused_resumed_or_replaced(seqattn: Command, tmp_pa
     assert tree(tmp_path) == before
     done = seqattn(*words, "--resume", "--set", "training.epochs=5")
     assert done.code == 0
-    assert "Going on after epoch 3" in done.err
+    assert "Resuming after epoch 3" in done.err
     assert len(rows((folder / "metrics.csv").read_text())) == 5
     whole = [*words, "--set", "training.epochs=5"]
     assert seqattn(*whole, "--output-dir", "whole", "-q").code == 0
@@ -279,7 +279,7 @@ def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Pa
         (["train"], 2, "CONFIG"),
         (["trian"], 2, "train"),
         (["predict", "none"], 4, "none: no such run"),
-        (["predict", "my.yaml"], 4, "my.yaml: is no whole checkpoint"),
+        (["predict", "my.yaml"], 4, "my.yaml: is a truncated or corrupt checkpoint"),
         (["predict", "."], 4, "is a folder, but not of a run"),
         (["evaluate", "none"], 4, "none: no such run"),
         (["plot-attention", "none"], 4, "none: no such run"),
@@ -515,8 +515,8 @@ def test_broken_checkpoints_end_with_4(seqattn: Command, copied: RunFolder, tmp_
 
     whole = copied.best.read_bytes()
     for content, words in (
-        (whole[:-5], "is no whole checkpoint"),
-        (b"", "is no whole checkpoint"),
+        (whole[:-5], "is a truncated or corrupt checkpoint"),
+        (b"", "is a truncated or corrupt checkpoint"),
         (pickle.dumps({"a": 1}), "pickles are never opened"),
     ):
         copied.best.write_bytes(content)
@@ -555,7 +555,7 @@ def test_a_broken_last_checkpoint_is_not_resumed(
     before = tree(tmp_path)
     done = seqattn("train", folder.config, "--name", "run", "--resume")
     assert done.code == 4
-    assert "last.safetensors: is no whole checkpoint" in done.err
+    assert "last.safetensors: is a truncated or corrupt checkpoint" in done.err
     assert "No checkpoint is left to go on from" in done.err
     assert tree(tmp_path) == before
 
@@ -576,8 +576,12 @@ def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> N
         folder.best.unlink()
         done = seqattn(*words, "--resume")
         assert done.code == 0, done.err
-        said = "is no whole checkpoint" if damage == "cut" else "last.safetensors: is gone"
-        assert "Passed over: " in done.err
+        said = (
+            "is a truncated or corrupt checkpoint"
+            if damage == "cut"
+            else "last.safetensors: is gone"
+        )
+        assert "Skipped checkpoint: " in done.err
         assert said in done.err
         assert said in folder.log.read_text()
         assert folder.best.read_bytes() == best
@@ -593,7 +597,7 @@ def test_one_writer_a_folder(seqattn: Command, tmp_path: Path) -> None:
     words = ["train", small_config(tmp_path), *SETS, "-q", "--plots", "none"]
     assert seqattn(*words).code == 0
     before = tree(tmp_path / "outputs")
-    with only_writer(tmp_path / "outputs" / "mine"):
+    with exclusive_lock(tmp_path / "outputs" / "mine"):
         for flag in ("--resume", "--overwrite"):
             done = seqattn(*words, flag)
             assert done.code == 6
@@ -643,7 +647,7 @@ def test_a_save_that_fails_is_loud(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiment.training.save_state", refuse)
+    monkeypatch.setattr("seqattn.experiment.train_group.save_state", refuse)
     done = seqattn("train", small_config(tmp_path), *SETS, "-q")
     assert done.code == 5
     assert "No space left on device" in done.err

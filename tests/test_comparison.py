@@ -19,14 +19,14 @@ import yaml
 from matplotlib.image import imread
 from scipy import stats
 
-from seqattn.comparison import Arm, compare, read_outcome, sentences
-from seqattn.comparison.drawing import median_look
-from seqattn.comparison.statistics import Difference, Spread, differences, holm, rank_biserial
+from seqattn.comparison import Variant, compare, read_outcome, sentences
+from seqattn.comparison.plots import median_attention
+from seqattn.comparison.statistics import PairedTest, SeedSummary, differences, holm, rank_biserial
 from seqattn.comparison.tables import cells
 from seqattn.config import json_schema
 from seqattn.config.comparing import plan
 from seqattn.errors import ConfigError, Stopped
-from seqattn.experiment import Watchers
+from seqattn.experiment import Callbacks
 from seqattn.figures import as_bytes, attention_figure
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays
 from seqattn.storage import read_arrays, write_arrays
@@ -172,7 +172,7 @@ def test_the_numbers_are_scipys() -> None:
         f"a is better than b: the typical difference (Hodges-Lehmann) is {-found.typical:.2g}, 95%"
         f" interval {-high:.2g} to {-low:.2g}; better in 20 of 20 seeds."
     )
-    spread = Spread.of(first)
+    spread = SeedSummary.of(first)
     assert spread.median_interval is not None
     assert spread.median_interval[0] <= spread.median <= spread.median_interval[1]
     assert first[spread.best_seed] == min(first.values()) == spread.best
@@ -204,7 +204,7 @@ def test_words_say_no_more_than_the_numbers() -> None:
     def pair(**changed: Any) -> str:
         known = {"first": "a", "second": "b", "seeds": 32, "typical": 0.01, "interval": (0.004, 0.02),
                  "first_better": 3, "p": 1e-4, "p_holm": 1e-3, "effect": 0.9, "smallest_p": 1e-9}  # fmt: skip
-        return Difference(**{**known, **changed}).sentence()
+        return PairedTest(**{**known, **changed}).sentence()
 
     assert pair() == (
         "b is better than a: the typical difference (Hodges-Lehmann) is 0.01, 95% interval 0.004 to"
@@ -274,7 +274,7 @@ def test_equal_losses_are_no_difference() -> None:
     (found,) = differences([{"a": same, "b": same}])
     assert (found.p, found.interval, found.effect, found.decided) == (1.0, None, 0.0, False)
     assert found.sentence() == "a and b have the same result in all 8 seeds."
-    assert Spread.of(same).median_interval == (0.25, 0.25)
+    assert SeedSummary.of(same).median_interval == (0.25, 0.25)
 
 
 # --- what it leaves -------------------------------------------------------------------------------
@@ -378,10 +378,10 @@ def test_a_killed_comparison_ends_with_the_same_tables(nursery: Nursery, tmp_pat
 
 def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     epochs = list[EpochRecord]()
-    watchers = Watchers(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
+    callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
     planned = plan(config(tmp_path, NAMED))
     with pytest.raises(Stopped, match="outputs/mine; the same command goes on from there") as told:
-        compare(planned, tmp_path / "outputs", watchers=watchers)
+        compare(planned, tmp_path / "outputs", callbacks=callbacks)
     assert told.value.exit_code == 143
     assert "--resume" not in str(told.value)
     outcome = compare(planned, tmp_path / "outputs")
@@ -408,7 +408,7 @@ def test_a_variant_that_diverges_is_worse_than_one_that_does_not(
 def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -> None:
     assert seqattn("compare", config(tmp_path, NAMED), "-q").code == 0
     home = tmp_path / "outputs/mine"
-    for seed, last in ((3, "stopped"), (4, "ended: WorldError"), (5, "gradients: autograd"),
+    for seed, last in ((3, "stopped"), (4, "ended: DistributedError"), (5, "gradients: autograd"),
                        (6, "ended: The training loss is nan in epoch 2, step 1")):  # fmt: skip
         folder = RunFolder(home / f"looking/seed-{seed}")
         folder.summary.unlink()
@@ -488,7 +488,7 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
 
 def arm_that_looked(
     folder: Path, lengths: list[tuple[int, int]], layers: int = 1, heads: int = 1, name: str = "dot"
-) -> tuple[Arm, dict[int, np.ndarray]]:
+) -> tuple[Variant, dict[int, np.ndarray]]:
     """Three seeds with random weights over test sequences of these lengths."""
     sources, targets = np.array(lengths).T
     folders, kept = {}, {}
@@ -505,13 +505,13 @@ def arm_that_looked(
             weights, ids=[str(k) for k in range(len(lengths))], source_lengths=sources,
             target_lengths=targets, meaning="distribution", alignment=alignment,
         ))  # fmt: skip
-    return Arm(name, folders, {seed: {} for seed in folders}), kept
+    return Variant(name, folders, {seed: {} for seed in folders}), kept
 
 
 def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path) -> None:
     lengths = [(2, 2), (4, 3), (3, 2), (4, 3), (2, 2), (4, 3), (3, 2), (3, 2)]
     arm, kept = arm_that_looked(tmp_path, lengths)
-    look = median_look(arm)
+    look = median_attention(arm)
     assert look is not None
     # (4, 3) and (3, 2) are as common: the longer ones.
     means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
@@ -519,7 +519,7 @@ def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path)
     assert look.alignment.tolist() == [0, 1, 3]
     assert look.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
     arm, _ = arm_that_looked(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
-    look = median_look(arm)
+    look = median_attention(arm)
     assert look is not None
     assert look.weights.shape == (2, 2)
     np.testing.assert_allclose(look.weights.sum(axis=-1), 1, atol=1e-6)
@@ -528,7 +528,7 @@ def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path)
 def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
     name = "a_variant_with_a_name_that_is_long_and_ends_with-2"
     arm, kept = arm_that_looked(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
-    look = median_look(arm)
+    look = median_attention(arm)
     assert look is not None
     first, *others = look.title.split("\n")
     assert others == ["median of 3 seeds", "mean of its layers and heads"]

@@ -34,11 +34,11 @@ def test_a_failed_compile_is_said_once_with_its_reason(
     def broken(*inputs: Any) -> Any:
         raise RuntimeError("no compiler here")
 
-    weigh, seconds = loop.Group.weigh_compiling, itertools.count(1)
+    weigh, seconds = loop.Group.maybe_compile, itertools.count(1)
     monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
     monkeypatch.setattr(loop, "COMPILE_SECONDS", 0.0)
     monkeypatch.setattr(
-        loop.Group, "weigh_compiling", lambda group, _, say: weigh(group, next(seconds), say)
+        loop.Group, "maybe_compile", lambda group, _, say: weigh(group, next(seconds), say)
     )
     said: list[str] = []
     train([run_of(precision, 4 + 3 * k, k) for k in range(runs)], say=said.append)

@@ -20,22 +20,22 @@ from torch import Tensor
 
 from seqattn.config import Model, Recurrent, every_key
 from seqattn.models import (
+    FeatureSpec,
     Forecast,
     Lengths,
-    Points,
     RecurrentModel,
-    SequenceModel,
+    Seq2SeqModel,
     TransformerModel,
     build_model,
 )
 from seqattn.training.batches import Batch
-from seqattn.training.draws import StepDraws
-from seqattn.training.objective import Autograd
-from seqattn.training.stack import Stack
+from seqattn.training.objective import AutogradLoss
+from seqattn.training.stacked_params import StackedParams
+from seqattn.training.step_rng import StepRNG
 
 N, S, T, F, H, A, RUNS = 3, 7, 5, 2, 11, 2, 2
 SAID = 3
-POINTS = Points(F, SAID, (1, -1, 0))  # the second feature to be said is never given
+POINTS = FeatureSpec(F, SAID, (1, -1, 0))  # the second feature to be said is never given
 LENGTHS = torch.tensor([7, 1, 4])
 SKIPPED = 4  # points of every source where a skip reads them; the rest of S is padding
 EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
@@ -179,7 +179,7 @@ def test_every_other_combination_is_refused_with_a_reason(
               f" {len(EVERY) - len(ALLOWED)} refused]", end="")  # fmt: skip
 
 
-def model_of(config: dict[str, Any], seed: int = 1) -> SequenceModel:
+def model_of(config: dict[str, Any], seed: int = 1) -> Seq2SeqModel:
     model = build_model(validated(config), POINTS, seed, Lengths(SKIPPED, T)).double()
     if model.skip is not None:  # what starts at zero would hide everything else
         numbers = torch.Generator().manual_seed(seed)
@@ -261,7 +261,7 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
 
 
 def hands_over_the_truth(
-    model: SequenceModel, source: Tensor, target: Tensor, lengths: Tensor, free: Forecast
+    model: Seq2SeqModel, source: Tensor, target: Tensor, lengths: Tensor, free: Forecast
 ) -> None:
     """Fed its own word a model does what it does on its own; fed the truth, the same as when its
     own word happened to be the truth."""
@@ -322,17 +322,17 @@ def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
         coins = torch.ones(RUNS, N, T, dtype=torch.bool)
     seeds = [4, 9]
     models = [model_of(config, seed) for seed in seeds]
-    stack = Stack(copy.deepcopy(models))
-    draws = StepDraws(seeds, 2, 3, stack.weights)
+    stack = StackedParams(copy.deepcopy(models))
+    draws = StepRNG(seeds, 2, 3, stack.weights)
     batch = Batch(source, target, lengths, keep)
-    losses = Autograd(stack.model, stack).differentiate(batch, coins, draws)
+    losses = AutogradLoss(stack.model, stack).value_and_grad(batch, coins, draws)
     together = stack.gradient.clone()
     assert together.isfinite().all()
     for k, seed in enumerate(seeds):
-        alone = Stack([models[k]])
+        alone = StackedParams([models[k]])
         batch = Batch(source[k], target[k], lengths[k], keep[k])
-        draws = StepDraws([seed], 2, 3, alone.weights)
-        loss = Autograd(alone.model, alone).differentiate(batch, coins[k], draws)
+        draws = StepRNG([seed], 2, 3, alone.weights)
+        loss = AutogradLoss(alone.model, alone).value_and_grad(batch, coins[k], draws)
         torch.testing.assert_close(losses[k], loss, **EXACT)
         torch.testing.assert_close(together[[k]], alone.gradient, **EXACT)
         assert together[k].abs().max() > 1e-6

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.streams import stream, streams
+from seqattn.rng import stream, streams
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "beta": (2, 3), "binomial": (5, 0.3), "bytes": (3,), "chisquare": (2,), "choice": (5,),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seqattn.comparison import read_outcome, sentences
-from seqattn.comparison.drawing import draw_all, validation_losses
+from seqattn.comparison.plots import draw_all, validation_losses
 from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import cells, markdown, write_tables
 from seqattn.doctor import losses_beside, seeds_apart

@@ -24,15 +24,15 @@ from seqattn.data import load
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiment import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
-from seqattn.models.derived import DerivedLoss, covers, wants_runs_inner
+from seqattn.models.manual_backward import ManualLoss, supports, wants_runs_inner
 from seqattn.runs import RunFolder
 from seqattn.training import Batch, Run, mean_squared_error, to_tensors, train
 from seqattn.training import loop as loop_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
-from seqattn.training.draws import StepDraws
-from seqattn.training.objective import Autograd, Derived, stacked
-from seqattn.training.stack import Stack
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, stacked
+from seqattn.training.stacked_params import StackedParams
+from seqattn.training.step_rng import StepRNG
 from seqattn.training.threads import choose_threads
 from tests.conftest import ROOT, F, H, K, N, S, T
 
@@ -63,12 +63,12 @@ def every_model() -> Iterator[tuple[str, dict[str, Any]]]:
 MODELS = dict(every_model())
 
 
-def side_by_side(config: dict[str, Any], runs: int, features: int = F) -> Stack:
+def side_by_side(config: dict[str, Any], runs: int, features: int = F) -> StackedParams:
     models = [
         build_model(Recurrent.model_validate(config), features, k).double()
         for k in range(max(runs, 1))
     ]
-    return Stack(models)
+    return StackedParams(models)
 
 
 def batch_of(lead: tuple[int, ...], ragged: bool, seed: int = 0) -> tuple[Tensor, Tensor, Any, Any]:
@@ -105,8 +105,8 @@ def test_derived_gradients_are_autograds(
     config = {"hidden_dim": H, "attention": COVERED[attention]}
     model = side_by_side(config, runs).model
     assert isinstance(model, RecurrentModel)
-    assert covers(model)
-    derived = DerivedLoss(model)
+    assert supports(model)
+    derived = ManualLoss(model)
     parameters = list(model.parameters())
     upstream = torch.rand(lead, dtype=torch.float64) + 0.5
     for repeat in range(2):
@@ -122,7 +122,7 @@ def test_derived_gradients_are_autograds(
         kinds = {"source_lengths": lengths, "target_keep": keep, "teacher_forcing": told}
         of_ones = torch.autograd.grad(derived(source, target, **kinds).sum(), parameters)
         derived.gradient.fill_(math.nan)
-        assert torch.equal(derived.differentiate(source, target, **kinds), found.detach())
+        assert torch.equal(derived.value_and_grad(source, target, **kinds), found.detach())
         for slope, other in zip(derived.slope.values(), of_ones, strict=True):
             assert torch.equal(slope.view_as(other), other)
         wanted = torch.autograd.grad((expected * upstream).sum(), parameters, allow_unused=True)
@@ -141,11 +141,11 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     models = [build_model(config, F, k).double() for k in range(9)]
     assert wants_runs_inner(models[0], 9)
     stack, objective = stacked([copy.deepcopy(model) for model in models])
-    assert stack.runs_inner
-    assert isinstance(objective, Derived)
+    assert stack.runs_innermost
+    assert isinstance(objective, ManualBackwardLoss)
     source, target, lengths, keep = batch_of((9,), ragged)
     told = coins_of(coin, (9,))
-    objective.differentiate(Batch(source, target, lengths, keep), told)
+    objective.value_and_grad(Batch(source, target, lengths, keep), told)
     for k, model in enumerate(models):
         of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, told)]
         said = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
@@ -185,10 +185,12 @@ def test_sequences_innermost_are_the_same(
         models = [build_model(config.model, 2, seed).double() for seed in range(RUNS)]
         stack, objective = stacked(models, by_hand=False)
         assert isinstance(stack.model, RecurrentModel)
-        inner.append(layers_module.is_inner(stack.model.encode(source, lengths).state.cells[0]))
-        found, gradients = [*objective.free_and_forced(batch)], list[Tensor]()
+        inner.append(
+            layers_module.is_batch_innermost(stack.model.encode(source, lengths).state.cells[0])
+        )
+        found, gradients = [*objective.both_losses(batch)], list[Tensor]()
         for coins in (coins_of("element", (RUNS,))[..., :3], torch.ones(3, dtype=torch.bool)):
-            found.append(objective.differentiate(batch, coins))
+            found.append(objective.value_and_grad(batch, coins))
             gradients.append(stack.gradient.clone())
         losses.append(torch.stack(found))
         slopes.append(torch.stack(gradients))
@@ -202,10 +204,8 @@ def test_validation_is_the_plain_models() -> None:
     for lead, ragged in (((), False), ((), True), ((RUNS,), True)):
         stack = side_by_side({"hidden_dim": H}, RUNS if lead else 1)
         source, target, lengths, keep = batch_of(lead, ragged)
-        derived = DerivedLoss(stack.model)  # type: ignore[arg-type]
-        free, forced = derived.free_and_forced(
-            source, target, source_lengths=lengths, target_keep=keep
-        )
+        derived = ManualLoss(stack.model)  # type: ignore[arg-type]
+        free, forced = derived.both_losses(source, target, source_lengths=lengths, target_keep=keep)
         alone = stack.model.forecast(source, T, source_lengths=lengths).values
         told = stack.model(
             source, target, source_lengths=lengths, teacher_forcing=torch.ones(T, dtype=torch.bool)
@@ -219,19 +219,19 @@ def test_what_is_not_covered_goes_to_autograd() -> None:
         model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1)
         by_hand = name.split(",")[0] in ("dot", "scaled_dot", "general") and "output" in name
         _, objective = stacked([model])
-        assert isinstance(objective, Derived if by_hand else Autograd), name
+        assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss), name
 
 
 def test_very_many_pairs_go_to_autograd() -> None:
     """Where scores fill the memory, three numbers for each pair are two too many."""
     model = build_model(Recurrent.model_validate({"hidden_dim": H}), F, 1)
     _, objective = stacked([model], pairs=2**26)
-    assert isinstance(objective, Autograd)
+    assert isinstance(objective, AutogradLoss)
 
 
 def test_buffers_in_use_and_second_derivatives_are_refused() -> None:
     model = side_by_side({"hidden_dim": H}, 1).model
-    derived = DerivedLoss(model)  # type: ignore[arg-type]
+    derived = ManualLoss(model)  # type: ignore[arg-type]
     source, target, _, _ = batch_of((), False)
 
     def loss() -> Tensor:
@@ -249,7 +249,7 @@ def test_buffers_in_use_and_second_derivatives_are_refused() -> None:
 def test_without_the_file_all_works_slower(tmp_path: Path) -> None:
     """A copy of the package in which the file is deleted trains to the same losses."""
     shutil.copytree(ROOT / "seqattn", tmp_path / "home/seqattn")
-    (tmp_path / "home/seqattn/models/derived.py").unlink()
+    (tmp_path / "home/seqattn/models/manual_backward.py").unlink()
     sets = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.epochs=3"]
     script = textwrap.dedent(
         f"""
@@ -472,10 +472,10 @@ def test_a_group_of_which_some_stopped_early_is_gone_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(experiment.results, "conclude", lambda finished: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            experiment.run_all(configs, threads=1)
+            experiment.train_many(configs, threads=1)
     before = [folder.last.read_bytes() for _, folder in configs]
-    jobs = experiment.run_all(configs, threads=1, resume=True)
-    assert not [line for job in jobs for line in job.passed_over]
+    jobs = experiment.train_many(configs, threads=1, resume=True)
+    assert not [line for job in jobs for line in job.skipped_checkpoints]
     assert len({job.position for job in jobs}) > 1, "the case is not what it should be"
     assert [folder.last.read_bytes() for _, folder in configs] == before
     assert all(job.summary for job in jobs)
@@ -488,7 +488,7 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
 
     def is_refused(before: Config, now: Config) -> bool:
         try:
-            resume_module.refuse_another_run(RunFolder(tmp_path), before, now, 0)
+            resume_module.check_resumable(RunFolder(tmp_path), before, now, 0)
         except ConfigError:
             return True
         return False
@@ -518,14 +518,14 @@ def test_draws_are_a_function_of_where_they_are_made() -> None:
     def drawn() -> list[Tensor]:
         found = []
         for seed, epoch, step in [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1023, 7)]:
-            draws = StepDraws([seed], epoch, step, like)
+            draws = StepRNG([seed], epoch, step, like)
             found += [draws.uniform(name, 5) for name in ("sampling", "dropout", "dropout")]  # type: ignore[arg-type]
         return found
 
     first, again = drawn(), drawn()
     assert all(map(torch.equal, first, again))
     assert len({tuple(numbers.tolist()) for numbers in first}) == 15
-    both = StepDraws([1, 2], 0, 0, like).uniform("sampling", 5)
+    both = StepRNG([1, 2], 0, 0, like).uniform("sampling", 5)
     assert torch.equal(both, torch.stack([first[0], first[3]]))
 
 
@@ -595,13 +595,13 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     after: float, ends_as: str, quick_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Epochs take a second, and once compiled half of it, or two."""
-    weigh, took, ended = loop_module.Group.weigh_compiling, iter(()), list[str]()
+    weigh, took, ended = loop_module.Group.maybe_compile, iter(()), list[str]()
 
     def weighed(group: loop_module.Group, taken: float, say: Callable[[str], None]) -> None:
         weigh(group, next(took), say)
         ended.append(group.objective.name)
 
-    monkeypatch.setattr(loop_module.Group, "weigh_compiling", weighed)
+    monkeypatch.setattr(loop_module.Group, "maybe_compile", weighed)
     config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
     said: list[str] = []
     took = iter([1.0, after, after, after])
@@ -613,7 +613,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     took = iter([1.0, after, after, after])
     train([run_of(config, torch.float64)], say=said.append)
     assert said[:2] == ["autograd", "autograd, a step compiled"]
-    assert said[2:] == ["autograd: compiled steps were no faster"] * (after > 1)
+    assert said[2:] == ["autograd; compilation disabled (no speed-up)"] * (after > 1)
     assert ended == ["autograd, a step compiled", *[ends_as] * 3]
 
 

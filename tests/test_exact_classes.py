@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.attention import Attention, DotScore, GeneralScore, Look, ScaledDotScore, Softmax
-from seqattn.attention.normalizers import Weighing
+from seqattn.attention.normalizers import NormalizerOutput
 from seqattn.cells import GRU
 from seqattn.config import Recurrent
-from seqattn.layers import Affine
-from seqattn.models import Forecast, RecurrentModel, build_model, derived
+from seqattn.layers import Linear
+from seqattn.models import Forecast, RecurrentModel, build_model, manual_backward
 from seqattn.training import Batch
-from seqattn.training.objective import Autograd, Derived, Objective, stacked
-from seqattn.training.stack import Stack
+from seqattn.training.objective import AutogradLoss, LossFn, ManualBackwardLoss, stacked
+from seqattn.training.stacked_params import StackedParams
 from tests.conftest import F, H, K, N, S, T
 
 
@@ -40,7 +40,9 @@ class ChangedAttention(Attention):
 
 
 class ChangedSoftmax(Softmax):
-    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+    def weigh(
+        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
+    ) -> NormalizerOutput:
         return super().weigh(3 * scores.sin(), keep, numbers)
 
 
@@ -59,7 +61,7 @@ class ChangedGeneral(GeneralScore):
         return 3 * super().scores(queries, keys).sin()
 
 
-class ChangedAffine(Affine):
+class ChangedAffine(Linear):
     def __call__(self, x: Tensor) -> Tensor:
         return super().__call__(x).sin()
 
@@ -100,16 +102,16 @@ def batch() -> Batch:
     return Batch(source, target)
 
 
-def loss_and_gradient(stack: Stack, objective: Objective) -> tuple[float, Tensor]:
+def loss_and_gradient(stack: StackedParams, objective: LossFn) -> tuple[float, Tensor]:
     told = torch.arange(T) % 3 > 0
-    loss = objective.differentiate(batch(), told)
+    loss = objective.value_and_grad(batch(), told)
     return float(loss.sum()), stack.gradient[0].clone()
 
 
 def test_every_covered_class_is_tested() -> None:
     parts = {type(part) for name in COVERED for part in covered_model(name).modules()}
     assert parts - {nn.ModuleList} == set(CHANGED)
-    assert {*derived.COVERED_CLASSES} == parts
+    assert {*manual_backward.COVERED_CLASSES} == parts
 
 
 @pytest.mark.parametrize(("name", "path"), places())
@@ -117,13 +119,13 @@ def test_a_subclass_is_differentiated_by_autograd(name: str, path: str) -> None:
     """Its gradient is the slope of its own loss, along a random direction."""
     model = covered_model(name)
     original, derived_objective = stacked([copy.deepcopy(model)])
-    assert isinstance(derived_objective, Derived)
+    assert isinstance(derived_objective, ManualBackwardLoss)
     of_parent = loss_and_gradient(original, derived_objective)
     part = model.get_submodule(path)
     part.__class__ = CHANGED[type(part)]
-    assert not derived.covers(model)
+    assert not manual_backward.supports(model)
     stack, objective = stacked([model])
-    assert isinstance(objective, Autograd)
+    assert isinstance(objective, AutogradLoss)
     loss, gradient = loss_and_gradient(stack, objective)
     assert abs(loss - of_parent[0]) > 1e-6, "the subclass computes something else"
     direction = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(5)).double()

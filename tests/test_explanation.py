@@ -20,7 +20,7 @@ from seqattn.config import Model
 from seqattn.errors import UsageError
 from seqattn.explanation import Explanation, explain
 from seqattn.figures import as_bytes, vectors_figure
-from seqattn.models import SequenceModel, build_model
+from seqattn.models import Seq2SeqModel, build_model
 from tests.conftest import S, T
 
 STEP, F = 3, 2
@@ -52,7 +52,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def model_of(kind: dict[str, Any]) -> SequenceModel:
+def model_of(kind: dict[str, Any]) -> Seq2SeqModel:
     width = {} if kind.get("kind") == "transformer" else {"hidden_dim": 6}
     config: Model = TypeAdapter(Model).validate_python(kind | width)
     return build_model(config, F, 3).double()

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load, tasks
 from seqattn.data.cutting import as_sources
-from seqattn.data.files import Piece, ReadOptions, format_of, read_all, read_pieces, step_text
-from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays, write_sequences
+from seqattn.data.files import Chunk, ReadOptions, format_of, read_all, read_chunks, step_text
+from seqattn.data.files.sequence_files import write_sequences
+from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Series, spacing_of
 from seqattn.data.spacing import Spacing
@@ -33,7 +34,7 @@ GOOD = "sequence,step,x,y\na,1,0.5,1\na,2,-1,2e-3\nb,0,3,4\n"
 XY = ReadOptions(features=("x", "y"), may_rename=True)
 
 
-def read(text: str | bytes, form: ReadOptions = XY, name: str = "f.csv") -> Piece:
+def read(text: str | bytes, form: ReadOptions = XY, name: str = "f.csv") -> Chunk:
     raw = text.encode() if isinstance(text, str) else text
     file = Path(os.environ["PYTEST_FILES"]) / name
     file.write_bytes(raw)
@@ -45,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTEST_FILES", str(tmp_path_factory.mktemp("files")))
 
 
-def points(piece: Piece) -> list[Any]:
+def points(piece: Chunk) -> list[Any]:
     return [piece.points.of(k).tolist() for k in range(len(piece))]
 
 
@@ -191,11 +192,11 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
     assert points(named) == [[[1, 2]]]
 
 
-def series_of(piece: Piece) -> Series:
+def series_of(piece: Chunk) -> Series:
     return regularized(piece, "f", OwnFile(path="-"), spacing_of(piece))
 
 
-def goes_on(piece: Piece, steps: int) -> np.ndarray[Any, Any]:
+def goes_on(piece: Chunk, steps: int) -> np.ndarray[Any, Any]:
     """The steps after those of a piece."""
     return Steps.of_sources(as_sources(series_of(piece), None)).after(steps)
 
@@ -295,7 +296,7 @@ def test_a_stretch_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(text)
     monkeypatch.setattr(long, "AT_ONCE", 8)
     file = Path(os.environ["PYTEST_FILES"]) / "f.csv"
-    pieces = list(read_pieces(file, XY))
+    pieces = list(read_chunks(file, XY))
     assert len(pieces) > 20
     assert [name for piece in pieces for name in piece.ids] == list(whole.ids)
     assert [path for piece in pieces for path in points(piece)] == points(whole)
@@ -467,7 +468,7 @@ def test_a_target_without_names_has_those_of_the_source(tmp_path: Path) -> None:
     assert piece.target is not None
     assert piece.points.features == piece.target.features == ("b",)
     assert np.array_equal(piece.target.of(0), source[0][:, [1]] + 100)
-    piece = read_all(tmp_path / "t.npz", ReadOptions(apart=(("a", "b"), ("c",))))
+    piece = read_all(tmp_path / "t.npz", ReadOptions(source_and_target=(("a", "b"), ("c",))))
     assert piece.target is not None
     assert (piece.points.features, piece.target.features) == (("a", "b"), ("c",))
     assert np.array_equal(piece.target.of(1), source[1][:, [2]] + 100)
@@ -494,7 +495,9 @@ def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> N
         read_all(file, ReadOptions())
     np.savez(file, source=values, features=np.array(["c", "a", "b"]), target=values[..., :2],
              said=np.array(["e", "d"]))  # fmt: skip
-    apart = read_all(file, ReadOptions(features=("b", "d", "e"), apart=(("b",), ("d", "e"))))
+    apart = read_all(
+        file, ReadOptions(features=("b", "d", "e"), source_and_target=(("b",), ("d", "e")))
+    )
     assert np.array_equal(apart.points.of(0), values[0][:, [2]])
     assert apart.target is not None
     assert apart.target.features == ("d", "e")

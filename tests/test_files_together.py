@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from seqattn import storage
-from seqattn.storage import FEW, write_whole, written_together
+from seqattn.storage import FEW, atomic_write, write_transaction
 
 
 def prepared(folder: Path, count: int) -> list[Path]:
     paths = [folder / f"{k}" / "file" for k in range(count)]
     for path in paths:
-        write_whole(path, b"old")
+        atomic_write(path, b"old")
     return paths
 
 
 def write_all(paths: list[Path]) -> None:
-    with written_together():
+    with write_transaction():
         for path in paths:
-            write_whole(path, b"new", keep_as=path.with_name("previous"), read_back=True)
+            atomic_write(path, b"new", keep_as=path.with_name("previous"), read_back=True)
 
 
 def contents(paths: list[Path]) -> list[bytes]:
@@ -84,9 +84,9 @@ def test_a_rename_that_fails_leaves_every_file_whole(
 
 def test_all_show_at_the_end(tmp_path: Path) -> None:
     paths = prepared(tmp_path, 3)
-    with written_together():
+    with write_transaction():
         for path in paths:
-            write_whole(path, b"new")
+            atomic_write(path, b"new")
         assert contents(paths) == [b"old"] * 3
     assert contents(paths) == [b"new"] * 3
     check_nothing_is_left(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.storage import locked, only_writer
+from seqattn.storage import exclusive_lock, locked
 from tests.conftest import Ended, train_small, tree
 
 Command = Callable[..., Ended]
@@ -26,13 +26,13 @@ def test_a_comparison_holds_its_folder(seqattn: Command, tmp_path: Path) -> None
     words = ["compare", a_config(tmp_path), *SMALL, *VARY]
     home = tmp_path / "outputs" / "mine"
     home.mkdir(parents=True)
-    with only_writer(home):  # by another that has not written anything yet
+    with exclusive_lock(home):  # by another that has not written anything yet
         done = seqattn(*words)
         assert (done.code, "is writing there" in done.err) == (6, True), done.err
     assert [path.name for path in home.iterdir()] == [".lock"]
     assert seqattn(*words).code == 0
     before = tree(home)
-    with only_writer(home):
+    with exclusive_lock(home):
         assert seqattn(*words).code == 6
         assert seqattn("report", "outputs/mine").code == 6
         assert seqattn("report", "outputs/mine", "--output", "page.html").code == 0
@@ -45,14 +45,14 @@ def test_a_comparison_that_another_one_overtook_is_refused(
     """Between its look at the folder and its first file the other began and ended."""
     from seqattn import comparison
 
-    real = comparison.run_all
+    real = comparison.train_many
 
     def late(*args: object, **options: object) -> object:
         (tmp_path / "outputs" / "mine").mkdir(parents=True)
         (tmp_path / "outputs" / "mine" / "comparison.json").write_text("{}")
         return real(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(comparison, "run_all", late)
+    monkeypatch.setattr(comparison, "train_many", late)
     done = seqattn("compare", a_config(tmp_path), *SMALL, *VARY)
     assert done.code == 6
     assert "has begun to write there just now" in done.err
@@ -70,7 +70,7 @@ def test_seeds_do_not_go_among_the_runs_of_others(
     home.mkdir(parents=True)
     words = ["train", a_config(tmp_path), *SMALL, "--seeds", "2"]
     monkeypatch.setattr(experiment, "PATIENCE", 0.1)
-    with only_writer(home):  # which a comparison or a search does before it writes its mark
+    with exclusive_lock(home):  # which a comparison or a search does before it writes its mark
         assert seqattn(*words).code == 6
     (home / mark).write_text("{}")
     done = seqattn(*words)
@@ -84,7 +84,7 @@ def test_other_seeds_may_be_trained_beside_those_in_training(
 ) -> None:
     words = ["train", a_config(tmp_path), *SMALL, "--seeds", "2"]
     assert seqattn(*words).code == 0
-    with only_writer(tmp_path / "outputs" / "mine" / "seed-23"):
+    with exclusive_lock(tmp_path / "outputs" / "mine" / "seed-23"):
         assert seqattn(*words, "--seed", "30").code == 0
         assert seqattn(*words, "--resume").code == 6
         assert seqattn("report", "outputs/mine").code == 0, "all seeds are finished"
@@ -117,7 +117,7 @@ def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
     dead = [tmp_path / f".{name}.part" for name in ("config.yaml.99999999", "x.y", "a.0x1")]
     for file in (*living, *dead):
         file.touch()
-    with only_writer(tmp_path):
+    with exclusive_lock(tmp_path):
         pass
     assert [file.exists() for file in living] == [True, True]
     assert [file.exists() for file in dead] == [False, False, False]

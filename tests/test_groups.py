@@ -19,11 +19,11 @@ from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.data import load
 from seqattn.errors import CheckpointError
-from seqattn.experiment import Watchers, groups_of, run_all
+from seqattn.experiment import Callbacks, groups_of, train_many
 from seqattn.models import build_model
 from seqattn.report.content import of_run
 from seqattn.runs import RunFolder
-from seqattn.storage import _Written
+from seqattn.storage import _PendingFile
 from seqattn.training import Layout, Run, to_tensors, train
 from seqattn.training import loop as loop_module
 from seqattn.training.batches import Batch, together
@@ -56,16 +56,16 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     half = ["training.teacher_forcing.probability=0.5", *more]
     runs = [run_of(seed, *half) for seed in range(5)]
     group = loop_module.Group(runs, by_hand=True)
-    group.going = [False, True, True, False, True]
+    group.active = [False, True, True, False, True]
     group.rates = [9.0, 0.1, 0.1, 0.7, 0.1]
-    group.open_epoch()
+    group.start_epoch()
     assert group.rates == [0.1] * 5
     for k, run in enumerate(runs):
         run.state = replace(group.state_of(k), slot=Slot("g", k, 5))
     again = loop_module.Group([runs[1], runs[2], runs[4]], by_hand=True)
     again.rates = [0.0, 0.1, 0.1, 0.0, 0.1]
-    again.open_epoch()
-    assert again.going == group.going
+    again.start_epoch()
+    assert again.active == group.active
     assert kernels_of(again) == kernels_of(group)
 
 
@@ -75,11 +75,11 @@ def test_what_an_ended_row_holds_reaches_no_other() -> None:
         runs = [run_of(seed, "training.clip_norm=1") for seed in range(3)]
         group = loop_module.Group(runs, by_hand=True)
         group.stack.weights[1].mul_(number).add_(number)
-        group.going[1] = False
+        group.active[1] = False
         group.rates = [0.01, 0.5, 0.01]
-        group.open_epoch()
+        group.start_epoch()
         for _ in range(3):
-            group.one_step()
+            group.train_step()
         ends.append(group.stack.weights[[0, 2]].clone())
     assert torch.equal(ends[0], ends[1])
     assert torch.equal(ends[0], ends[2])
@@ -108,16 +108,16 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     limited, free = run_of(0, "training.clip_norm=1"), run_of(1)
     group = loop_module.Group([limited, free], by_hand=True)
     group.rates = [0.01, 0.01]
-    group.open_epoch()
-    differentiate = group.objective.differentiate
+    group.start_epoch()
+    value_and_grad = group.objective.value_and_grad
 
     def steep(*args: Any) -> Any:
-        losses = differentiate(*args)
+        losses = value_and_grad(*args)
         group.stack.gradient[1].fill_(1e20)
         return losses
 
-    group.objective.differentiate = steep  # type: ignore[method-assign]
-    group.one_step()
+    group.objective.value_and_grad = steep  # type: ignore[method-assign]
+    group.train_step()
     assert (group.stack.gradient[1] == 1e20).all()
     assert torch.linalg.vector_norm(group.stack.gradient[0]) <= 1 + 1e-5
 
@@ -146,13 +146,13 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
     epochs, said = list[int](), list[str]()
-    watchers = Watchers(epoch=lambda record: epochs.append(record.epoch), say=said.append)
-    return epochs, said, run_all(runs, threads=1, resume=True, watchers=watchers, **more)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 
 def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) -> None:
     runs = SETUPS["diverging"](tmp_path)
-    first = run_all(runs, threads=1)
+    first = train_many(runs, threads=1)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     before = {path: path.read_bytes() for path in files}
     epochs, said, jobs = epochs_of(runs)
@@ -217,7 +217,7 @@ def test_a_test_loss_that_is_not_finite_is_recorded(
 
     monkeypatch.setattr(results, "evaluate", nothing)
     runs = [(resolve(None, SIZES).config, RunFolder(tmp_path / "one"))]
-    (job,) = run_all(runs, threads=1)
+    (job,) = train_many(runs, threads=1)
     assert job.error is not None
     assert runs[0][1].read_summary()["diverged_at"] is None
     epochs, _, (again,) = epochs_of(runs)
@@ -235,7 +235,9 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
     assert [len(arm.diverged) for arm in read_outcome(tmp_path / "c").arms] == [0, 6]
     epochs = list[int]()
-    compare(planned, tmp_path, watchers=Watchers(epoch=lambda record: epochs.append(record.epoch)))
+    compare(
+        planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))
+    )
     assert epochs == []
     assert [(tmp_path / "c" / name).read_bytes() for name in tables] == before
 
@@ -255,26 +257,26 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
         for _, folder in away
     ]  # fmt: skip
     came = list(zip((folder for _, folder in here), files, strict=True))
-    show, shown, last = _Written.show, 0, 0
+    show, shown, last = _PendingFile.show, 0, 0
 
-    def dying(written: _Written) -> None:
+    def dying(written: _PendingFile) -> None:
         nonlocal shown
         shown += 1
         if shown == last:
             raise Killed
         show(written)
 
-    monkeypatch.setattr(_Written, "show", dying)
+    monkeypatch.setattr(_PendingFile, "show", dying)
     count = sum(map(len, files))
     for last in (9, 25, count - 8, count - 4, count - 3, count):
         shown = 0
         with pytest.raises(Killed):
-            _take_in(came, Watchers())
+            _take_in(came, Callbacks())
         sizes = [len(group) for group in groups_of(here)]
         # Once the first of them has results, all that is missing is known from the checkpoints.
         assert sizes == ([5] if last <= count - 3 else []), last
     last = 0
-    _take_in(came, Watchers())
+    _take_in(came, Callbacks())
     assert groups_of(here) == []
     assert [json.loads(each["summary.json"])["test_loss"] is None for each in files] == [
         folder.divergence() is not None for _, folder in here

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqattn.alignment import largest_weight_shares
+from seqattn.attention_metrics import largest_weight_shares
 from seqattn.storage import read_arrays
 from tests.conftest import Ended
 

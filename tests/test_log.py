@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seqattn import experiment, runs
-from seqattn.errors import NotFiniteError
-from seqattn.experiment import Watchers
+from seqattn.errors import NonFiniteError
+from seqattn.experiment import Callbacks
 from seqattn.runs import EpochRecord
 from tests.grouped import small_config
 
@@ -19,7 +19,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.epochs = 0
         monkeypatch.setattr(runs.time, "strftime", lambda *_: f"after-{self.epochs} epochs:")
-        self.watchers = Watchers(epoch=self.count)
+        self.callbacks = Callbacks(epoch=self.count)
 
     def count(self, record: EpochRecord) -> None:
         self.epochs += 1
@@ -36,7 +36,7 @@ def test_lines_stand_in_the_order_of_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    folder, _ = experiment.run(small_config(), tmp_path, plots=False, watchers=clock.watchers)
+    folder, _ = experiment.run(small_config(), tmp_path, plots=False, callbacks=clock.callbacks)
     assert lines_of(folder) == [
         (0, "train"), (0, "gradients:"), (0, "epoch"), (1, "epoch"), (2, "epoch"), (3, "finished:"),
     ]  # fmt: skip
@@ -47,7 +47,7 @@ def test_many_runs_say_at_once_how_they_are_trained(
 ) -> None:
     clock = Clock(monkeypatch)
     pairs = experiment.seeds_of(small_config(), tmp_path, 3)
-    for job in experiment.run_all(pairs, threads=1, watchers=clock.watchers):
+    for job in experiment.train_many(pairs, threads=1, callbacks=clock.callbacks):
         assert lines_of(job.folder) == [
             (0, "train"), (0, "side"), (0, "gradients:"), (9, "finished:"),
         ]  # fmt: skip
@@ -56,8 +56,8 @@ def test_many_runs_say_at_once_how_they_are_trained(
 def test_the_reason_of_an_end_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     config = small_config(training={"learning_rate": 100.0, "optimizer": "sgd", "epochs": 40})
-    with pytest.raises(NotFiniteError):
-        experiment.run(config, tmp_path, plots=False, watchers=clock.watchers)
+    with pytest.raises(NonFiniteError):
+        experiment.run(config, tmp_path, plots=False, callbacks=clock.callbacks)
     lines = lines_of(runs.RunFolder(tmp_path / config.name))
     assert [word for _, word in lines[:2]] == ["train", "gradients:"]
     assert lines[-1] == (clock.epochs, "ended:")

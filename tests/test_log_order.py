@@ -8,7 +8,7 @@ import pytest
 
 from seqattn import storage
 from seqattn.config import resolve
-from seqattn.experiment import run_all
+from seqattn.experiment import train_many
 from seqattn.runs import RunFolder
 
 SETS = ["data.n_train=8", "data.n_validation=4", "data.n_test=4", "training.epochs=1"]
@@ -26,15 +26,15 @@ def test_finished_is_said_after_the_results_show(
     seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, seen = jobs(tmp_path, seeds), list[bool]()
-    show = storage._Written.show
+    show = storage._PendingFile.show
 
-    def watched(written: storage._Written) -> None:
+    def watched(written: storage._PendingFile) -> None:
         if written.path.name == "summary.json":
             seen.extend("finished" in folder.log.read_text() for _, folder in wanted)
         show(written)
 
-    monkeypatch.setattr(storage._Written, "show", watched)
-    run_all(wanted, threads=1)
+    monkeypatch.setattr(storage._PendingFile, "show", watched)
+    train_many(wanted, threads=1)
     assert len(seen) == seeds**2
     assert not any(seen)
     for _, folder in wanted:
@@ -45,16 +45,16 @@ def test_a_run_whose_results_could_not_be_written_has_not_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ((_, folder),) = wanted = jobs(tmp_path, 1)
-    show = storage._Written.show
+    show = storage._PendingFile.show
 
-    def refused(written: storage._Written) -> None:
+    def refused(written: storage._PendingFile) -> None:
         if written.path.name == "summary.json":
             raise OSError(28, "No space left on device", str(written.path))
         show(written)
 
-    monkeypatch.setattr(storage._Written, "show", refused)
+    monkeypatch.setattr(storage._PendingFile, "show", refused)
     with pytest.raises(OSError, match="No space left"):
-        run_all(wanted, threads=1)
+        train_many(wanted, threads=1)
     assert not folder.summary.exists()
     assert "finished" not in folder.log.read_text()
 
@@ -73,6 +73,6 @@ def test_a_loss_that_is_not_finite_at_the_test_part_is_the_last_line(
 
     monkeypatch.setattr(results, "evaluate", infinite)
     ((_, folder),) = wanted = jobs(tmp_path, 1)
-    (job,) = run_all(wanted, threads=1)
+    (job,) = train_many(wanted, threads=1)
     assert job.error is not None
     assert "ended: The test loss is inf" in folder.log.read_text().splitlines()[-1]

@@ -80,7 +80,7 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, plots=False, watchers=experiment.Watchers(stop=stop))
+        experiment.run(config, tmp_path, plots=False, callbacks=experiment.Callbacks(stop=stop))
     assert read_arrays(tmp_path / "small" / "film.npz")["epochs"].tolist() == [0, 2]
     folder, _ = experiment.run(config, tmp_path, resume=True, plots=False)
     assert folder.film.read_bytes() == run.film.read_bytes()
@@ -88,7 +88,7 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
 
 def test_each_of_many_runs_has_the_film_it_would_have_alone(tmp_path: Path, run: RunFolder) -> None:
     config = resolve(None, [*SMALL, "name=many", "model.attention.heads=2"]).config
-    jobs = experiment.run_all(experiment.seeds_of(config, tmp_path / "many", 3), threads=1)
+    jobs = experiment.train_many(experiment.seeds_of(config, tmp_path / "many", 3), threads=1)
     film = read_arrays(jobs[0].folder.film)
     assert np.allclose(film["weights"], read_arrays(run.film)["weights"], atol=1e-5)
 
@@ -411,7 +411,7 @@ def test_where_it_starts_is_of_a_plane_alone() -> None:
 
 def test_what_is_shown_of_a_chosen_run(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "data.length=5", "data.kind=copy", "model.attention.heads=2"])
-    experiment.run_all(experiment.seeds_of(config.config, tmp_path / "many", 2), threads=1)
+    experiment.train_many(experiment.seeds_of(config.config, tmp_path / "many", 2), threads=1)
     outcome = read_outcome(tmp_path / "many")
     file = outcome.arms[0].folders[23].attention
     looked = read_arrays(file)
@@ -471,7 +471,7 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, plots=False, watchers=experiment.Watchers(stop=stop))
+        experiment.run(config, tmp_path, plots=False, callbacks=experiment.Callbacks(stop=stop))
     folder, summary = experiment.run(config, tmp_path, resume=True, plots=False)
     events = EventAccumulator(str(folder.board))
     events.Reload()

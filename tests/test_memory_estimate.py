@@ -37,5 +37,5 @@ def test_a_transformer_of_long_sequences_needs_no_room_for_pairs_of_points() -> 
     """Fused attention keeps none, so what a step keeps grows as the length does."""
     sets = ["model.kind=transformer", "training.teacher_forcing.probability=1"]
     model = resolve(None, sets).config.model
-    short, long = (memory.numbers_of_a_sequence(model, L, L) for L in (1024, 4096))
+    short, long = (memory.activations_per_sequence(model, L, L) for L in (1024, 4096))
     assert long == 4 * short

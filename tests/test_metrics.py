@@ -19,10 +19,10 @@ from seqattn.data.baselines import (
     LAST_POINT,
     baselines_of,
 )
+from seqattn.data.file_dataset import target_series
 from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import Errors, InSample, SeriesTable
 from seqattn.data.naive import drift, last_value, seasonal_naive
-from seqattn.data.own import target_series
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Spans
 from seqattn.errors import DataError
@@ -87,7 +87,7 @@ def test_each_feature_finds_its_place_in_the_source() -> None:
     source = np.arange(24.0).reshape(2, 4, 3)
     part = Sequences(
         source, np.array([4, 4]), np.zeros((2, 2, 2)), np.array([2, 2]), ("a", "b", "c"),
-        ("p", "q"), said=("c", "a"),
+        ("p", "q"), target_features=("c", "a"),
     )  # fmt: skip
     assert np.array_equal(last_value(part, [2, 0])[:, 0], source[:, 3][:, [2, 0]])
     assert np.array_equal(seasonal_naive(part, [2, 0], 3)[:, 0], source[:, 1][:, [2, 0]])
@@ -234,7 +234,7 @@ def test_a_shorter_source_than_the_season_found_leaves_the_row_out(tmp_path: Pat
     data = loaded(written(tmp_path / "f.csv", weekly(1)))
     short = replace(data.test.at(slice(None)), source_lengths=np.full(len(data.test), 6))
     free = baselines_of(data.train, short, None, data.in_sample)
-    assert "seasonal naive (season 7, found)" not in free.made
+    assert "seasonal naive (season 7, found)" not in free.forecasts
     assert list(free.notes) == [
         "no seasonal naive forecast: a source has only 6 points, the season 7"
     ]
@@ -275,8 +275,8 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
     assert one.in_sample.season == 7
     part = one.test  # the same to be forecast, from either training part
     free, again = (baselines_of(each.train, part, None, each.in_sample) for each in (one, two))
-    assert free.made.keys() == again.made.keys()
-    for name in free.made:
+    assert free.forecasts.keys() == again.forecasts.keys()
+    for name in free.forecasts:
         assert free.forecast(name, part)[:].tobytes() == again.forecast(name, part)[:].tobytes(), (
             name
         )

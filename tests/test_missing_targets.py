@@ -27,11 +27,11 @@ from seqattn.data.baselines import (
 from seqattn.data.fitting import fit
 from seqattn.data.least_squares import least_squares
 from seqattn.errors import DataError
-from seqattn.models import Choices, build_model
+from seqattn.models import SampledActions, build_model
 from seqattn.training import Batch, batches, to_tensors
 from seqattn.training.batches import together
 from seqattn.training.feeds import Feed
-from seqattn.training.objective import Autograd, Derived, reinforcement, stacked
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, reinforcement, stacked
 from seqattn.training.validation import validate
 from tests.conftest import whole
 
@@ -139,7 +139,7 @@ def test_a_feature_that_is_not_given_begins_at_zero() -> None:
     observed = np.array([[[False], [True], [False]]])
     part = Sequences(
         np.full((1, 2, 1), 5.0), np.array([2]), np.array([[[np.nan], [7.0], [9.0]]]), np.array([3]),
-        ("a",), ("s",), said=("b",), target_observed=observed,
+        ("a",), ("s",), target_features=("b",), target_observed=observed,
     )  # fmt: skip
     assert Scaling.identity(part).scaled(part)[1].ravel().tolist() == [0, 7, 7]
 
@@ -165,14 +165,14 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
     assert data.points == [len(cells)]
     for by_hand in (True, False):
         stack, objective = stacked([copy.deepcopy(model)], by_hand=by_hand)
-        assert isinstance(objective, Derived if by_hand else Autograd)
-        loss = objective.differentiate(data, told)
+        assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss)
+        loss = objective.value_and_grad(data, told)
         assert float(loss) == pytest.approx(expected.item())
         assert torch.allclose(stack.gradient.flatten(), slopes, atol=1e-12)
         shares = torch.zeros_like(stack.gradient)
         for rows in (slice(0, 2), slice(2, 9), slice(9, N)):
             share = data.take(rows)
-            objective.differentiate(share, told)
+            objective.value_and_grad(share, told)
             shares += stack.gradient * share.points[0]
         assert torch.allclose(shares.flatten() / len(cells), slopes, atol=1e-12)
         free, forced = validate(objective, data)
@@ -185,7 +185,7 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
 def test_a_batch_of_which_nothing_was_observed_teaches_nothing(by_hand: bool) -> None:
     stack, objective = stacked([build_model(MODEL, F, 1)], by_hand=by_hand)
     batch = to_tensors(part_of(1)).take(slice(1, 2))
-    loss = objective.differentiate(batch, torch.ones(T, dtype=torch.bool))
+    loss = objective.value_and_grad(batch, torch.ones(T, dtype=torch.bool))
     assert float(loss) == 0
     assert batch.points == [0]
     assert not stack.gradient.any()
@@ -202,12 +202,12 @@ def test_runs_side_by_side_keep_the_mask_that_one_of_them_has(by_hand: bool) -> 
     for others in ([cells, points], [whole, cells], [points, whole]):
         models = [build_model(MODEL, F, seed).double() for seed in (1, 2)]
         alone = [
-            Autograd(model).loss(to_tensors(part, dtype=torch.float64), told).item()
+            AutogradLoss(model).loss(to_tensors(part, dtype=torch.float64), told).item()
             for model, part in zip(models, others, strict=True)
         ]
         _, objective = stacked(models, by_hand=by_hand)
         data = together([to_tensors(part, dtype=torch.float64) for part in others])
-        assert objective.differentiate(data, told).tolist() == pytest.approx(alone)
+        assert objective.value_and_grad(data, told).tolist() == pytest.approx(alone)
         if others[0] is cells:
             assert data.points == [int(cells.target_cells.sum()), int(points.target_cells.sum())]
 
@@ -225,7 +225,7 @@ def test_reinforced_errors_are_those_of_observed_cells() -> None:
     squared = torch.rand(N, T, F, generator=numbers, dtype=torch.float64)
     chance = torch.randn(N, T, generator=numbers, dtype=torch.float64, requires_grad=True)
     keep = torch.from_numpy(part_of(5).target_cells.copy())
-    choices = Choices(chance, torch.tensor(0.3, dtype=torch.float64))
+    choices = SampledActions(chance, torch.tensor(0.3, dtype=torch.float64))
     share = keep.double().mean(dim=-1)
     reinforcement(choices, squared.masked_fill(~keep, 0).mean(dim=-1), share).backward()
     assert chance.grad is not None

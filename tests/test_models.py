@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqattn import layers
 from seqattn.config import Config, Recurrent
-from seqattn.models import Forecast, RecurrentModel, SequenceModel, build_model
+from seqattn.models import Forecast, RecurrentModel, Seq2SeqModel, build_model
 from tests.conftest import F, H, K, N, S, T
 from tests.test_attention import close
 
@@ -40,7 +40,7 @@ def config(score: dict[str, Any] | None, context: str, hidden: int = H) -> Recur
     return Config.model_validate({"model": section}).model
 
 
-def model_of(kind: tuple[dict[str, Any] | None, str], seed: int = 3) -> SequenceModel:
+def model_of(kind: tuple[dict[str, Any] | None, str], seed: int = 3) -> Seq2SeqModel:
     return build_model(config(*kind), F, seed).double()
 
 
@@ -62,7 +62,7 @@ def weights_of(forecast: Forecast) -> Tensor:
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 
 
-def notebook_model(golden: Golden) -> SequenceModel:
+def notebook_model(golden: Golden) -> Seq2SeqModel:
     numbers = golden["attn-decoder"]["inputs"]["weights"]
     model = build_model(config({"score": "scaled_dot"}, "output", hidden=2), 2, 0)
     ours = {}

@@ -33,11 +33,11 @@ from seqattn.errors import ConfigError
 from seqattn.evaluation import References, evaluate, free_run
 from seqattn.experiment import data_of, open_run
 from seqattn.report.content import of_run
-from seqattn.resuming import verify_resume
 from seqattn.runs import RunFolder
-from seqattn.training import Trained, to_tensors
-from seqattn.training.objective import Autograd
+from seqattn.training import LoadedModel, to_tensors
+from seqattn.training.objective import AutogradLoss
 from seqattn.training.validation import validate
+from seqattn.verify_resume import verify_resume
 from tests.conftest import ROOT, Ended, whole
 
 Command = Callable[..., Ended]
@@ -61,7 +61,7 @@ def a_run(file: Path, *sets: str) -> Config:
     ]).config  # fmt: skip
 
 
-def trained_on(points: Floats, home: Path, *sets: str) -> tuple[RunFolder, Trained]:
+def trained_on(points: Floats, home: Path, *sets: str) -> tuple[RunFolder, LoadedModel]:
     home.mkdir(exist_ok=True)
     np.save(home / "points.npy", points)
     folder, _ = experiment.run(a_run(home / "points.npy", *sets), home, plots=False)
@@ -69,12 +69,12 @@ def trained_on(points: Floats, home: Path, *sets: str) -> tuple[RunFolder, Train
 
 
 def by_hand() -> Sequences:
-    """a: x is 1, 3, (filled), 5 and y always 2. b: two points, then padding. z is only said."""
+    """a: x is 1, 3, (filled), 5 and y always 2. b: two points, then padding. z is a target alone."""
     part = Sequences(
         np.array([[[1, 2], [3, 2], [99, 2], [5, 2]], [[10, 0], [14, -1], [0, 0], [0, 0]]], float),
         np.array([4, 2]),
         np.array([[[6.0, 7.0, 4.0], [8.0, np.nan, 5.0]], [[8.0, 12.0, 1.0], [0.0, 0.0, 0.0]]]),
-        np.array([2, 1]), ("x", "y"), ("a", "b"), said=("z", "x", "y"),
+        np.array([2, 1]), ("x", "y"), ("a", "b"), target_features=("z", "x", "y"),
         source_observed=np.array([[[1, 1], [1, 1], [0, 1], [1, 1]],
                                   [[1, 1], [1, 1], [0, 0], [0, 0]]], dtype=bool),
         target_observed=np.array([[[1, 1, 1], [1, 0, 1]], [[1, 1, 1], [0, 0, 0]]], dtype=bool),
@@ -113,7 +113,7 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
     assert notes == [
         "y is constant in 1 of 2 training sources: shifted there, not scaled by its own standard"
         " deviation (data.normalize)",
-        "z is to be said but not given, so that no source has a mean of it: it keeps the scaling of"
+        "z is a target but no source feature, so that no source has a mean of it: it keeps the scaling of"
         " the training part (data.scaling)",
     ]
     back = made.unscaled(np.asarray(target), part)
@@ -235,11 +235,11 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Trained]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, LoadedModel]:
     return trained_on(series(60, 15), tmp_path_factory.mktemp("instance"))
 
 
-def test_losses_are_worked_out_from_values(run: tuple[RunFolder, Trained]) -> None:
+def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -> None:
     """In the unit of the training part, as with normalize: global; those of the training are in
     units of each sequence."""
     folder, trained = run
@@ -258,7 +258,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, Trained]) -> No
     # Told the truth: each sequence's loss in its own units, brought back.
     units = scaling.units(data.test)[:, 0, 0]
     forced = [
-        validate(Autograd(trained.model), to_tensors(one, scaling=scaling))[1][0]
+        validate(AutogradLoss(trained.model), to_tensors(one, scaling=scaling))[1][0]
         for one in (data.test.at(slice(k, k + 1)) for k in range(len(data.test)))
     ]
     assert summary["test_loss_teacher_forced"] == pytest.approx(
@@ -278,7 +278,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, Trained]) -> No
     )
 
 
-def test_report_and_doctor_speak_of_the_same_losses(run: tuple[RunFolder, Trained]) -> None:
+def test_report_and_doctor_speak_of_the_same_losses(run: tuple[RunFolder, LoadedModel]) -> None:
     folder, _ = run
     content, summary = of_run(folder), folder.read_summary()
     assert np.mean(content["examples"]["losses"]) == pytest.approx(summary["test_loss"], rel=1e-5)
@@ -297,7 +297,7 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
     assert found.compared > 5
 
 
-def test_an_older_checkpoint_has_no_instances(run: tuple[RunFolder, Trained]) -> None:
+def test_an_older_checkpoint_has_no_instances(run: tuple[RunFolder, LoadedModel]) -> None:
     _, trained = run
     plain = trained.layout.scaling.as_plain()
     names = trained.layout.features
@@ -312,7 +312,7 @@ def test_an_older_checkpoint_has_no_instances(run: tuple[RunFolder, Trained]) ->
 
 
 def test_explain_says_what_its_numbers_are_of(
-    run: tuple[RunFolder, Trained], seqattn: Command
+    run: tuple[RunFolder, LoadedModel], seqattn: Command
 ) -> None:
     folder, trained = run
     test = data_of(trained).test
@@ -328,7 +328,7 @@ def test_explain_says_what_its_numbers_are_of(
 
 @pytest.mark.parametrize("way", ["file", "stdin"])
 def test_predict_forecasts_in_the_units_of_each_sequence(
-    way: str, run: tuple[RunFolder, Trained], seqattn: Command, tmp_path: Path,
+    way: str, run: tuple[RunFolder, LoadedModel], seqattn: Command, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Small sequences keep as many digits as large ones."""
@@ -522,12 +522,12 @@ def test_a_changing_level_is_forecast_better(tmp_path: Path) -> None:
     assert rmse["instance"] < rmse["global"] / 2
 
 
-def evaluated(trained: Trained, data: Splits) -> float:
+def evaluated(trained: LoadedModel, data: Splits) -> float:
     against = References.of(data.test, data.train, None, data.scaling)
     return evaluate(trained.model, data.test, against, data.scaling).loss
 
 
-def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, Trained]) -> None:
+def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, LoadedModel]) -> None:
     """Sequences of ten times the size count a hundred times, as in the units of the data."""
     _, trained = run
     data = data_of(trained)

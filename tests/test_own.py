@@ -152,7 +152,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
             *(
                 getattr(of(step), side).numpy()
                 for chosen in (places, places[:1])
-                for of in [batches.in_orders(batches.together([batch] * len(chosen)), chosen, 8)]
+                for of in [batches.shuffled_batches(batches.together([batch] * len(chosen)), chosen, 8)]
                 for step in range(3)
                 for side in ("source", "target")
             ),
@@ -184,7 +184,7 @@ def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
     assert names == {f"s{k}" for k in range(10)} - {"s0", "s2"}
     assert any("dropped" in note for note in dropped.notes)
     filled = loaded(tmp_path, text, source_length=2, missing="interpolate")
-    assert any(note.startswith("3 empty cells: interpolated where") for note in filled.notes)
+    assert any(note.startswith("3 empty cells: interpolated in sources") for note in filled.notes)
     every = {
         name: part.target[k]
         for part in (filled.train, filled.validation, filled.test)

@@ -12,7 +12,7 @@ import pytest
 
 from seqattn import storage
 from seqattn.comparison import read_outcome
-from seqattn.comparison.drawing import median_look, validation_losses
+from seqattn.comparison.plots import median_attention, validation_losses
 from seqattn.runs import RunFolder
 from seqattn.storage import read_arrays
 from tests.comparisons import train_comparison, write_divergence
@@ -36,10 +36,10 @@ def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arm = read_outcome(finished).arms[1]
-    whole = median_look(arm)
+    whole = median_attention(arm)
     monkeypatch.setattr(storage, "READ_WHOLE", 100)
     monkeypatch.setattr(storage, "KEPT_WHOLE", 100)
-    in_part = median_look(arm)
+    in_part = median_attention(arm)
     assert whole is not None
     assert in_part is not None
     assert in_part.title == whole.title

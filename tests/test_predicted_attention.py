@@ -14,7 +14,7 @@ import pytest
 
 from seqattn.data.files import lines
 from seqattn.experiment import attention_file, npz
-from seqattn.models import SequenceModel
+from seqattn.models import Seq2SeqModel
 from seqattn.storage import read_arrays
 from tests.conftest import Ended
 
@@ -48,7 +48,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     found, plain = list[int](), evaluation.free_run
 
-    def watched(model: SequenceModel, part: Any, *args: Any, **options: Any) -> Any:
+    def watched(model: Seq2SeqModel, part: Any, *args: Any, **options: Any) -> Any:
         found.append(len(part))
         result = plain(model, part, *args, **options)
         assert not result.maps

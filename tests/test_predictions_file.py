@@ -21,7 +21,7 @@ from seqattn.evaluation import References, evaluate, forecasts, free_run
 from seqattn.evaluation.forecasts import with_targets
 from seqattn.experiment import npz, predictions_file
 from seqattn.experiment.predictions_file import ForecastSpool
-from seqattn.models import Points, build_model
+from seqattn.models import FeatureSpec, build_model
 from seqattn.storage import read_arrays, write_arrays
 
 SEEDED = np.random.default_rng(11)
@@ -79,7 +79,7 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
     monkeypatch.setattr(predictions_file, "AT_ONCE", 40)
     monkeypatch.setattr(npz, "TEXTS_AT_ONCE", 5)
     part = data.test
-    forecast = SEEDED.normal(size=(len(part), part.target_steps, len(part.said)))
+    forecast = SEEDED.normal(size=(len(part), part.target_steps, len(part.target_features)))
     (tmp_path / "d").mkdir()
     with ForecastSpool(tmp_path / "d", part) as spool:
         for first in range(0, len(part), 7):
@@ -121,7 +121,7 @@ def over_axis(
 
 
 def absolute_errors(values: np.ndarray, part: Sequences) -> list[float]:
-    F = len(part.said)
+    F = len(part.target_features)
     total, count = [0.0] * F, [0] * F
     for places, some in part.chunks():
         for f in range(F):
@@ -135,8 +135,10 @@ def absolute_errors(values: np.ndarray, part: Sequences) -> list[float]:
 def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None:
     part = data.test
     config = resolve(None, ["model.hidden_dim=3"]).config
-    carried = tuple(part.features.index(name) for name in part.said)
-    model = build_model(config.model, Points(len(part.features), len(part.said), carried), 1)
+    carried = tuple(part.features.index(name) for name in part.target_features)
+    model = build_model(
+        config.model, FeatureSpec(len(part.features), len(part.target_features), carried), 1
+    )
     against = References.of_data(part, data)
     kept = list[np.ndarray]()
     found = evaluate(

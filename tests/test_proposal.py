@@ -100,5 +100,7 @@ def test_without_a_season_the_section_is_as_before(seqattn: Command, tmp_path: P
     text = "step,x\n" + "\n".join(f"{t},{x}" for t, x in enumerate(numbers)) + "\n"
     (tmp_path / "my.csv").write_text(text)
     done = seqattn("data", "check", "my.csv")
-    assert "window: {source: 30, target: 10}  # points given and said: your choice" in done.out
+    assert (
+        "window: {source: 30, target: 10}  # points of source and target: your choice" in done.out
+    )
     assert "season" not in done.out

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqattn.data import files
-from seqattn.data.files import Piece, ReadOptions, blocks, read_all, read_pieces
+from seqattn.data.files import Chunk, ReadOptions, blocks, read_all, read_chunks
 from seqattn.data.files.lines import read_json_lines
 from seqattn.data.tables import piped
 from seqattn.data.tables.piped import read_piped_table
@@ -52,7 +52,7 @@ def table(rows: int, width: int = 4) -> bytes:
     return HEAD + "\n".join(lines).encode() + b"\n"
 
 
-def pieces(content: bytes) -> Iterator[Piece]:
+def pieces(content: bytes) -> Iterator[Chunk]:
     return read_piped_table(io.BytesIO(content), "t.csv", ReadOptions(), "csv")
 
 
@@ -186,7 +186,7 @@ def test_a_pipe_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(files, "MOST_PIPED", 1000)
     monkeypatch.setattr(piped, "BLOCK", 1)
     words = "standard input: the series 's0' has more than 1,000 numbers"
-    for reader in (read_pieces, read_all):
+    for reader in (read_chunks, read_all):
         stdin(None)
         with pytest.raises(DataError, match=words):
             list(reader(Path("-"), ReadOptions()))  # type: ignore[call-overload]

@@ -7,7 +7,7 @@ import torch
 
 from seqattn.config import Recurrent
 from seqattn.models import RecurrentModel, build_model
-from seqattn.models.derived import covers
+from seqattn.models.manual_backward import supports
 from tests.conftest import F, H, N, S, T
 
 
@@ -44,8 +44,8 @@ def test_the_default_is_what_it_was() -> None:
     assert [name for name in weights if weights[name].shape != other[name].shape] == [
         "output.weight"
     ]
-    assert covers(default)
-    assert not covers(tanh)
+    assert supports(default)
+    assert not supports(tanh)
 
 
 def test_input_feeding_has_the_tanh_readout() -> None:

@@ -15,8 +15,8 @@ import torch
 
 from seqattn import reference
 from seqattn.attention import AdditiveScore, Attention, GeneralScore, ScaledDotScore, weighted_sum
-from seqattn.layers import initialise
-from seqattn.models.fast_weights import Matrix, Past
+from seqattn.layers import init_parameters
+from seqattn.models.fast_weights import Matrix, StateMemory
 from seqattn.reference import (
     Array,
     Gradients,
@@ -189,7 +189,7 @@ def test_fast_weights_and_that_they_are_attention() -> None:
     states = torch.tensor(inputs["H"], dtype=torch.float64).unsqueeze(1)  # three steps, N = 1
     decay, rate = inputs["decay"], inputs["lr"]
     matrix = Matrix(torch.zeros(1, 3, 3, dtype=torch.float64))
-    past = Past(states.new_zeros(1, 0, 3), states.new_zeros(1, 0))
+    past = StateMemory(states.new_zeros(1, 0, 3), states.new_zeros(1, 0))
     for state in states:
         matrix = matrix.write(state, None, decay, rate)
         past = past.write(state, None, decay, rate)
@@ -365,7 +365,7 @@ def the_scores() -> Iterator[tuple[ScoreName, Any, Callable[[Any], dict[str, Arr
 def test_the_projects_attention_against_the_referee(which: int, masked: bool) -> None:
     """Values and gradients of queries and encoder states, which are keys and values at once."""
     name, score, weights_from = list(the_scores())[which]
-    initialise(score, 2)
+    init_parameters(score, 2)
     attention = Attention(score.double())
     for parameter_name, parameter in score.named_parameters():
         if name == "scaled_dot" and parameter_name.endswith("bias"):

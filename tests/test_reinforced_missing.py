@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from seqattn.models import Choices
+from seqattn.models import SampledActions
 from seqattn.training import to_tensors
-from seqattn.training.objective import Autograd
+from seqattn.training.objective import AutogradLoss
 from tests.test_missing_targets import F, N, T, part_of
 
 BASELINE = 0.3
@@ -24,12 +24,12 @@ def test_the_loss_reinforces_by_observed_cells_alone(ragged: bool) -> None:
     numbers = torch.Generator().manual_seed(1)
     values = torch.randn(N, T, F, generator=numbers, dtype=torch.float64)
     chance = torch.randn(N, T, generator=numbers, dtype=torch.float64, requires_grad=True)
-    choices = Choices(chance, torch.tensor(BASELINE, dtype=torch.float64))
+    choices = SampledActions(chance, torch.tensor(BASELINE, dtype=torch.float64))
 
     def model(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(values=values, choices=choices)
 
-    loss = Autograd(model).loss(batch, torch.ones(T, dtype=torch.bool))  # type: ignore[arg-type]
+    loss = AutogradLoss(model).loss(batch, torch.ones(T, dtype=torch.bool))  # type: ignore[arg-type]
     loss.backward()
     keep = torch.from_numpy(part.target_cells.copy())
     target = torch.from_numpy(part.target.copy()).where(keep, values)

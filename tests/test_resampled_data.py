@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from seqattn.comparison import compare, read_outcome, sentences
-from seqattn.comparison.drawing import median_look
-from seqattn.comparison.outcome import Arm
+from seqattn.comparison.plots import median_attention
+from seqattn.comparison.result import Variant
 from seqattn.comparison.tables import reference_sentence, references
 from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
 from seqattn.errors import CheckpointError, ConfigError, UsageError
@@ -202,7 +202,7 @@ def test_references_are_medians_over_the_seeds(finished: Path) -> None:
     # A seed of one variant without a result changes nothing: the other variant has the same data.
     plain, dot = outcome.arms
     rest = {seed: summary for seed, summary in plain.summaries.items() if seed != 3}
-    fewer = Arm("plain", plain.folders, rest, frozenset({3}))
+    fewer = Variant("plain", plain.folders, rest, frozenset({3}))
     changed = type(outcome)(**{**vars(outcome), "arms": (fewer, dot)})
     assert references(changed) == references(outcome)
 
@@ -237,15 +237,15 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
             weights, ids=list("abc"), source_lengths=sources, target_lengths=targets,
             meaning="distribution", alignment=alignment,
         ))  # fmt: skip
-    look = median_look(Arm("dot", folders, {seed: {} for seed in folders}))
+    look = median_attention(Variant("dot", folders, {seed: {} for seed in folders}))
     assert look is not None
     assert look.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
-    lost = Arm("dot", folders, {3: {}, 5: {}}, frozenset({4}))
-    look = median_look(lost)
+    lost = Variant("dot", folders, {3: {}, 5: {}}, frozenset({4}))
+    look = median_attention(lost)
     assert look is not None
     assert look.title.startswith("dot\nmedian of 2 of 3 seeds\n")
-    two = Arm("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
-    look = median_look(two)
+    two = Variant("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
+    look = median_attention(two)
     assert look is not None
     assert look.weights.shape == (2, 3)
     means = [kept[3][1:].mean(axis=(0, 1, 2)), kept[4][:2].mean(axis=(0, 1, 2))]
@@ -319,7 +319,7 @@ def test_compare_is_told_of_no_option_that_it_lacks(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiment.training.save_state", full)
+    monkeypatch.setattr("seqattn.experiment.train_group.save_state", full)
     assert "No space left" in refused()
 
 

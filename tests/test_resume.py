@@ -15,7 +15,7 @@ from seqattn import experiment, storage
 from seqattn.comparison import read_outcome
 from seqattn.config import Config, resolve
 from seqattn.errors import CheckpointError, Stopped, StorageError
-from seqattn.experiment import Watchers, run_all, seeds_of
+from seqattn.experiment import Callbacks, seeds_of, train_many
 from seqattn.runs import RunFolder
 from seqattn.training.checkpoints import describe
 
@@ -36,14 +36,14 @@ def after(steps: int) -> Callable[[], int]:
 
 def stopped(runs: Runs, steps: int) -> None:
     with pytest.raises(Stopped):
-        run_all(runs, threads=1, watchers=Watchers(stop=after(steps)))
+        train_many(runs, threads=1, callbacks=Callbacks(stop=after(steps)))
 
 
 def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiment.Job]]:
     """The epochs that were trained, what was said, and what came of it."""
     epochs, said = list[int](), list[str]()
-    watchers = Watchers(epoch=lambda record: epochs.append(record.epoch), say=said.append)
-    jobs = run_all(runs, threads=1, resume=True, watchers=watchers, **more)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    jobs = train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
     return epochs, said, jobs
 
 
@@ -78,9 +78,9 @@ def test_a_save_ahead_twice_takes_none_back(
 
     class Killed(BaseException): ...
 
-    shows, show = 0, storage._Written.show
+    shows, show = 0, storage._PendingFile.show
 
-    def dying(written: storage._Written) -> None:
+    def dying(written: storage._PendingFile) -> None:
         nonlocal shows
         if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
             shows += 1
@@ -88,18 +88,18 @@ def test_a_save_ahead_twice_takes_none_back(
                 raise Killed
         show(written)
 
-    monkeypatch.setattr(storage._Written, "show", dying)
+    monkeypatch.setattr(storage._PendingFile, "show", dying)
     runs = seeds_of(base(), tmp_path / "s", 2)
     whole = seeds_of(base(), tmp_path / "whole", 2)
     with pytest.raises(Killed):
-        run_all(runs, threads=1)
+        train_many(runs, threads=1)
     ahead, behind = (describe(folder.last) for _, folder in runs)
     assert (ahead["epoch"], ahead["step"]) > (behind["epoch"], behind["step"])
     with pytest.raises(Killed):
         resumed(runs)
     epochs, said, _ = resumed(runs)
     assert min(epochs) == behind["epoch"] + 1, said
-    run_all(whole, threads=1)
+    train_many(whole, threads=1)
     for (_, folder), (_, other) in zip(runs, whole, strict=True):
         assert folder.best.read_bytes() == other.best.read_bytes()
 
@@ -109,18 +109,18 @@ def test_killed_in_the_first_common_save_all_begin_again(
 ) -> None:
     class Killed(BaseException): ...
 
-    show = storage._Written.show
+    show = storage._PendingFile.show
 
-    def dying(written: storage._Written) -> None:
+    def dying(written: storage._PendingFile) -> None:
         if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
             raise Killed
         show(written)
 
     runs = seeds_of(base(), tmp_path / "s", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(storage._Written, "show", dying)
+        patch.setattr(storage._PendingFile, "show", dying)
         with pytest.raises(Killed):
-            run_all(runs, threads=1)
+            train_many(runs, threads=1)
     epochs, said, _ = resumed(runs)
     assert sorted(epochs) == sorted(2 * list(range(1, 9)))
     assert sum("begins again" in line for line in said) == 2
@@ -129,7 +129,7 @@ def test_killed_in_the_first_common_save_all_begin_again(
 def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Path) -> None:
     """That one was killed before its first save; the others have no checkpoint but their last."""
     quick = base("training.checkpoint_seconds=1000")
-    run_all(seeds_of(quick, tmp_path / "s", 2), threads=1)
+    train_many(seeds_of(quick, tmp_path / "s", 2), threads=1)
     runs = seeds_of(quick, tmp_path / "s", 3)
     new = runs[2][1]
     shutil.copytree(runs[0][1].path, new.path)
@@ -145,10 +145,10 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
 
 
 def test_seeds_of_two_configs_are_not_told_of_as_one(tmp_path: Path) -> None:
-    run_all(seeds_of(base(), tmp_path / "s", 3), threads=1)
+    train_many(seeds_of(base(), tmp_path / "s", 3), threads=1)
     assert len(read_outcome(tmp_path / "s").arms[0].folders) == 3
     fewer = seeds_of(base("training.epochs=2"), tmp_path / "s", 2)
-    run_all(fewer, threads=1, overwrite=True)
+    train_many(fewer, threads=1, overwrite=True)
     with pytest.raises(CheckpointError, match=r"seed-25 is of another .*training.epochs: 2 -> 8"):
         read_outcome(tmp_path / "s")
 
@@ -158,19 +158,19 @@ def test_an_interrupted_overwrite_leaves_a_run(
 ) -> None:
     """Without config.yaml the folder would be nobody's, and every command would refuse it."""
     runs = [(base(), RunFolder(tmp_path / "one"))]
-    run_all(runs, threads=1)
+    train_many(runs, threads=1)
 
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "write_whole", full)
+        patch.setattr(experiment, "atomic_write", full)
         with pytest.raises(OSError, match="No space"):
-            run_all(runs, threads=1, overwrite=True)
+            train_many(runs, threads=1, overwrite=True)
     folder = runs[0][1]
     assert folder.is_run
     assert not folder.best.exists()
-    run_all(runs, threads=1, overwrite=True)
+    train_many(runs, threads=1, overwrite=True)
     assert folder.summary.exists()
 
 
@@ -191,6 +191,6 @@ def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.Monk
 
 def test_what_folders_of_one_disk_need_is_added_up(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    storage.refuse_full_disks({tmp_path / "a": free // 2})
+    storage.check_free_space({tmp_path / "a": free // 2})
     with pytest.raises(StorageError, match="two checkpoints of each run need"):
-        storage.refuse_full_disks({tmp_path / k / "run": free // 2 for k in "abc"})
+        storage.check_free_space({tmp_path / k / "run": free // 2 for k in "abc"})

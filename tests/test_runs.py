@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.runs import EpochRecord, RunFolder, attention_arrays, find_run, refuse_taken
-from seqattn.storage import read_arrays, write_arrays, write_whole
+from seqattn.runs import EpochRecord, RunFolder, attention_arrays, check_not_taken, find_run
+from seqattn.storage import atomic_write, read_arrays, write_arrays
 
 
 def test_a_file_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "deep" / "file.txt"
-    write_whole(file, b"old")
+    atomic_write(file, b"old")
     assert file.read_bytes() == b"old"
 
     def full(descriptor: int) -> None:
@@ -23,7 +23,7 @@ def test_a_file_is_written_whole_or_not_at_all(
 
     monkeypatch.setattr("seqattn.storage.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(file, b"new")
+        atomic_write(file, b"new")
     assert file.read_bytes() == b"old"
     assert [path.name for path in file.parent.iterdir()] == ["file.txt"]
 
@@ -31,11 +31,11 @@ def test_a_file_is_written_whole_or_not_at_all(
 def test_the_file_before_is_kept_and_nothing_is_left_over(tmp_path: Path) -> None:
     file, before = tmp_path / "last", tmp_path / "previous"
     for content in (b"1", b"2", b"3"):
-        write_whole(file, content, keep_as=before, read_back=True)
+        atomic_write(file, content, keep_as=before, read_back=True)
     assert (file.read_bytes(), before.read_bytes()) == (b"3", b"2")
     before.unlink()
     os.link(file, before)  # as a save leaves it that failed between its two renames
-    write_whole(file, b"4", keep_as=before, read_back=True)
+    atomic_write(file, b"4", keep_as=before, read_back=True)
     assert (file.read_bytes(), before.read_bytes()) == (b"4", b"3")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["last", "previous"]
 
@@ -44,11 +44,11 @@ def test_what_does_not_read_back_as_written_replaces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "last"
-    write_whole(file, b"good")
+    atomic_write(file, b"good")
     read = os.read
     monkeypatch.setattr(os, "read", lambda file, size: read(file, size)[:-1])
     with pytest.raises(OSError, match="What was read back is not what was written"):
-        write_whole(file, b"new", keep_as=tmp_path / "previous", read_back=True)
+        atomic_write(file, b"new", keep_as=tmp_path / "previous", read_back=True)
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"last": b"good"}
 
@@ -56,17 +56,17 @@ def test_what_does_not_read_back_as_written_replaces_nothing(
 def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="Is there already, and is no regular file"):
-        write_whole(tmp_path / "pipe", b"new")
+        atomic_write(tmp_path / "pipe", b"new")
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="no regular file"):
-        write_whole(tmp_path / "folder", b"new")
+        atomic_write(tmp_path / "folder", b"new")
 
 
 def test_a_written_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        write_whole(tmp_path / "a", b"")
+        atomic_write(tmp_path / "a", b"")
     finally:
         os.umask(before)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
@@ -145,24 +145,24 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
 
 def test_whose_folder_it_is(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "name")
-    refuse_taken(folder, resume=False, overwrite=False)
+    check_not_taken(folder, resume=False, overwrite=False)
     folder.path.mkdir()
-    refuse_taken(folder, resume=False, overwrite=False)
+    check_not_taken(folder, resume=False, overwrite=False)
     with pytest.raises(UsageError, match="--resume and --overwrite cannot both be meant"):
-        refuse_taken(folder, resume=True, overwrite=True)
+        check_not_taken(folder, resume=True, overwrite=True)
     folder.config.write_text("mine")
     for resume, overwrite in ((False, False), (True, False), (False, True)):
         with pytest.raises(UsageError, match="not the folder of a run"):
-            refuse_taken(folder, resume=resume, overwrite=overwrite)
+            check_not_taken(folder, resume=resume, overwrite=overwrite)
     folder.environment.write_text("{}")
     with pytest.raises(UsageError, match="holds a run already"):
-        refuse_taken(folder, resume=False, overwrite=False)
-    refuse_taken(folder, resume=True, overwrite=False)
-    refuse_taken(folder, resume=False, overwrite=True)
+        check_not_taken(folder, resume=False, overwrite=False)
+    check_not_taken(folder, resume=True, overwrite=False)
+    check_not_taken(folder, resume=False, overwrite=True)
     file = RunFolder(tmp_path / "file")
     file.path.write_text("")
     with pytest.raises(UsageError, match="is there already, and is no folder"):
-        refuse_taken(file, resume=False, overwrite=True)
+        check_not_taken(file, resume=False, overwrite=True)
 
 
 def test_clearing_a_run_leaves_what_it_did_not_write(tmp_path: Path) -> None:

@@ -18,16 +18,16 @@ from seqattn import tuning
 from seqattn.config import Config, resolve
 from seqattn.config.searching import Range, Search, search
 from seqattn.errors import (
-    BusyError,
     ConfigError,
-    NotFiniteError,
+    FolderLockedError,
+    NonFiniteError,
     Stopped,
     StorageError,
     UsageError,
 )
-from seqattn.experiment import Watchers, run
+from seqattn.experiment import Callbacks, run
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.storage import only_writer
+from seqattn.storage import exclusive_lock
 from seqattn.tuning import results, trials
 from tests.conftest import Ended
 
@@ -55,11 +55,11 @@ class Trainer:
         self.loss = loss
 
     def __call__(
-        self, config: Config, output_dir: Path, *, watchers: Watchers, **_: Any
+        self, config: Config, output_dir: Path, *, callbacks: Callbacks, **_: Any
     ) -> tuple[RunFolder, dict[str, Any]]:
         self.configs.append(config)
         loss = self.loss(config)
-        watchers.epoch(EpochRecord(1, loss, loss, loss, 0.1, 0.5, 0.0))
+        callbacks.epoch(EpochRecord(1, loss, loss, loss, 0.1, 0.5, 0.0))
         folder = RunFolder(output_dir / config.name)
         folder.path.mkdir()
         return folder, {"epochs": 1, "validation_loss": loss}
@@ -133,7 +133,7 @@ def test_pruned_failed_and_refused_combinations_are_not_tried_again(
 ) -> None:
     def loss(config: Config) -> float:
         if config.model.hidden_dim == 3:  # type: ignore[union-attr]
-            raise NotFiniteError("The loss is nan in epoch 2.")
+            raise NonFiniteError("The loss is nan in epoch 2.")
         if config.model.hidden_dim == 4:  # type: ignore[union-attr]
             raise optuna.TrialPruned
         if config.model.hidden_dim == 6:  # type: ignore[union-attr]
@@ -353,7 +353,7 @@ def test_diverged_trials_are_recorded_with_their_sentence_and_the_table_is_there
     [
         StorageError("found/trial-1: No space left on device."),
         OSError(errno.ENOSPC, "No space left on device", "found/trial-1"),
-        BusyError("found/trial-1: process 7 is writing there."),
+        FolderLockedError("found/trial-1: process 7 is writing there."),
     ],
 )
 def test_a_trial_that_the_disk_failed_is_tried_again(
@@ -411,9 +411,9 @@ def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_pat
 
 
 def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
-    watchers = Watchers(stop=lambda: 15 * (len(trainer.configs) == 2))
+    callbacks = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
     with pytest.raises(Stopped) as told:
-        tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, watchers=watchers)
+        tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, callbacks=callbacks)
     assert told.value.exit_code == 143
     assert len(trainer.configs) == 2
     assert len(rows_of(tmp_path / "found")) == 2, "the table is there all the same"
@@ -445,7 +445,10 @@ def test_a_trial_that_another_process_ended_is_recorded(
 def test_a_folder_that_is_being_searched_is_locked(trainer: Trainer, tmp_path: Path) -> None:
     asked = wanted(tmp_path, RATE)
     tuning.tune(asked, tmp_path, 1)
-    with only_writer(tmp_path / "found"), pytest.raises(BusyError, match="is writing there"):
+    with (
+        exclusive_lock(tmp_path / "found"),
+        pytest.raises(FolderLockedError, match="is writing there"),
+    ):
         tuning.tune(asked, tmp_path, 2)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from seqattn import tuning
 from seqattn.config.searching import Search, search
-from seqattn.experiment import Watchers
+from seqattn.experiment import Callbacks
 from seqattn.tuning import results, trials
 from tests.conftest import Ended
 
@@ -71,12 +71,12 @@ def test_the_progress_counts_the_most_epochs_of_a_trial(tmp_path: Path) -> None:
     said = list[tuple[int, int]]()
     asked = wanted(tmp_path, "training.epochs=1,2", sets=("training.epochs=7",))
     tuning.tune(asked, tmp_path, 2, threads=1,
-                watchers=Watchers(begin=lambda done, epochs: said.append((done, epochs))))  # fmt: skip
+                callbacks=Callbacks(begin=lambda done, epochs: said.append((done, epochs))))  # fmt: skip
     assert said == [(0, 4)]
     assert wanted(tmp_path, "training.epochs=uniform(3,9)").epochs == 9
 
 
-def finished(asked: Search, folder: Path, count: int) -> results.Tuned:
+def finished(asked: Search, folder: Path, count: int) -> results.TuneResult:
     """A study whose trials ended with the losses of their learning rate."""
     folder.mkdir(exist_ok=True)
     study = trials.open_study(f"sqlite:///{folder / 'study.db'}", asked, {})

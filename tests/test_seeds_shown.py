@@ -13,12 +13,12 @@ import pytest
 
 from seqattn.comparison import compare, read_outcome, sentences
 from seqattn.comparison.checks import have_data_of_their_own
-from seqattn.comparison.drawing import draw_all
-from seqattn.comparison.outcome import seeds_in_words
+from seqattn.comparison.plots import draw_all
+from seqattn.comparison.result import seeds_in_words
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.errors import CheckpointError
-from seqattn.experiment import Watchers
+from seqattn.experiment import Callbacks
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
 from tests.test_diverged_seeds import diverge
@@ -172,7 +172,7 @@ def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> N
     assert (home / "report.html").exists()
     said = list[str]()
     compare(plan(config(tmp_path), seeds=4), home.parent, threads=1,
-            watchers=Watchers(say=said.append))  # fmt: skip
+            callbacks=Callbacks(say=said.append))  # fmt: skip
     assert not (home / "report.html").exists()
     assert not [line for line in said if "did not ask" in line]
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from seqattn.comparison import signed_rank as module
 from seqattn.comparison.signed_rank import pairs_needed, signed_rank, smallest_p
-from seqattn.comparison.statistics import Spread, differences, median_interval, paired
+from seqattn.comparison.statistics import SeedSummary, differences, median_interval, paired
 
 INF = math.inf
 
@@ -160,14 +160,14 @@ def test_a_median_has_no_interval_below_six_seeds() -> None:
     assert median_interval(np.arange(6.0)[::-1]) == (0, 5)
     # n = 32, k = 10: P(Binomial(32, 1/2) < 10) = 0.0100, and < 11 0.0251.
     assert median_interval(np.arange(32.0)) == (9, 22)
-    assert Spread.of({1: 1.0, 2: 3.0}).median_interval is None
+    assert SeedSummary.of({1: 1.0, 2: 3.0}).median_interval is None
 
 
 def test_a_seed_that_diverged_is_the_worst() -> None:
-    spread = Spread.of({1: 2.0, 2: INF, 3: 1.0, 4: 3.0, 5: 5.0, 6: 4.0})
+    spread = SeedSummary.of({1: 2.0, 2: INF, 3: 1.0, 4: 3.0, 5: 5.0, 6: 4.0})
     assert (spread.median, spread.mean, spread.best_seed, spread.worst_seed) == (3.5, None, 3, 2)
     assert spread.median_interval == (1.0, INF)
-    assert Spread.of({1: 2.0, 2: INF}).median == INF
+    assert SeedSummary.of({1: 2.0, 2: INF}).median == INF
 
 
 # --- coverage -------------------------------------------------------------------------------------

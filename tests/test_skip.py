@@ -22,23 +22,23 @@ from seqattn.evaluation import free_run
 from seqattn.experiment import run
 from seqattn.explanation import WIDEST_MAP, explain
 from seqattn.models import (
+    FeatureSpec,
     Lengths,
     LinearSkip,
-    Points,
-    SequenceModel,
+    Seq2SeqModel,
     build_model,
-    derived,
+    manual_backward,
     parameters_of,
 )
-from seqattn.resuming import verify_resume
 from seqattn.runs import RunFolder
 from seqattn.training.batches import Batch
 from seqattn.training.memory import bytes_needed
-from seqattn.training.objective import Autograd, stacked
+from seqattn.training.objective import AutogradLoss, stacked
+from seqattn.verify_resume import verify_resume
 from tests.conftest import Ended
 
 N, S, T, F, G, H = 3, 7, 5, 2, 4, 11
-POINTS = Points(F, G, (1, -1, 0, -1))
+POINTS = FeatureSpec(F, G, (1, -1, 0, -1))
 KINDS: dict[str, dict[str, Any]] = {
     "recurrent": {"kind": "recurrent", "hidden_dim": H},
     "plain": {"kind": "recurrent", "hidden_dim": H, "attention": None},
@@ -50,12 +50,12 @@ SMALL = ["data.n_train=12", "data.n_validation=6", "data.n_test=5", "training.ep
          "training.batch_size=5", "model.hidden_dim=4", "model.skip=linear"]  # fmt: skip
 
 
-def model_of(name: str, *, seed: int = 1, skip: str = "linear") -> SequenceModel:
+def model_of(name: str, *, seed: int = 1, skip: str = "linear") -> Seq2SeqModel:
     config: Model = TypeAdapter(Model).validate_python(KINDS[name] | {"skip": skip})
     return build_model(config, POINTS, seed, Lengths(S, T)).double()
 
 
-def filled(model: SequenceModel) -> SequenceModel:
+def filled(model: Seq2SeqModel) -> Seq2SeqModel:
     """The model with numbers in what starts at zero."""
     numbers = torch.Generator().manual_seed(8)
     with torch.no_grad():
@@ -115,7 +115,7 @@ def test_the_map_and_the_output_layer_start_at_zero_and_nothing_else_changes(nam
     source, target = sequences()
     assert not model.forecast(source, T).values.any()
     stack, objective = stacked([model])
-    objective.differentiate(Batch(source, target), torch.ones(T, dtype=torch.bool))
+    objective.value_and_grad(Batch(source, target), torch.ones(T, dtype=torch.bool))
     moved = {key for key, slope in stack.pieces(stack.gradient).items() if slope.any()}
     assert moved == zero
 
@@ -148,7 +148,7 @@ def test_gradients_of_map_and_network_are_those_of_differences(name: str) -> Non
     coins = torch.ones(T, dtype=torch.bool)
     if name != "transformer":
         coins[2] = coins[4] = False
-    objective = Autograd(model)
+    objective = AutogradLoss(model)
     parameters = dict(model.named_parameters())
     slopes = torch.autograd.grad(objective.loss(Batch(source, target), coins), parameters.values())
     for (key, parameter), slope in zip(parameters.items(), slopes, strict=True):
@@ -167,9 +167,9 @@ def test_gradients_of_map_and_network_are_those_of_differences(name: str) -> Non
 def test_passes_by_hand_leave_it_to_autograd() -> None:
     config: Model = TypeAdapter(Model).validate_python(KINDS["recurrent"] | {"skip": "linear"})
     model = build_model(config, 2, 1, Lengths(S, T))
-    assert not derived.covers(model)
+    assert not manual_backward.supports(model)
     plain = build_model(config.model_copy(update={"skip": "none"}), 2, 1)
-    assert derived.covers(plain)
+    assert manual_backward.supports(plain)
     assert stacked([model])[1].name == "autograd"
 
 

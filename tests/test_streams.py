@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqattn.streams import stream, streams
+from seqattn.rng import stream, streams
 
 
 def test_a_stream_is_a_function_of_seed_name_and_position() -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqattn.data.files import Piece, ReadOptions, read_all
+from seqattn.data.files import Chunk, ReadOptions, read_all
 from seqattn.data.inspect import inspect_file
 from seqattn.errors import AmbiguousData, DataError, SeqattnError
 
@@ -61,7 +61,7 @@ def written(number: float, decimal: str, thousands: str, empty: str) -> str:
     return text.replace(",", "T").replace(".", decimal).replace("T", thousands)
 
 
-def check(piece: Piece, table: dict[str, np.ndarray[Any, Any]]) -> None:
+def check(piece: Chunk, table: dict[str, np.ndarray[Any, Any]]) -> None:
     assert sorted(piece.ids) == sorted(table)
     assert piece.points.features == NAMES[2:]
     for k, name in enumerate(piece.ids):
@@ -237,7 +237,7 @@ def test_any_number_of_spaces_separates_cells_and_quotes_keep_those_inside(tmp_p
     path.write_text('"when" "temp" "where it was"\n' + "\n".join(rows) + "\n")
     report = inspect_file(path)
     assert (report.roles.time, report.roles.features) == ("when", ("temp",))
-    assert report.piece.points.values[:2, 0].tolist() == [21.5, 22.5]
+    assert report.chunk.points.values[:2, 0].tolist() == [21.5, 22.5]
 
 
 def test_an_id_whose_rows_stand_together_names_series_whose_times_never_meet(

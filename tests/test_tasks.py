@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqattn import data
-from seqattn.alignment import Looking
+from seqattn.attention_metrics import AttentionMetricsAccumulator
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
 from seqattn.data import Sequences, load, tasks
 from seqattn.data.baselines import mean_squared_error
@@ -129,7 +129,7 @@ def test_looks_by_hand() -> None:
     weights = np.array(
         [[[[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]]], [[[[0.5, 0.5, 0.0], [0.9, 0.0, 0.1]]]]]
     )
-    looking = Looking(is_distribution=True)
+    looking = AttentionMetricsAccumulator(is_distribution=True)
     keep = np.array([[True, True], [True, False]])
     alignment = np.array([[0, 2], [1, -1]])
     for n in range(2):
@@ -149,7 +149,7 @@ def test_looks_by_hand() -> None:
 
 def test_weight_on_padding_is_noticed() -> None:
     weights = np.full((1, 1, 1, 1, 4), 0.25)
-    looking = Looking(is_distribution=True)
+    looking = AttentionMetricsAccumulator(is_distribution=True)
     looking.add(weights, np.array([3]), np.array([[True]]), None)
     looks = looking.result()
     assert looks.padding_mass == 0.25
@@ -162,7 +162,7 @@ def test_the_best_head_is_named() -> None:
     weights = np.zeros((1, 2, 3, 1, 5))
     weights[..., 0] = 1
     weights[0, 1, 2, 0] = [0.1, 0.6, 0.1, 0.1, 0.1]
-    looking = Looking(is_distribution=True)
+    looking = AttentionMetricsAccumulator(is_distribution=True)
     looking.add(weights, np.array([5]), np.array([[True]]), np.array([[1]]))
     plain = looking.result().as_plain()
     assert plain["best_head"] == [1, 2]
@@ -172,7 +172,7 @@ def test_the_best_head_is_named() -> None:
 
 
 def test_weights_that_are_no_distribution_have_no_entropy() -> None:
-    looking = Looking(is_distribution=False)
+    looking = AttentionMetricsAccumulator(is_distribution=False)
     looking.add(np.full((1, 1, 1, 1, 2), 0.3), np.array([2]), np.array([[True]]), np.array([[0]]))
     looks = looking.result()
     assert looks.entropy_bits is None
@@ -181,7 +181,7 @@ def test_weights_that_are_no_distribution_have_no_entropy() -> None:
 
 
 def test_a_source_of_one_point_leaves_no_choice() -> None:
-    looking = Looking(is_distribution=True)
+    looking = AttentionMetricsAccumulator(is_distribution=True)
     looking.add(np.ones((1, 1, 1, 1, 1)), np.array([1]), np.array([[True]]), None)
     assert looking.result().entropy_share is None
     assert looking.result().entropy_bits == np.zeros((1, 1))

@@ -14,35 +14,35 @@ from torch import Tensor
 from seqattn.config import Config, Training
 from seqattn.data import load
 from seqattn.data.scaling import Scaler, Scaling
-from seqattn.errors import CheckpointError, NotFiniteError
-from seqattn.models import SequenceModel, build_model
+from seqattn.errors import CheckpointError, NonFiniteError
+from seqattn.models import Seq2SeqModel, build_model
+from seqattn.rng import stream
 from seqattn.runs import EpochRecord
-from seqattn.streams import stream
 from seqattn.training import (
     Batch,
     Layout,
     Run,
-    TrainingState,
+    TrainState,
     learning_rates,
     load_model,
     load_state,
     loop,
     mean_squared_error,
     optimizers,
+    sample_teacher_forcing,
     save_best,
     save_state,
     teacher_forcing_probability,
     to_tensors,
-    toss,
     train,
 )
-from seqattn.training.batches import in_orders, orders, slices
+from seqattn.training.batches import orders, shuffled_batches, slices
 from seqattn.training.checkpoints import VERSION
-from seqattn.training.draws import StepDraws
-from seqattn.training.objective import Autograd, Derived
+from seqattn.training.checksummed import load_checksummed, save_checksummed
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss
 from seqattn.training.optimizers import Optimizer
-from seqattn.training.schedules import Patience
-from seqattn.training.sealed import read_sealed, write_sealed
+from seqattn.training.schedules import EarlyStopper
+from seqattn.training.step_rng import StepRNG
 from seqattn.training.validation import validate
 from tests.conftest import F, N, T
 
@@ -60,21 +60,21 @@ def config(**training: Any) -> Config:
 XY = Layout(("x", "y"), ("x", "y"), 2, 2, Scaling(Scaler.identity(2), Scaler.identity(2), (0, 1)))
 
 
-def started(config: Config) -> tuple[SequenceModel, Batch, Batch, Layout]:
+def started(config: Config) -> tuple[Seq2SeqModel, Batch, Batch, Layout]:
     data = load(config.data)
     model = build_model(config.model, 2, config.seed)
     return model, to_tensors(data.train), to_tensors(data.validation), Layout.of(data.train)
 
 
 def one(
-    model: SequenceModel,
+    model: Seq2SeqModel,
     data: Batch,
     validation: Batch,
     config: Training,
     *,
     seed: int,
-    state: TrainingState | None = None,
-    save: Callable[[TrainingState], None] = lambda state: None,
+    state: TrainState | None = None,
+    save: Callable[[TrainState], None] = lambda state: None,
     **options: Any,
 ) -> Run:
     """Train one run to its end, or until it is stopped."""
@@ -85,23 +85,23 @@ def one(
     return run
 
 
-def trained(config: Config, **options: Any) -> TrainingState:
+def trained(config: Config, **options: Any) -> TrainState:
     model, data, validation, _ = started(config)
     state = one(model, data, validation, config.training, seed=config.seed, **options).state
     assert state is not None
     return state
 
 
-def weights(state: TrainingState) -> dict[str, Tensor]:
+def weights(state: TrainState) -> dict[str, Tensor]:
     return state.weights
 
 
 def shuffled(data: Batch, seed: int, epoch: int) -> Batch:
-    return in_orders(data, orders([seed], epoch, len(data)), len(data))(0)
+    return shuffled_batches(data, orders([seed], epoch, len(data)), len(data))(0)
 
 
-def validated(model: SequenceModel, data: Batch) -> tuple[float, float]:
-    (free,), (forced,) = validate(Autograd(model), data)
+def validated(model: Seq2SeqModel, data: Batch) -> tuple[float, float]:
+    (free,), (forced,) = validate(AutogradLoss(model), data)
     return free, forced
 
 
@@ -177,8 +177,8 @@ def test_a_schedule_that_goes_on_is_the_one_that_never_stopped() -> None:
 
 
 def test_patience() -> None:
-    patient = Patience(2, min_delta=0.5)
-    assert [patient.lost_after(loss) for loss in (3.0, 2.6, 2.4, 2.2, 2.0)] == [
+    patient = EarlyStopper(2, min_delta=0.5)
+    assert [patient.epochs_without_improvement(loss) for loss in (3.0, 2.6, 2.4, 2.2, 2.0)] == [
         False, False, False, False, True,
     ]  # fmt: skip
 
@@ -189,7 +189,9 @@ def test_patience() -> None:
 def tossed(coin: str, probability: float, seed: int = 1, epoch: int = 0) -> np.ndarray:
     knobs = Training.model_validate({"teacher_forcing": {"coin": coin}}).teacher_forcing
     numbers = stream(seed, "coins", epoch)
-    return toss(knobs, probability, numbers, sequences=2003, batches=1009, steps=7)
+    return sample_teacher_forcing(
+        knobs, probability, numbers, sequences=2003, batches=1009, steps=7
+    )
 
 
 @pytest.mark.parametrize(
@@ -388,7 +390,7 @@ def test_after_a_training_parts_and_parameters_can_be_replaced(fails: bool) -> N
     model, data, validation, _ = started(section)
     plain = {name: set(vars(module)) for name, module in model.named_modules()}
 
-    def save(state: TrainingState) -> None:
+    def save(state: TrainState) -> None:
         assert all(vars(module).keys() >= module._modules.keys() for module in model.modules())
         if fails:
             raise OSError("full")
@@ -407,9 +409,9 @@ def test_no_step_on_a_loss_that_is_not_finite(poison: float) -> None:
     model, data, validation, _ = started(section)
     data.target[17] = poison
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    steps: list[TrainingState] = []
+    steps: list[TrainState] = []
     place = int((torch.isfinite(shuffled(data, 23, 0).target).all(-1).all(-1) == 0).nonzero()[0])
-    with pytest.raises(NotFiniteError) as caught:
+    with pytest.raises(NonFiniteError) as caught:
         one(model, data, validation, section.training, seed=23, save=steps.append)
     step = place // 11
     assert f"in epoch 1, step {step + 1}, at learning rate 0.01" in str(caught.value)
@@ -426,9 +428,9 @@ def test_a_validation_loss_that_is_not_finite_blames_no_batch() -> None:
     section = config()
     model, data, validation, _ = started(section)
     validation.target[3] = math.nan
-    saved: list[TrainingState] = []
+    saved: list[TrainState] = []
     with pytest.raises(
-        NotFiniteError, match="^The validation loss is nan after epoch 1,"
+        NonFiniteError, match="^The validation loss is nan after epoch 1,"
     ) as caught:
         one(model, data, validation, section.training, seed=23, save=saved.append)
     assert "all its updates were made; the newest checkpoint is from before" in str(caught.value)
@@ -442,25 +444,25 @@ def test_no_step_on_a_gradient_that_is_not_finite(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its loss is finite."""
-    differentiate, place = Derived.differentiate, [0, 0]
+    value_and_grad, place = ManualBackwardLoss.value_and_grad, [0, 0]
 
-    class Draws(StepDraws):
+    class RNG(StepRNG):
         def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor, part: Any) -> None:
             super().__init__(seeds, epoch, step, like, part)
             place[:] = epoch, step
 
-    def infinite(derived: Derived, batch: Batch, told: Tensor, draws: Any) -> Tensor:
-        losses = differentiate(derived, batch, told, draws)
+    def infinite(derived: ManualBackwardLoss, batch: Batch, told: Tensor, draws: Any) -> Tensor:
+        losses = value_and_grad(derived, batch, told, draws)
         if place == [1, 2]:
             derived.passes.gradient[0, 3] = math.inf
         return losses
 
-    monkeypatch.setattr(Derived, "differentiate", infinite)
-    monkeypatch.setattr(loop, "StepDraws", Draws)
+    monkeypatch.setattr(ManualBackwardLoss, "value_and_grad", infinite)
+    monkeypatch.setattr(loop, "StepRNG", RNG)
     section = config(**more)
     model, data, validation, _ = started(section)
-    steps: list[TrainingState] = []
-    with pytest.raises(NotFiniteError) as caught:
+    steps: list[TrainState] = []
+    with pytest.raises(NonFiniteError) as caught:
         one(model, data, validation, section.training, seed=23, save=steps.append)
     assert "The gradient's norm is inf in epoch 2, step 3, at" in str(caught.value)
     ids = str(caught.value).partition("11 training sequences: ")[2].partition(" and 3 more")[0]
@@ -538,7 +540,7 @@ def test_a_cut_checkpoint_is_refused(checkpoint: Path) -> None:
     content = checkpoint.read_bytes()
     for length in (0, 4, 8, 100, len(content) // 2, len(content) - 1):
         checkpoint.write_bytes(content[:length])
-        refuse(checkpoint, "is no whole checkpoint")
+        refuse(checkpoint, "is a truncated or corrupt checkpoint")
 
 
 def test_a_pickle_is_refused_and_not_opened(checkpoint: Path, tmp_path: Path) -> None:
@@ -571,10 +573,10 @@ def test_a_strangers_safetensors_is_refused(checkpoint: Path) -> None:
 
 def rewritten(file: Path, change: dict[str, Tensor | None], **metadata: Any) -> None:
     """A checkpoint with something else in it, and a checksum that says it is whole."""
-    described, tensors = read_sealed(file, VERSION)
+    described, tensors = load_checksummed(file, VERSION)
     tensors |= {key: tensor for key, tensor in change.items() if tensor is not None}
     kept = {key: tensor for key, tensor in tensors.items() if change.get(key, tensor) is not None}
-    write_sealed(file, kept, described | metadata)
+    save_checksummed(file, kept, described | metadata)
 
 
 def test_numbers_that_are_not_finite_are_refused(checkpoint: Path) -> None:
@@ -591,7 +593,7 @@ def test_a_changed_tensor_is_refused(checkpoint: Path) -> None:
         described = opened.metadata()
     tensors["output.bias"] = tensors["output.bias"].flip(0)
     save_file(tensors, checkpoint, described)
-    refuse(checkpoint, "its checksum is another's")
+    refuse(checkpoint, "checksum mismatch")
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -602,7 +604,7 @@ def test_checkpoints_of_before_are_read(checkpoint: Path, version: int) -> None:
     from safetensors.torch import save_file
 
     new = load_model(checkpoint)
-    described, tensors = read_sealed(checkpoint, VERSION)
+    described, tensors = load_checksummed(checkpoint, VERSION)
     described["version"] = version
     if version == 1:
         for key in ("said", "scaling", "digests"):
@@ -613,7 +615,7 @@ def test_checkpoints_of_before_are_read(checkpoint: Path, version: int) -> None:
     assert old.layout.as_plain() == new.layout.as_plain()
     # A new file that calls itself an old one is held against its checksum all the same.
     save_file(tensors, checkpoint, {"seqattn": json.dumps(described | {"checksum": "0" * 64})})
-    refuse(checkpoint, "its checksum is another's")
+    refuse(checkpoint, "checksum mismatch")
 
 
 def test_other_shapes_are_refused_by_name(checkpoint: Path) -> None:

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.layers import LayerNorm, initialise
+from seqattn.layers import LayerNorm, init_parameters
 from seqattn.models import build_model
 from seqattn.models.transformer import (
-    Cached,
     DecoderLayer,
-    Drop,
+    Dropout,
     EncoderLayer,
-    MultiHead,
-    SinusoidalPlaces,
+    KVCache,
+    MultiHeadAttention,
+    SinusoidalPositionalEncoding,
     TransformerModel,
 )
 from tests.conftest import F, N, S, T
@@ -28,10 +28,10 @@ HEADS, WIDTH, HIDDEN = 3, 15, 19
 CLOSE: dict[str, Any] = {"atol": 1e-12, "rtol": 0}
 LENGTHS = torch.tensor([1, 11, 2, 3, 5, 7, 10])
 KEEP = torch.arange(S) < LENGTHS[:, None]
-NO_DROP = Drop(None, 0)
+NO_DROP = Dropout(None, 0)
 
 
-def copy_attention(ours: MultiHead, theirs: nn.MultiheadAttention) -> None:
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
     with torch.no_grad():
         theirs.in_proj_bias.uniform_(-1, 1)
         theirs.out_proj.bias.uniform_(-1, 1)
@@ -64,7 +64,7 @@ def copy_feed(ours: Any, theirs: Any) -> None:
 def test_attention_is_torchs_multihead_attention(masked: bool, with_weights: bool) -> None:
     torch.manual_seed(1)
     theirs = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
-    ours = MultiHead(WIDTH, HEADS)
+    ours = MultiHeadAttention(WIDTH, HEADS)
     copy_attention(ours, theirs)
     x, memory = torch.randn(N, T, WIDTH), torch.randn(N, S, WIDTH)
     keep = KEEP if masked else None
@@ -119,7 +119,7 @@ def test_decoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
         x, source, tgt_mask=nn.Transformer.generate_square_subsequent_mask(T),
         tgt_is_causal=True, memory_key_padding_mask=~KEEP,
     )  # fmt: skip
-    memory = Cached(*ours.cross.remember(source))
+    memory = KVCache(*ours.cross.remember(source))
     found, back, _, _ = ours.say(x, memory, KEEP, NO_DROP, with_weights)
     torch.testing.assert_close(found, expected, **CLOSE)
     if back is not None:
@@ -132,7 +132,7 @@ def test_decoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
 
 @pytest.mark.parametrize("width", [WIDTH, 8])
 def test_sinusoids_by_the_formula(width: int) -> None:
-    found = SinusoidalPlaces(width).at(3, 5, torch.zeros(1, dtype=torch.float64))
+    found = SinusoidalPositionalEncoding(width).at(3, 5, torch.zeros(1, dtype=torch.float64))
     for row, place in enumerate((3, 4)):
         for column in range(width):
             angle = place / 10_000 ** (2 * (column // 2) / width)
@@ -175,16 +175,16 @@ def test_dropout_keeps_the_mean_and_ends_with_training() -> None:
 
     generator = torch.Generator().manual_seed(1)
     x = torch.ones(N, 500, 400)
-    dropped = Drop(Numbers(), 0.3)(x)
+    dropped = Dropout(Numbers(), 0.3)(x)
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / 0.7])
     assert dropped.mean().item() == pytest.approx(1, abs=0.01)
-    assert Drop(None, 0.3)(x) is x
+    assert Dropout(None, 0.3)(x) is x
 
 
 @pytest.mark.usefixtures("in_float64")
 def test_layer_norm_is_torchs() -> None:
     ours, theirs = LayerNorm(F), nn.LayerNorm(F)
-    initialise(ours, 1)
+    init_parameters(ours, 1)
     x = torch.randn(N, S, F)
     torch.testing.assert_close(ours(x), theirs(x), **CLOSE)
     copy_norm(ours, theirs)

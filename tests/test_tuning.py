@@ -14,7 +14,7 @@ from seqattn import tuning
 from seqattn.config import resolve
 from seqattn.config.searching import Search, search
 from seqattn.errors import ConfigError, Stopped
-from seqattn.experiment import Watchers
+from seqattn.experiment import Callbacks
 from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
 
@@ -103,9 +103,9 @@ def test_it_goes_on_where_it_was_stopped_and_tries_again_what_was_lost(tmp_path:
 def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path: Path) -> None:
     asked, epochs = wanted(tmp_path), 4
     seen = list[EpochRecord]()
-    at_the_last = Watchers(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
+    at_the_last = Callbacks(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
     with pytest.raises(Stopped, match="found/trial-2; the same command goes on, and tries") as told:
-        tuning.tune(asked, tmp_path, 3, threads=1, watchers=at_the_last)
+        tuning.tune(asked, tmp_path, 3, threads=1, callbacks=at_the_last)
     assert told.value.exit_code == 130
     assert "--resume" not in str(told.value)
     found = tuning.tune(asked, tmp_path, 3, threads=1)

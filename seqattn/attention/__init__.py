@@ -2,7 +2,8 @@
 places may have a say, and the context is the weighted sum of the values."""
 
 from seqattn.attention.attention import Attention, Look, Memory, build_attention, weighted_sum
-from seqattn.attention.locations import LocalWindow, ShiftedFocus
+from seqattn.attention.intervention import Override, WeightIntervention
+from seqattn.attention.location_based import LocalWindow, LocationShiftAddressing
 from seqattn.attention.normalizers import (
     Normalizer,
     Reinforce,
@@ -12,7 +13,6 @@ from seqattn.attention.normalizers import (
     softmax,
     sparsemax,
 )
-from seqattn.attention.override import Hand, Override
 from seqattn.attention.scores import (
     AdditiveScore,
     CosineScore,
@@ -29,8 +29,8 @@ __all__ = [
     "CosineScore",
     "DotScore",
     "GeneralScore",
-    "Hand",
     "LocalWindow",
+    "LocationShiftAddressing",
     "Look",
     "Memory",
     "Normalizer",
@@ -38,11 +38,11 @@ __all__ = [
     "Reinforce",
     "ScaledDotScore",
     "Score",
-    "ShiftedFocus",
     "Softmax",
     "Sparsemax",
     "StraightThrough",
     "UniformScore",
+    "WeightIntervention",
     "build_attention",
     "softmax",
     "sparsemax",

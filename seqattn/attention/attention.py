@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from seqattn.attention.locations import LocalWindow, ShiftedFocus, build_location
+from seqattn.attention.intervention import WeightIntervention
+from seqattn.attention.location_based import LocalWindow, LocationShiftAddressing, build_location
 from seqattn.attention.normalizers import (
     Normalizer,
+    NormalizerOutput,
     Softmax,
-    Weighing,
     build_normalizer,
     softmax,
 )
-from seqattn.attention.override import Hand
 from seqattn.attention.scores import Score, build_score, join_heads, split_heads
 from seqattn.config import Attention as AttentionConfig
-from seqattn.layers import Affine, product
+from seqattn.layers import Linear, product
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Memory:
     keys: Tensor
     values: Tensor
     keep: Tensor | None
-    hand: Hand | None = None
+    hand: WeightIntervention | None = None
 
 
 class Look(NamedTuple):
@@ -46,14 +46,14 @@ class Look(NamedTuple):
         context: (..., N, T, H), the weighted sum of the values.
         weights: (..., N, T, S), with several heads (..., N, A, T, S).
         last: what the next look starts from, where places decide too; else None.
-        log_chance: of the choices made, shaped like weights without S, where they are to be
+        log_prob: of the choices made, shaped like weights without S, where they are to be
             reinforced; else None.
     """
 
     context: Tensor
     weights: Tensor
     last: Tensor | None = None
-    log_chance: Tensor | None = None
+    log_prob: Tensor | None = None
 
 
 class Attention(nn.Module):
@@ -79,8 +79,8 @@ class Attention(nn.Module):
         score: Score,
         *,
         normalizer: Normalizer | None = None,
-        location: LocalWindow | ShiftedFocus | None = None,
-        value: Affine | None = None,
+        location: LocalWindow | LocationShiftAddressing | None = None,
+        value: Linear | None = None,
     ) -> None:
         super().__init__()
         self.score = score
@@ -107,7 +107,7 @@ class Attention(nn.Module):
         memory: Memory,
         last: Tensor | None = None,
         numbers: Tensor | None = None,
-    ) -> tuple[Weighing, Tensor | None]:
+    ) -> tuple[NormalizerOutput, Tensor | None]:
         """How much each query takes from each source point.
 
         Args:
@@ -125,10 +125,10 @@ class Attention(nn.Module):
             return self.normalizer.weigh(scores, memory.keep, numbers), None
         if isinstance(self.location, LocalWindow):
             weights = self.location.weigh(self.normalizer, queries, scores, memory.keep)
-            return Weighing(weights), None
+            return NormalizerOutput(weights), None
         content = self.normalizer.weigh(scores, memory.keep, None).weights
         weights, last = self.location.weigh(queries, content, memory.keep, last)
-        return Weighing(weights), last
+        return NormalizerOutput(weights), last
 
     def look(
         self,
@@ -141,12 +141,12 @@ class Attention(nn.Module):
         if self.is_plain and memory.hand is None:  # the same with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return Look(weighted_sum(weights, memory.values), weights)
-        (weights, log_chance), last = self.weigh(queries, memory, last, numbers)
+        (weights, log_prob), last = self.weigh(queries, memory, last, numbers)
         if memory.hand is not None:
             weights = memory.hand(weights, memory.keep)
             last = None if last is None else weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
-        return Look(context, weights, last, log_chance)
+        return Look(context, weights, last, log_prob)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
@@ -160,5 +160,5 @@ def build_attention(config: AttentionConfig, hidden: int) -> Attention:
         build_score(config, hidden),
         normalizer=build_normalizer(config),
         location=build_location(config.location, hidden, config.heads),
-        value=Affine(hidden, hidden) if config.project_values else None,
+        value=Linear(hidden, hidden) if config.project_values else None,
     )

@@ -13,22 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Attention
-from seqattn.layers import Learned, at_least_float32, is_inner
+from seqattn.layers import LearnedVector, at_least_float32, is_batch_innermost
 
 SHORT, MANY = 8, 2048
 
 
-class Weighing(NamedTuple):
+class NormalizerOutput(NamedTuple):
     """What a normalizer says.
 
     Attributes:
         weights: (..., N, T, S).
-        log_chance: (..., N, T), the logarithm of the chance of what was drawn, where choices are
+        log_prob: (..., N, T), the logarithm of the chance of what was drawn, where choices are
             to be reinforced; else None.
     """
 
     weights: Tensor
-    log_chance: Tensor | None = None
+    log_prob: Tensor | None = None
 
 
 class Normalizer(nn.Module, ABC):
@@ -43,10 +43,12 @@ class Normalizer(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.baseline: Learned | None = None
+        self.baseline: LearnedVector | None = None
 
     @abstractmethod
-    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+    def weigh(
+        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
+    ) -> NormalizerOutput:
         """Weights from scores.
 
         Args:
@@ -60,15 +62,19 @@ class Normalizer(nn.Module, ABC):
 class Softmax(Normalizer):
     """See `softmax`."""
 
-    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
-        return Weighing(softmax(scores, keep))
+    def weigh(
+        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
+    ) -> NormalizerOutput:
+        return NormalizerOutput(softmax(scores, keep))
 
 
 class Sparsemax(Normalizer):
     """See `sparsemax`."""
 
-    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
-        return Weighing(sparsemax(scores, keep))
+    def weigh(
+        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
+    ) -> NormalizerOutput:
+        return NormalizerOutput(sparsemax(scores, keep))
 
 
 class StraightThrough(Normalizer):
@@ -79,12 +85,14 @@ class StraightThrough(Normalizer):
 
     draws = True
 
-    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+    def weigh(
+        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
+    ) -> NormalizerOutput:
         soft = softmax(scores, keep)
         if numbers is None:
-            return Weighing(one_hot(soft.argmax(dim=-1), soft))
+            return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
         choice = one_hot(chosen(soft, numbers), soft)
-        return Weighing(choice + (soft - soft.detach()))  # the bracket is exactly 0
+        return NormalizerOutput(choice + (soft - soft.detach()))  # the bracket is exactly 0
 
 
 class Reinforce(Normalizer):
@@ -101,15 +109,17 @@ class Reinforce(Normalizer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.baseline = Learned(0.0)
+        self.baseline = LearnedVector(0.0)
 
-    def weigh(self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None) -> Weighing:
+    def weigh(
+        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
+    ) -> NormalizerOutput:
         soft = softmax(scores, keep)
         if numbers is None:
-            return Weighing(one_hot(soft.argmax(dim=-1), soft))
+            return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
         choice = chosen(soft.detach(), numbers)
-        log_chance = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
-        return Weighing(one_hot(choice, soft), log_chance)
+        log_prob = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
+        return NormalizerOutput(one_hot(choice, soft), log_prob)
 
 
 def build_normalizer(config: Attention) -> Normalizer:
@@ -148,7 +158,7 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     *_, S = scores.shape
     # torch takes 40 ns a row, however short the row is. A graph must not depend on the shape.
     if not torch.compiler.is_compiling() and S <= SHORT and scores.numel() >= MANY:
-        if scores.dim() == 4 and is_inner(scores):
+        if scores.dim() == 4 and is_batch_innermost(scores):
             return scores.transpose(1, -1).softmax(dim=1).transpose(1, -1)
         return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
     return scores.softmax(dim=-1)

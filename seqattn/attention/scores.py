@@ -29,7 +29,7 @@ from seqattn.config import (
     ScaledDotAttention,
     UniformAttention,
 )
-from seqattn.layers import Affine, Learned, product
+from seqattn.layers import LearnedVector, Linear, product
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -93,8 +93,8 @@ class ScaledDotScore(Score):
 
     def __init__(self, hidden: int, width: int | None, heads: int = 1) -> None:
         super().__init__(heads)
-        self.query = Affine(hidden, width) if width is not None else None
-        self.key = Affine(hidden, width) if width is not None else None
+        self.query = Linear(hidden, width) if width is not None else None
+        self.key = Linear(hidden, width) if width is not None else None
 
     def keys(self, encoded: Tensor) -> Tensor:
         keys = encoded if self.key is None else self.key(encoded)
@@ -112,7 +112,7 @@ class GeneralScore(Score):
 
     def __init__(self, hidden: int, heads: int = 1) -> None:
         super().__init__(heads)
-        self.key = Affine(hidden, hidden, bias=False)
+        self.key = Linear(hidden, hidden, bias=False)
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(self.key(encoded), self.heads)
@@ -132,9 +132,9 @@ class AdditiveScore(Score):
 
     def __init__(self, hidden: int, width: int, heads: int = 1) -> None:
         super().__init__(heads)
-        self.query = Affine(hidden, width, bias=False)
-        self.key = Affine(hidden, width)
-        self.combine = Affine(width, 1, bias=False)
+        self.query = Linear(hidden, width, bias=False)
+        self.key = Linear(hidden, width)
+        self.combine = Linear(width, 1, bias=False)
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(self.key(encoded), self.heads)
@@ -161,9 +161,9 @@ class CosineScore(Score):
         self, hidden: int, width: int | None, heads: int = 1, *, temperature: float = 1.0
     ) -> None:
         super().__init__(heads)
-        self.query = Affine(hidden, width) if width is not None else None
-        self.key = Affine(hidden, width) if width is not None else None
-        self.log_temperature = Learned(math.log(temperature))
+        self.query = Linear(hidden, width) if width is not None else None
+        self.key = Linear(hidden, width) if width is not None else None
+        self.log_temperature = LearnedVector(math.log(temperature))
 
     def keys(self, encoded: Tensor) -> Tensor:
         keys = encoded if self.key is None else self.key(encoded)

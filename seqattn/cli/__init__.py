@@ -33,7 +33,7 @@ from seqattn.cli.data import data_app
 from seqattn.cli.explaining import explain
 from seqattn.cli.exporting import export
 from seqattn.cli.looking import doctor, plot_attention, report
-from seqattn.cli.many import are_several, goes_on, joined, launcher, refuse_several
+from seqattn.cli.many import are_several, check_one_run, goes_on, joined, launcher
 from seqattn.cli.output import (
     after_the_work,
     leave_with_the_reader,
@@ -177,7 +177,7 @@ def train(
     with (
         told_to_stop() as told,
         joined(device.value, seeds, told) if are_several() else contextlib.nullcontext() as world,
-        progress(resolved.name, quiet or (world is not None and world.rank > 0), told) as watchers,
+        progress(resolved.name, quiet or (world is not None and world.rank > 0), told) as callbacks,
     ):
         from seqattn import experiment
         from seqattn.runs import RunFolder
@@ -185,7 +185,7 @@ def train(
         home = output_dir / resolved.name
         if world is not None and world.rank > 0:
             told.begun = True
-            experiment.follow(resolved, world, device.value, threads, watchers.stop)
+            experiment.follow(resolved, world, device.value, threads, callbacks.stop)
             return
         origin = provenance(resolved_from.origins)
         if world is not None:
@@ -197,7 +197,7 @@ def train(
             if seeds is None
             else experiment.seeds_of(resolved, home, seeds)
         )
-        jobs = experiment.run_all(
+        jobs = experiment.train_many(
             configs,
             before_writing=lambda: None if seeds is None else experiment.begin_seeds(configs),
             device=device.value,
@@ -206,7 +206,7 @@ def train(
             overwrite=overwrite,
             plots=seeds is None if plots is None else plots is Plots.each,
             config_path=config,
-            watchers=watchers,
+            callbacks=callbacks,
             provenance=origin,
             world=world,
         )
@@ -221,7 +221,7 @@ def train(
             folders = {job.config.seed: job.folder for job in jobs}
             print_seeds(of_seeds(home, resolved.name, folders))
     if failed:
-        raise experiment.all_errors(failed, len(jobs))
+        raise experiment.combined_error(failed, len(jobs))
 
 
 @app.command(
@@ -283,7 +283,7 @@ def compare(
 
     from seqattn.config.comparing import plan
 
-    refuse_several("compare")
+    check_one_run("compare")
     if ray_address is not None and engine is not Engine.ray:
         raise UsageError(f"--ray-address {ray_address}: goes with --engine ray.")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
@@ -291,12 +291,12 @@ def compare(
         config, [*(overrides or []), *shortcuts], vary or [], along=along, seeds=seeds,
         resample_data=resample_data,
     )  # fmt: skip
-    with told_to_stop() as told, progress(planned.name, quiet, told) as watchers:
+    with told_to_stop() as told, progress(planned.name, quiet, told) as callbacks:
         from seqattn import comparison
 
         outcome = comparison.compare(
             planned, output_dir, device=device.value, threads=threads,
-            plots=plots is Plots.each, config_path=config, watchers=watchers,
+            plots=plots is Plots.each, config_path=config, callbacks=callbacks,
             provenance=provenance({}), engine=engine.value, ray_address=ray_address,
         )  # fmt: skip
     if not quiet:

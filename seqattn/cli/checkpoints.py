@@ -79,7 +79,7 @@ def verify_resume(
     import tempfile
 
     from seqattn.config import resolve
-    from seqattn.resuming import verify_resume as verify
+    from seqattn.verify_resume import verify_resume as verify
 
     resolved = resolve(config, overrides or []).config
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:

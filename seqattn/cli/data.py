@@ -13,9 +13,9 @@ from seqattn.errors import DataError, UsageError
 from seqattn.wording import counted
 
 if TYPE_CHECKING:
-    from seqattn.data.files import Piece
+    from seqattn.data.files import Chunk
+    from seqattn.data.files.chunk import Ragged
     from seqattn.data.files.options import ReadOptions
-    from seqattn.data.files.piece import Ragged
     from seqattn.data.inspect import Report
 
 data_app = typer.Typer(
@@ -179,7 +179,7 @@ def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
         file = files[0]
     report = inspect_file(file, options)
     if picture is not None:
-        _draw(report.piece, picture)
+        _draw(report.chunk, picture)
     leave_with_the_reader()
     if first:
         show(first)
@@ -196,34 +196,34 @@ def _show(file: Path, report: Report) -> None:
     from seqattn.data.files import step_text
     from seqattn.data.inspect import count_copies
 
-    piece = report.piece
+    chunk = report.chunk
     for line in report.notes:
         note(f"{file}: {line}.")
-    lengths = piece.points.lengths
+    lengths = chunk.points.lengths
     low, high = int(lengths.min()), int(lengths.max())
     span = counted(low, "point") if low == high else f"{low:,} to {high:,} points"
-    show(f"{file}: {report.layout}, {counted(len(piece), 'sequence')} of {span}")
+    show(f"{file}: {report.layout}, {counted(len(chunk), 'sequence')} of {span}")
     for reason in report.roles.reasons:
         show(f"  {reason}")
-    sides = [("", piece.points)]
-    if piece.target is not None:
-        sides = [("source ", piece.points), ("target ", piece.target)]
-        told = piece.target.lengths
+    sides = [("", chunk.points)]
+    if chunk.target is not None:
+        sides = [("source ", chunk.points), ("target ", chunk.target)]
+        told = chunk.target.lengths
         show(f"their targets: {int(told.min())} to {int(told.max())} points")
     for side, ragged in sides:
         _show_features(side, ragged)
-    if piece.order is not None:
+    if chunk.order is not None:
         missing = report.missing_rows
         between = f", {counted(missing, 'row')} missing between" if missing else ""
         apart = (
             "not evenly spaced" if report.frequency == "irregular" else f"{report.frequency} apart"
         )
         show(
-            f"  {report.roles.time or 'steps'}: {step_text(piece.order.min())} to"
-            f" {step_text(piece.order.max())}, {apart}{between}"
+            f"  {report.roles.time or 'steps'}: {step_text(chunk.order.min())} to"
+            f" {step_text(chunk.order.max())}, {apart}{between}"
         )
-    if len(piece) > 1:
-        copies = count_copies(piece)
+    if len(chunk) > 1:
+        copies = count_copies(chunk)
         said = f"{copies:,} are copies of another" if copies else "no two are the same"
         show(f"  of the sequences {said}")
 
@@ -244,18 +244,18 @@ def _show_features(side: str, ragged: Ragged) -> None:
         )
 
 
-def _draw(piece: Piece, picture: Path) -> None:
+def _draw(chunk: Chunk, picture: Path) -> None:
     from seqattn import pictures
     from seqattn.figures import paths_figure
     from seqattn.figures.style import shortened
 
-    n = min(10, len(piece))
-    paths = [piece.points.of(k)[:1000] for k in range(n)]
+    n = min(10, len(chunk))
+    paths = [chunk.points.of(k)[:1000] for k in range(n)]
     none = [path[:0] for path in paths]
     pictures.save(
         paths_figure(
-            paths, none, none, titles=[shortened(name, 20) for name in piece.ids[:n]],
-            features=list(piece.points.features),
+            paths, none, none, titles=[shortened(name, 20) for name in chunk.ids[:n]],
+            features=list(chunk.points.features),
         ),
         picture,
     )  # fmt: skip
@@ -283,7 +283,7 @@ def sample(
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
     from seqattn.data import load
     from seqattn.data.files import format_of
-    from seqattn.data.files.writing import write_sequences
+    from seqattn.data.files.sequence_files import write_sequences
     from seqattn.user_files import check_outputs, write_output
 
     check_outputs({"--output": output}, {"CONFIG": config})

@@ -73,7 +73,7 @@ class OwnUnits:
             how = "this source normalized by its own mean and standard deviation"
         pairs = zip(shift, scale, strict=True)
         return cls(
-            dict(zip(chosen.said, said, strict=True)), how,
+            dict(zip(chosen.target_features, said, strict=True)), how,
             dict(zip(chosen.features, pairs, strict=True)),
         )  # fmt: skip
 
@@ -107,7 +107,7 @@ def explain(
     ] = None,
 ) -> None:
     """Take one attention step of a trained model apart: keys, query, scores, weights, the weighted
-    sum and what is said. Each number follows from printed ones above it, or is named at the end."""
+    sum and the output. Each number follows from printed ones above it, or is named at the end."""
     from seqattn import pictures
     from seqattn.user_files import check_outputs
 
@@ -136,7 +136,8 @@ def explain(
     title = pictures.panel_titles(described)[0]
     explanation = take_apart(
         trained.model, source, step=step, layer=layer, head=head,
-        features=trained.layout.features, said=trained.layout.said, title=title.replace("\n", ", "),
+        features=trained.layout.features, said=trained.layout.target_features,
+        title=title.replace("\n", ", "),
     )  # fmt: skip
     own = None
     if not trained.layout.scaling.is_identity:

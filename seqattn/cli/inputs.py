@@ -17,15 +17,16 @@ from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.config import OwnFile
 from seqattn.config.knobs.data import names_in
 from seqattn.data import Sequences
-from seqattn.data.cutting import LeftOut, as_sources, cut, cut_at
+from seqattn.data.cutting import as_sources, cut, cut_at
+from seqattn.data.file_dataset import check_observed, renamed
 from seqattn.data.files import (
     ENDINGS,
     PACKED,
-    Piece,
+    Chunk,
     ReadOptions,
     format_of,
     read_all,
-    read_pieces,
+    read_chunks,
 )
 from seqattn.data.files.style import PLAIN, TableStyle
 from seqattn.data.files.writing import (
@@ -36,7 +37,6 @@ from seqattn.data.files.writing import (
     rounded,
 )
 from seqattn.data.notes import short_notes
-from seqattn.data.own import check_observed, renamed
 from seqattn.data.reading import options_of
 from seqattn.data.regularize import regularized
 from seqattn.data.sequences import Floats
@@ -49,67 +49,68 @@ from seqattn.data.series import (
     of_rows,
     spacing_of,
 )
+from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
-from seqattn.evaluation import FreeRun, free_run
+from seqattn.evaluation import FreeRunningForecast, free_run
 from seqattn.storage import packed
-from seqattn.training import Trained
+from seqattn.training import LoadedModel
 from seqattn.user_files import output_file, write_output
 from seqattn.wording import counted
 
 
-def own_config(trained: Trained) -> OwnFile:
+def own_config(trained: LoadedModel) -> OwnFile:
     """How a model's own files are read; for a model of made sequences the plain form."""
     config = trained.config.data
     return config if isinstance(config, OwnFile) else OwnFile(path="-")
 
 
-def sources(file: Path, trained: Trained) -> Iterator[tuple[Piece, Sequences, tuple[str, ...]]]:
+def sources(file: Path, trained: LoadedModel) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
     """(as read, as sources, the file's own names of the features), a stretch after the other.
 
     Raises:
-        DataError, UsageError: see `read_pieces`.
+        DataError, UsageError: see `read_chunks`.
     """
     config = own_config(trained)
     wanted = replace(
-        options_of(config, given_only=True), format=_format_for(file, config),
+        options_of(config, sources_only=True), format=_format_for(file, config),
         features=trained.layout.features, group=None, may_rename=True, asks=False,
     )  # fmt: skip
     told = set[str]()
     name = _called(file)
     read = found = 0
-    for piece in read_pieces(file, wanted):
-        read += len(piece)
-        for line in dict.fromkeys(one for one in piece.notes if one not in told):
+    for chunk in read_chunks(file, wanted):
+        read += len(chunk)
+        for line in dict.fromkeys(one for one in chunk.notes if one not in told):
             note(f"{name}: {line}.")
             told.add(line)
-        names = piece.points.features
-        series = _without_gaps(renamed(piece, trained.layout.features), name, trained)
+        names = chunk.points.features
+        series = _without_gaps(renamed(chunk, trained.layout.features), name, trained)
         found += len(series)
         if len(series):
-            clean = Piece(
-                tuple(series.ids), series.points, piece.where, order=series.order,
-                style=piece.style, id_parts=_parts_of(piece, series.ids),
+            clean = Chunk(
+                tuple(series.ids), series.points, chunk.where, order=series.order,
+                style=chunk.style, id_parts=_parts_of(chunk, series.ids),
             )  # fmt: skip
-            part = as_sources(series, config, trained.layout.said)
+            part = as_sources(series, config, trained.layout.target_features)
             yield clean, part.at(slice(None)), names
     if not found:
         raise DataError(_none_left(name, read) if read else f"{name}: has no sequences.")
 
 
-def _parts_of(piece: Piece, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
+def _parts_of(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
     """The words of the ids of some sequences of a piece; None: an id is one word."""
-    if piece.id_parts is None:
+    if chunk.id_parts is None:
         return None
-    parts = dict(zip(piece.ids, piece.id_parts, strict=True))
+    parts = dict(zip(chunk.ids, chunk.id_parts, strict=True))
     return tuple(parts[name] for name in ids)
 
 
-def scored(file: Path, trained: Trained) -> Sequences:
-    """All sequences of a file with what is given and what is to be said, as in training.
+def scored(file: Path, trained: LoadedModel) -> Sequences:
+    """All sequences of a file cut into source and target, as in training.
 
     Raises:
-        DataError, UsageError: see `read_pieces`.
+        DataError, UsageError: see `read_chunks`.
     """
     config = trained.config.data
     own = own_config(trained)
@@ -118,15 +119,15 @@ def scored(file: Path, trained: Trained) -> Sequences:
         form = ReadOptions(features=trained.layout.features, may_rename=True)
     elif form.features is None:
         form = replace(form, features=trained.layout.features, may_rename=True)
-    apart = trained.layout.features, trained.layout.said
-    piece = read_all(file, replace(form, format=_format_for(file, own), group=None, apart=apart,
-                                   asks=False))  # fmt: skip
-    for line in piece.notes:
+    source_and_target = trained.layout.features, trained.layout.target_features
+    form = replace(form, format=_format_for(file, own), group=None, asks=False)
+    chunk = read_all(file, replace(form, source_and_target=source_and_target))
+    for line in chunk.notes:
         note(f"{_called(file)}: {line}.")
     if own.source_features is None:
-        piece = renamed(piece, trained.layout.features)
+        chunk = renamed(chunk, trained.layout.features)
     series = regularized(
-        piece, _called(file), own, spacing_of(piece, _spaced(trained)),
+        chunk, _called(file), own, spacing_of(chunk, _spaced(trained)),
         has_key=isinstance(config, OwnFile),
     )  # fmt: skip
     left_out, name, dropped = LeftOut(), _called(file), len(series.names_of_dropped)
@@ -168,33 +169,33 @@ def _format_for(file: Path, config: OwnFile) -> str:
     return config.format
 
 
-def _spaced(trained: Trained) -> Frequency | None:
+def _spaced(trained: LoadedModel) -> Frequency | None:
     """How far apart steps are, as they were in training."""
     if isinstance(trained.config.data, OwnFile):
         return trained.layout.frequency
     return Frequency("number", 1)
 
 
-def _without_gaps(piece: Piece, name: str, trained: Trained) -> Series:
+def _without_gaps(chunk: Chunk, name: str, trained: LoadedModel) -> Series:
     """What a forecast goes on from, empty cells refused, dropped or filled as in training; and how
     its steps are spaced."""
     config = own_config(trained)
-    spacing = spacing_of(piece, _spaced(trained))
+    spacing = spacing_of(chunk, _spaced(trained))
     if spacing is None:
-        spacing = Spacing.alike(len(piece), Frequency("number", 1))
+        spacing = Spacing.alike(len(chunk), Frequency("number", 1))
     no_cut: dict[str, Any] = {"window": None, "source_length": None, "target_length": None}
     ends = columns_apart(config)
     if not ends:
         no_cut |= {"source_features": None, "target_features": None}
     alone = config.model_copy(update=no_cut)
-    if ends and (ended := np.asarray(ended_sides(piece.points, config).any(axis=1))).any():
-        piece = of_rows(piece, ~ended)
+    if ends and (ended := np.asarray(ended_sides(chunk.points, config).any(axis=1))).any():
+        chunk = of_rows(chunk, ~ended)
     last = None if config.window is None else config.window.source
     if last is not None:
-        piece = last_rows(piece, last)  # no fewer than so many steps
-    piece = replace(piece, target=None, where_target=None)
+        chunk = last_rows(chunk, last)  # no fewer than so many steps
+    chunk = replace(chunk, target=None, where_target=None)
     has_key = isinstance(trained.config.data, OwnFile)
-    series = regularized(piece, name, alone, spacing, has_key=has_key, last=last)
+    series = regularized(chunk, name, alone, spacing, has_key=has_key, last=last)
     if series.empty:
         note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
     if dropped := len(series.names_of_dropped):
@@ -208,12 +209,12 @@ class Forecasts:
     Args:
         output: a file, or None for standard output.
         form: csv, tsv, jsonl, npz, parquet or arrow.
-        names: of the features that are said.
+        names: of the target features.
         style: of the file that was read.
     """
 
     def __init__(
-        self, output: Path | None, form: str, trained: Trained, names: tuple[str, ...],
+        self, output: Path | None, form: str, trained: LoadedModel, names: tuple[str, ...],
         style: TableStyle = PLAIN,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
@@ -261,7 +262,7 @@ class Forecasts:
         self.file.flush()
 
     def write(
-        self, part: Sequences, result: FreeRun, steps: Steps,
+        self, part: Sequences, result: FreeRunningForecast, steps: Steps,
         id_parts: Sequence[tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         """Take in the forecasts of a part.
@@ -324,11 +325,11 @@ def joined_sources(parts: list[Sequences]) -> Sequences:
     return Sequences(
         source=source,
         source_lengths=np.concatenate([part.source_lengths for part in parts]),
-        target=np.zeros((len(source), 0, len(first.said))),
+        target=np.zeros((len(source), 0, len(first.target_features))),
         target_lengths=np.zeros(len(source), dtype=np.int64),
         features=first.features,
         ids=tuple(name for part in parts for name in part.ids),
-        said=first.said,
+        target_features=first.target_features,
     )
 
 
@@ -350,7 +351,7 @@ class _Stdout:
 
 
 def predict_file(
-    trained: Trained,
+    trained: LoadedModel,
     file: Path,
     output: Path | None,
     form: str,
@@ -363,9 +364,9 @@ def predict_file(
 
     from seqattn.experiment.attention_file import spool_for
 
-    stretches = sources(file, trained)
-    first = next(stretches)
-    said = trained.layout.said
+    chunks = sources(file, trained)
+    first = next(chunks)
+    said = trained.layout.target_features
     same = said == trained.layout.features
     style = first[0].style
     if not _keeps_form(file, output, form, own_config(trained)):
@@ -377,15 +378,15 @@ def predict_file(
         writer.opened(),
         tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
     ):
-        for piece, part, _ in _and_first(first, stretches):
+        for chunk, part, _ in _and_first(first, chunks):
             if spool is not None:
                 spool.begin(part, steps)
             result = free_run(
                 trained.model, part, steps, override, with_attention=False,
                 scaling=trained.layout.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_sources(part, piece.points.lengths),
-                         piece.id_parts)  # fmt: skip
+            writer.write(part, result, Steps.of_sources(part, chunk.points.lengths),
+                         chunk.id_parts)  # fmt: skip
             bar.update(len(part))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seqattn.runs import RunFolder
 
 
-class MapKind(StrEnum):
+class AttentionKind(StrEnum):
     """Who looks at whom."""
 
     cross = "cross"
@@ -58,9 +58,9 @@ def plot_attention(
         typer.Option("--steps", min=1, max=64, help="With --input: points to forecast."),
     ] = None,
     kind: Annotated[
-        MapKind,
+        AttentionKind,
         typer.Option("--kind", help="Who looks at whom; a Transformer has all three."),
-    ] = MapKind.cross,
+    ] = AttentionKind.cross,
     layer: Annotated[
         int | None, typer.Option("--layer", min=0, help="One layer, counted from 0.")
     ] = None,
@@ -88,7 +88,7 @@ def plot_attention(
     from seqattn.storage import locked
     from seqattn.user_files import check_outputs
 
-    if epochs and (grid or terminal or input_file is not None or kind is not MapKind.cross):
+    if epochs and (grid or terminal or input_file is not None or kind is not AttentionKind.cross):
         raise UsageError(
             "--epochs draws the film of the run's probe sequences; it goes with --layer, --head,"
             " --examples, --output and --format only."
@@ -125,10 +125,10 @@ def plot_attention(
         examples = 1
     if terminal:
         _print_weights(weights, titles[:examples], kind.value, layer, head)
-        if kind is MapKind.cross and len(titles) > examples:
+        if kind is AttentionKind.cross and len(titles) > examples:
             _print_largest_weights(weights, titles, layer, head)
         return
-    chosen = [kind.value] if kind is not MapKind.cross else []
+    chosen = [kind.value] if kind is not AttentionKind.cross else []
     chosen += [f"layer{layer}"] if layer is not None else []
     chosen += [f"head{head}"] if head is not None else []
     chosen += ["grid"] if grid else []
@@ -281,7 +281,7 @@ def _print_largest_weights(
     import numpy as np
 
     from seqattn import pictures
-    from seqattn.alignment import largest_weight_shares
+    from seqattn.attention_metrics import largest_weight_shares
 
     panels = pictures.panels(weights, titles, len(titles), layer=layer, head=head)
     shapes = {panel.weights.shape for panel in panels}
@@ -373,10 +373,10 @@ def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
 def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Every seed examined, and how many show what."""
-    from seqattn.comparison import Arm
+    from seqattn.comparison import Variant
     from seqattn.doctor import SEEDS_APART, as_plain
 
-    arm = Arm.read(home.name, seeds)
+    arm = Variant.read(home.name, seeds)
     losses = tuple(arm.losses.values())
     found = {seed: _findings(seeds[seed].path, losses) for seed in arm.summaries}
     if as_json:

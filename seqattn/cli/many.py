@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seqattn.cli.output import note
-from seqattn.errors import UsageError, WorldError
+from seqattn.errors import DistributedError, UsageError
 
 if TYPE_CHECKING:
-    from seqattn.cli.terminal import Told
+    from seqattn.cli.terminal import StopRequest
     from seqattn.runs import RunFolder
-    from seqattn.training import World
+    from seqattn.training import ProcessGroup
 
 
 def are_several() -> bool:
@@ -23,7 +23,7 @@ def are_several() -> bool:
     return size.isascii() and size.isdigit() and int(size) > 1 and "RANK" in os.environ
 
 
-def refuse_several(verb: str) -> None:
+def check_one_run(verb: str) -> None:
     """
     Raises:
         UsageError: a command that trains many runs was started as several processes.
@@ -48,13 +48,13 @@ def goes_on(folder: RunFolder) -> bool:
 
 
 @contextlib.contextmanager
-def joined(device: str, seeds: int | None, told: Told) -> Iterator[World]:
-    """The processes of this training. One that loses the others ends here: with WorldError's exit
-    code, or with the signal's where it was told to stop, as the others probably were.
+def joined(device: str, seeds: int | None, told: StopRequest) -> Iterator[ProcessGroup]:
+    """The processes of this training. One that loses the others ends here: with the exit code of
+    DistributedError, or with the signal's where it was told to stop, as the others probably were.
 
     Raises:
         UsageError: many seeds are asked for.
-        WorldError: the others cannot be reached.
+        DistributedError: the others cannot be reached.
     """
     if seeds is not None:
         raise UsageError(
@@ -62,13 +62,13 @@ def joined(device: str, seeds: int | None, told: Told) -> Iterator[World]:
             " run. Leave --seeds or torchrun out."
         )
     from seqattn.experiment import choose_device
-    from seqattn.training import World
+    from seqattn.training import ProcessGroup
 
-    world = World.begin(choose_device(device))
+    world = ProcessGroup.begin(choose_device(device))
     assert world is not None
     try:
         yield world
-    except WorldError as error:
+    except DistributedError as error:
         # What is left of the connections may wait for a process that is gone, even at the end.
         note(f"seqattn: {error}")
         os._exit(128 + told.numbers[0] if told.numbers else error.exit_code)

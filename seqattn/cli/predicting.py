@@ -16,7 +16,7 @@ from seqattn.errors import UsageError
 if TYPE_CHECKING:
     from seqattn.cli.inputs import Forecasts
     from seqattn.data import Sequences
-    from seqattn.training import Trained
+    from seqattn.training import LoadedModel
 
 
 class Format(StrEnum):
@@ -92,12 +92,12 @@ def predict(
     part = data_of(trained).test
     if example is not None:
         part = part.at(checked_example(example, len(part)))
-    forecasts = inputs.Forecasts(where, chosen.value, trained, part.said)
+    forecasts = inputs.Forecasts(where, chosen.value, trained, part.target_features)
     _continue(trained, part, length, attention_override, attention, forecasts)
 
 
 def _continue(
-    trained: Trained, part: Sequences, steps: int, way: str | None, attention: Path | None,
+    trained: LoadedModel, part: Sequences, steps: int, way: str | None, attention: Path | None,
     forecasts: Forecasts,
 ) -> None:  # fmt: skip
     """Forecast sequences of a run, and write what comes of it.

@@ -17,12 +17,12 @@ from seqattn.cli.output import note, plain_console, printable, show
 from seqattn.wording import counted
 
 if TYPE_CHECKING:
-    from seqattn.comparison import Arm, Outcome
-    from seqattn.experiment import Watchers
+    from seqattn.comparison import ComparisonResult, Variant
+    from seqattn.experiment import Callbacks
 
 
 @dataclass
-class Told:
+class StopRequest:
     """Signals that came.
 
     Attributes:
@@ -35,10 +35,10 @@ class Told:
 
 
 @contextlib.contextmanager
-def told_to_stop() -> Iterator[Told]:
+def told_to_stop() -> Iterator[StopRequest]:
     """Within, SIGINT and SIGTERM are noted instead of obeyed, once there is something to save; a
     second one is obeyed at once. A terminal that is closed stops nothing."""
-    told = Told()
+    told = StopRequest()
 
     def heed(number: int, frame: Any) -> None:
         if told.numbers or not told.begun:
@@ -57,13 +57,13 @@ def told_to_stop() -> Iterator[Told]:
 
 
 @contextlib.contextmanager
-def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
+def progress(name: str, quiet: bool, told: StopRequest) -> Iterator[Callbacks]:
     """On a terminal a panel for one run and a bar for many; elsewhere a line now and then; nothing
     when quiet. All on stderr."""
     from tqdm import tqdm
 
     from seqattn.cli.panel import Panel
-    from seqattn.experiment import Watchers
+    from seqattn.experiment import Callbacks
 
     bars: list[tqdm[Any]] = []
     panels: list[Panel] = []
@@ -111,7 +111,7 @@ def progress(name: str, quiet: bool, told: Told) -> Iterator[Watchers]:
         return told.numbers[0] if told.numbers else 0
 
     try:
-        yield Watchers(begin, epoch, say, stop, known.update)
+        yield Callbacks(begin, epoch, say, stop, known.update)
     finally:
         for panel in panels:
             panel.close()
@@ -143,7 +143,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     for losses in (summary["baselines"], summary["fitted"]):
         rows += [(name, loss, name, "") for name, loss in losses.items()]
     if floor is not None:
-        rows.append(("noise floor: knowing all but the noise", floor, "", ""))
+        rows.append(("noise floor (irreducible error)", floor, "", ""))
     for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
         table.add_row(label, *error_cells(summary, loss, name), style=style)
     console.print(table)
@@ -175,7 +175,7 @@ def _looks(summary: Mapping[str, Any]) -> bool:
     return summary["model"].get("attention", True) is not None
 
 
-def print_seeds(outcome: Outcome) -> None:
+def print_seeds(outcome: ComparisonResult) -> None:
     """The table at the end of a training of many seeds."""
     from seqattn.comparison import seed_folders
     from seqattn.comparison.tables import BRACKETS, reference_sentence, scope
@@ -202,10 +202,10 @@ def print_seeds(outcome: Outcome) -> None:
         console.print(line, soft_wrap=True)
 
 
-def print_comparison(outcome: Outcome) -> None:
+def print_comparison(outcome: ComparisonResult) -> None:
     """Variants, and what can be said of every pair."""
     from seqattn.comparison import sentences
-    from seqattn.comparison.outcome import seeds_in_words
+    from seqattn.comparison.result import seeds_in_words
     from seqattn.comparison.tables import BRACKETS, reference_sentence
 
     console = plain_console()
@@ -222,7 +222,7 @@ def print_comparison(outcome: Outcome) -> None:
         console.print(line, soft_wrap=True)
 
 
-def print_arms(title: str, arms: Sequence[Arm]) -> None:
+def print_arms(title: str, arms: Sequence[Variant]) -> None:
     """A row a variant: all columns, or on a narrow terminal those that matter most. A name may
     lose its middle there, a number is there whole or not at all."""
     from rich.cells import cell_len

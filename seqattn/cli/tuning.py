@@ -17,13 +17,13 @@ from seqattn.cli.arguments import (
     Quiet,
     Threads,
 )
-from seqattn.cli.many import refuse_several
+from seqattn.cli.many import check_one_run
 from seqattn.cli.output import after_the_work, note, plain_console
 from seqattn.cli.terminal import progress, told_to_stop
 from seqattn.wording import counted
 
 if TYPE_CHECKING:
-    from seqattn.tuning.results import Tuned
+    from seqattn.tuning.results import TuneResult
 
 SHOWN = 10
 
@@ -63,23 +63,23 @@ def tune(
 
     from seqattn.config.searching import search as read
 
-    refuse_several("tune")
+    check_one_run("tune")
     shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
     wanted = read(config, [*(overrides or []), *shortcuts], search)
-    with told_to_stop() as told, progress(wanted.name, True, told) as watchers:
+    with told_to_stop() as told, progress(wanted.name, True, told) as callbacks:
         from seqattn import tuning
 
         told.begun = True
         tuned = tuning.tune(
             wanted, output_dir, trials, storage=storage, device=device.value, threads=threads,
-            watchers=watchers, say=(lambda line: None) if quiet else note,
+            callbacks=callbacks, say=(lambda line: None) if quiet else note,
         )  # fmt: skip
     if not quiet:
         with after_the_work():
             _print(tuned)
 
 
-def _print(tuned: Tuned) -> None:
+def _print(tuned: TuneResult) -> None:
     from rich.table import Table
 
     states = [row["state"] for row in tuned.trials]

@@ -20,17 +20,17 @@ from typing import Any, Literal
 
 from seqattn import cluster
 from seqattn.comparison.checks import check_seeds, check_variants, have_data_of_their_own
-from seqattn.comparison.drawing import draw_all
-from seqattn.comparison.outcome import Arm, DataOfSeeds, Outcome
+from seqattn.comparison.plots import draw_all
+from seqattn.comparison.result import ComparisonResult, DataOfSeeds, Variant
 from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import sentences, write_tables
 from seqattn.config import as_plain, resolve
 from seqattn.config.comparing import Comparison
-from seqattn.errors import BusyError, CheckpointError, Stopped, UsageError
-from seqattn.experiment import Watchers, run_all
+from seqattn.errors import CheckpointError, FolderLockedError, Stopped, UsageError
+from seqattn.experiment import Callbacks, train_many
 from seqattn.run_files import read_manifest
 from seqattn.runs import COMPARISON, PAGE, RunFolder
-from seqattn.storage import only_writer, write_json
+from seqattn.storage import exclusive_lock, write_json
 
 MARK = COMPARISON
 
@@ -43,18 +43,18 @@ def compare(
     threads: int | None = None,
     plots: bool = False,
     config_path: Path | None = None,
-    watchers: Watchers | None = None,
+    callbacks: Callbacks | None = None,
     provenance: Mapping[str, Any] | None = None,
     engine: Literal["process", "ray"] = "process",
     ray_address: str | None = None,
-) -> Outcome:
+) -> ComparisonResult:
     """Train every variant with every seed and say what the losses say. What is finished already
     is not trained again.
 
     Args:
         output_dir: all goes to `output_dir / comparison.name`.
         plots: draw each run's own pictures too.
-        device, threads, config_path, watchers, provenance: see `experiment.run_all`.
+        device, threads, config_path, callbacks, provenance: see `experiment.train_many`.
         engine: "ray" trains the groups as tasks of a cluster, with the same results.
         ray_address: of a cluster; None starts one here.
 
@@ -75,14 +75,14 @@ def compare(
     with _held(path, comparison) as say_what_it_is:
         if engine == "ray":
             cluster.train(
-                wanted, address=ray_address, device=device, threads=threads, watchers=watchers,
+                wanted, address=ray_address, device=device, threads=threads, callbacks=callbacks,
                 provenance=provenance, before_writing=say_what_it_is,
             )  # fmt: skip
             device = "cpu"  # nothing is left to train
         try:
-            run_all(
+            train_many(
                 wanted, device=device, threads=threads, resume=True, plots=plots,
-                config_path=config_path, watchers=watchers,
+                config_path=config_path, callbacks=callbacks,
                 before_writing=say_what_it_is, provenance=provenance,
             )  # fmt: skip
         except Stopped as stopped:
@@ -91,7 +91,7 @@ def compare(
             ) from None
         outcome = _outcome_of(path, comparison)
         if seeds := _more_than_asked(outcome, comparison):
-            (watchers or Watchers()).say(
+            (callbacks or Callbacks()).say(
                 f"{path} holds seeds that this command did not ask for, too"
                 f" ({', '.join(map(str, seeds))}): tables and pictures are of all that it holds."
             )
@@ -109,28 +109,30 @@ def _held(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
 
     Raises:
         UsageError: the folder is not this comparison's.
-        BusyError: another process writes there.
+        FolderLockedError: another process writes there.
     """
     with contextlib.ExitStack() as held:
-        is_there = not RunFolder(path).is_free
+        is_there = not RunFolder(path).is_available
         if is_there:
             _refuse_another(path, comparison)
-            held.enter_context(only_writer(path))
+            held.enter_context(exclusive_lock(path))
 
         def begin() -> None:
             nonlocal is_there
             if not is_there:
                 path.mkdir(parents=True, exist_ok=True)
-                held.enter_context(only_writer(path))
-                if not RunFolder(path).is_free:
-                    raise BusyError(f"{path}: another process has begun to write there just now.")
+                held.enter_context(exclusive_lock(path))
+                if not RunFolder(path).is_available:
+                    raise FolderLockedError(
+                        f"{path}: another process has begun to write there just now."
+                    )
                 is_there = True
             write_json(path / MARK, _mark(comparison))
 
         yield begin
 
 
-def _outcome_of(path: Path, comparison: Comparison) -> Outcome:
+def _outcome_of(path: Path, comparison: Comparison) -> ComparisonResult:
     """Of all seeds in the folder, asked for or not: `read_outcome` shows the same.
 
     Raises:
@@ -141,26 +143,26 @@ def _outcome_of(path: Path, comparison: Comparison) -> Outcome:
         check_variants(path / MARK, comparison.as_plain()["variants"], runs,
                        resampled=comparison.resample_data)  # fmt: skip
     arms = [
-        Arm.read(variant.name, runs[variant.name], variant.series, variant.at)
+        Variant.read(variant.name, runs[variant.name], variant.series, variant.at)
         for variant in comparison.variants
     ]
     data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
     return _outcome(path, arms, data, comparison.along, resampled=comparison.resample_data)
 
 
-def _more_than_asked(outcome: Outcome, comparison: Comparison) -> list[int]:
+def _more_than_asked(outcome: ComparisonResult, comparison: Comparison) -> list[int]:
     """Seeds in the folder that the command did not ask for."""
     return sorted({seed for arm in outcome.arms for seed in arm.folders} - set(comparison.seeds))
 
 
 def _outcome(
     path: Path,
-    arms: Sequence[Arm],
+    arms: Sequence[Variant],
     data: Mapping[str, Mapping[str, Any]],
     along: str,
     *,
     resampled: bool,
-) -> Outcome:
+) -> ComparisonResult:
     """
     Args:
         data: of each variant, the section of its config.
@@ -175,7 +177,7 @@ def _outcome(
     of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
     if len({seed for arm in arms for seed in arm.folders}) < 2:
         of_seeds = "one"
-    return Outcome(
+    return ComparisonResult(
         path, path.name, tuple(arms), tuple(differences(groups.values())),
         same_data=len(set().union(*data_of_group.values())) == 1,
         same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
@@ -218,7 +220,7 @@ def seed_folders(path: Path) -> dict[int, RunFolder]:
             continue
         if folder.is_run:
             found[int(number)] = folder
-        elif not folder.is_free:
+        elif not folder.is_available:
             raise CheckpointError(
                 f"{folder.path}: is not the folder of a run ({folder.lacks}), so its seed would be"
                 " left out. Put the file back, or move the folder away."
@@ -226,7 +228,7 @@ def seed_folders(path: Path) -> dict[int, RunFolder]:
     return dict(sorted(found.items()))
 
 
-def read_outcome(path: Path) -> Outcome:
+def read_outcome(path: Path) -> ComparisonResult:
     """A comparison, or the seeds of one config, read back from its folder, finished or not.
 
     Raises:
@@ -240,13 +242,13 @@ def read_outcome(path: Path) -> Outcome:
     runs = {name: seed_folders(path / name) for name in variants}
     check_variants(path / MARK, variants, runs, resampled=resampled)
     places = along.get("arms", {})
-    arms = [Arm.read(name, folders, *places.get(name, ("", None)))
+    arms = [Variant.read(name, folders, *places.get(name, ("", None)))
             for name, folders in runs.items()]  # fmt: skip
     data = {name: variant["data"] for name, variant in variants.items()}
     return _outcome(path, arms, data, str(along.get("key", "")), resampled=resampled)
 
 
-def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Outcome:
+def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> ComparisonResult:
     """The seeds of one config, in the folder `path`, or those of one variant of a comparison.
 
     Raises:
@@ -255,7 +257,7 @@ def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Outcome
     configs = [resolve(folder.config).config for folder in folders.values()]
     resampled = have_data_of_their_own(configs)
     section = as_plain(configs[0].data)
-    return _outcome(path, [Arm.read(name, folders)], {name: section}, "", resampled=resampled)
+    return _outcome(path, [Variant.read(name, folders)], {name: section}, "", resampled=resampled)
 
 
 def checked_seeds(path: Path) -> dict[int, RunFolder]:
@@ -316,8 +318,8 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
 
 
 __all__ = [
-    "Arm",
-    "Outcome",
+    "ComparisonResult",
+    "Variant",
     "checked_seeds",
     "compare",
     "is_comparison",

@@ -24,7 +24,7 @@ SEEDS_NEEDED = pairs_needed(LEVEL)
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedSummary:
     """How one number varies over seeds.
 
     Attributes:
@@ -44,7 +44,7 @@ class Spread:
     worst_seed: int
 
     @classmethod
-    def of(cls, values: Mapping[int, float]) -> Spread:
+    def of(cls, values: Mapping[int, float]) -> SeedSummary:
         """
         Args:
             values: one a seed, at least one; inf of a seed that diverged.
@@ -80,7 +80,7 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedTest:
     """Two variants over the seeds that both have; a pair is the same seed in both arms.
 
     Attributes:
@@ -197,7 +197,7 @@ def _number(value: float) -> str:
     return f"{value:.2g}"
 
 
-def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Difference]:
+def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[PairedTest]:
     """Every pair of variants of a group, corrected for the number of pairs of all groups.
 
     Args:
@@ -216,7 +216,7 @@ def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Dif
     corrected = holm([each.p for each in found])
     smallest = holm([smallest_p(each.pairs) for each in found])
     return [
-        Difference(
+        PairedTest(
             first, second, len(gaps), each.estimate if each.pairs else 0.0, each.interval,
             int((gaps < 0).sum()), each.p, p_holm, rank_biserial(gaps), least,
             int((gaps == 0).sum()), len(gathered), lost,

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.comparison.outcome import Arm, DataOfSeeds, Outcome
-from seqattn.comparison.statistics import LEVEL, SEEDS_NEEDED, Difference, Spread
-from seqattn.storage import read_whole, write_whole
+from seqattn.comparison.result import ComparisonResult, DataOfSeeds, Variant
+from seqattn.comparison.statistics import LEVEL, SEEDS_NEEDED, PairedTest, SeedSummary
+from seqattn.storage import atomic_write, read_file
 
 VARIANTS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "best",
@@ -29,16 +29,16 @@ SEEDS = (
 )  # fmt: skip
 
 
-def write_tables(outcome: Outcome) -> bool:
+def write_tables(outcome: ComparisonResult) -> bool:
     """variants.csv, pairs.csv, seeds.csv and comparison.md.
 
     Returns:
         whether they are of other runs or losses than those that were there.
     """
     of_seeds = outcome.path / "seeds.csv"
-    before = read_whole(of_seeds) if of_seeds.is_file() else None
-    write_whole(outcome.path / "variants.csv", _csv(VARIANTS, map(_row_of, outcome.arms)))
-    write_whole(outcome.path / "pairs.csv", _csv(PAIRS, [
+    before = read_file(of_seeds) if of_seeds.is_file() else None
+    atomic_write(outcome.path / "variants.csv", _csv(VARIANTS, map(_row_of, outcome.arms)))
+    atomic_write(outcome.path / "pairs.csv", _csv(PAIRS, [
         (pair.first, pair.second, pair.seeds, pair.typical, *(pair.interval or (None, None)),
          pair.first_better, pair.p, pair.p_holm, pair.effect, pair.decided, pair.tied,
          *pair.diverged)
@@ -49,12 +49,12 @@ def write_tables(outcome: Outcome) -> bool:
         for arm in outcome.arms
         for seed in arm.folders
     ])  # fmt: skip
-    write_whole(of_seeds, now)
-    write_whole(outcome.path / "comparison.md", markdown(outcome).encode())
+    atomic_write(of_seeds, now)
+    atomic_write(outcome.path / "comparison.md", markdown(outcome).encode())
     return before != now
 
 
-def _summary_of(arm: Arm, seed: int) -> Mapping[str, Any]:
+def _summary_of(arm: Variant, seed: int) -> Mapping[str, Any]:
     """What seeds.csv has of a run; inf as the loss of one that diverged."""
     return arm.summaries.get(seed, {"test_loss": math.inf} if seed in arm.diverged else {})
 
@@ -65,13 +65,13 @@ def _of_seed(summary: Mapping[str, Any], key: str) -> Any:
     return summary.get(key)
 
 
-def accuracies(arm: Arm) -> list[float]:
+def accuracies(arm: Variant) -> list[float]:
     """Alignment accuracy of each seed that has one."""
     found = [_of_seed(summary, "alignment_accuracy") for summary in arm.summaries.values()]
     return [accuracy for accuracy in found if accuracy is not None]
 
 
-def _row_of(arm: Arm) -> tuple[Any, ...]:
+def _row_of(arm: Variant) -> tuple[Any, ...]:
     spread, lost = arm.spread, len(arm.diverged)
     if spread is None:
         return (arm.name, 0, 0, *[None] * (len(VARIANTS) - 4), arm.unfinished)
@@ -86,7 +86,7 @@ def _row_of(arm: Arm) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _median_of(arm: Arm, key: str) -> float | None:
+def _median_of(arm: Variant, key: str) -> float | None:
     """The median of a loss over seeds, inf of those that diverged; None where it is unknown."""
     found = [summary[key] for summary in arm.summaries.values()]
     if any(value is None for value in found):
@@ -94,25 +94,25 @@ def _median_of(arm: Arm, key: str) -> float | None:
     return float(np.median(found + [math.inf] * len(arm.diverged)))
 
 
-def _seconds(arm: Arm) -> float | None:
+def _seconds(arm: Variant) -> float | None:
     """The median over the seeds that ended."""
     found = [summary["seconds"] for summary in arm.summaries.values()]
     return float(np.median(found)) if found else None
 
 
-def wins(arm: Arm) -> int:
+def wins(arm: Variant) -> int:
     """Seeds that beat the best parameter-free baseline of their own test sequences."""
     return sum(bool(summary["beats_best_baseline"]) for summary in arm.summaries.values())
 
 
-def table(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
+def table(arms: Sequence[Variant]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows for people, without columns that say nothing of any variant."""
     rows = [cells(arm) for arm in arms]
     columns = [i for i in range(len(HEADINGS)) if i == 0 or any(row[i] != NONE for row in rows)]
     return [HEADINGS[i] for i in columns], [[row[i] for i in columns] for row in rows]
 
 
-def cells(arm: Arm) -> list[str]:
+def cells(arm: Variant) -> list[str]:
     """A variant's row for people: the columns of `HEADINGS`."""
     spread, lost = arm.spread, len(arm.diverged)
     if spread is None:
@@ -134,7 +134,7 @@ def cells(arm: Arm) -> list[str]:
     ]
 
 
-def _median_cell(spread: Spread, lost: int) -> str:
+def _median_cell(spread: SeedSummary, lost: int) -> str:
     median = f"none: {lost} diverged" if math.isinf(spread.median) else f"{spread.median:.4f}"
     if spread.median_interval is None:
         return f"{median} [{NEEDS}]"
@@ -158,7 +158,7 @@ HEADINGS = (
 NARROW = ("variant", "median loss [95%]", "worst (seed)", "beats baseline", "true step (worst)")
 
 
-def references(outcome: Outcome) -> list[tuple[str, float]]:
+def references(outcome: ComparisonResult) -> list[tuple[str, float]]:
     """Noise floor and parameter-free baselines, where they are the same for all variants; where
     each seed has data of its own, medians over the seeds that ended."""
     if not outcome.same_data:
@@ -173,7 +173,7 @@ def references(outcome: Outcome) -> list[tuple[str, float]]:
     return [(name, float(np.median(losses))) for name, losses in found.items()]
 
 
-def reference_sentence(outcome: Outcome) -> str:
+def reference_sentence(outcome: ComparisonResult) -> str:
     """The references in words; "" where there are none."""
     said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
     if not said:
@@ -213,7 +213,7 @@ def scope(data_of_seeds: DataOfSeeds) -> str:
             )
 
 
-def sentences(outcome: Outcome) -> list[str]:
+def sentences(outcome: ComparisonResult) -> list[str]:
     """What the numbers say of every pair, the decided ones first, and what to be careful of."""
     pairs = sorted(outcome.pairs, key=lambda pair: not pair.decided)
     said = [pair.sentence() for pair in pairs]
@@ -258,7 +258,7 @@ def sentences(outcome: Outcome) -> list[str]:
     return [*said, scope(outcome.data_of_seeds)]
 
 
-def markdown(outcome: Outcome) -> str:
+def markdown(outcome: ComparisonResult) -> str:
     """The comparison as a page of text."""
     lines = [f"# {outcome.name}", "", "Mean squared error on the test sequences, free running.", ""]
     lines += _table(*table(outcome.arms))
@@ -295,7 +295,7 @@ def _how_pairs_are_read(count: int) -> str:
     )
 
 
-def _pair_cells(pair: Difference) -> list[str]:
+def _pair_cells(pair: PairedTest) -> list[str]:
     if pair.interval is None:
         interval = f"needs {pair.pairs_needed} seeds"
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from seqattn.config import Data, OwnFile, Squares
-from seqattn.data import own, squares, tasks
+from seqattn.data import file_dataset, squares, tasks
 from seqattn.data.baselines import Rule
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
@@ -65,7 +65,7 @@ def load(config: Data) -> Splits:
         StorageError: there is no room for a cache of large files.
     """
     if isinstance(config, OwnFile):
-        found = own.load_own(config)
+        found = file_dataset.load_file_dataset(config)
         if config.season is not None:
             for each in found.parts:
                 check_season(each, config.season)

@@ -21,7 +21,7 @@ DRIFT = "drift"
 
 
 @dataclass(frozen=True)
-class Made:
+class LazyForecast:
     """A forecast of a part that is made where it is asked for.
 
     Attributes:
@@ -38,19 +38,19 @@ class Made:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The parameter-free baselines of a part, and what should be said of one that is not there.
+    """The parameter-free baselines of a part, and notes on those that are not there.
 
     Attributes:
-        made: name -> what makes its forecast (n, T, F) of some sequences of the part.
+        forecasts: name -> what makes its forecast (n, T, F) of some sequences of the part.
         notes: sentences.
     """
 
-    made: dict[str, Callable[[Sequences], Floats]]
+    forecasts: dict[str, Callable[[Sequences], Floats]]
     notes: tuple[str, ...]
 
-    def forecast(self, name: str, part: Sequences) -> Made:
+    def forecast(self, name: str, part: Sequences) -> LazyForecast:
         """Of the sequences of the part."""
-        return Made(part, self.made[name])
+        return LazyForecast(part, self.forecasts[name])
 
 
 def baselines_of(
@@ -72,32 +72,32 @@ def baselines_of(
     """
     T = test.target_steps
     means = mean_by_step(train, T)
-    made: dict[str, Callable[[Sequences], Floats]] = {
+    forecasts: dict[str, Callable[[Sequences], Floats]] = {
         TRAINING_MEAN: lambda part: np.repeat(means[None], len(part), axis=0)
     }
     notes = list[str]()
     carried = places_of_targets(test)
-    if carried is not None:  # else what is to be said was never given
-        made[LAST_POINT] = lambda part: last_value(part, carried)
+    if carried is not None:  # else no source has the target features
+        forecasts[LAST_POINT] = lambda part: last_value(part, carried)
         if in_sample is not None:
-            made[DRIFT] = lambda part: drift(part, carried)
+            forecasts[DRIFT] = lambda part: drift(part, carried)
     if in_sample is not None and in_sample.season is not None:
         season, shortest = in_sample.season, int(test.source_lengths.min())
         if in_sample.origin == "given":
             check_season(test, season)
         if carried is None:
-            notes.append("no seasonal naive forecast: what is to be said is not given")
+            notes.append("no seasonal naive forecast: sources lack a target feature")
         elif shortest < season:
             notes.append(
                 f"no seasonal naive forecast: a source has only {shortest} points, the season"
                 f" {season}"
             )
         else:
-            made[in_sample.seasonal_naive] = lambda part: seasonal_naive(part, carried, season)
+            forecasts[in_sample.seasonal_naive] = lambda part: seasonal_naive(part, carried, season)
     if rule is not None:
         name, forecast = rule
-        made[name] = lambda part: forecast(part.source, part.source_lengths, T)
-    return Baselines(made, tuple(notes))
+        forecasts[name] = lambda part: forecast(part.source, part.source_lengths, T)
+    return Baselines(forecasts, tuple(notes))
 
 
 def mean_by_step(part: Sequences, steps: int) -> Floats:

@@ -22,18 +22,20 @@ MOST_SORTED = 2**26
 
 
 def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """The scaling of a training part, and what should be said of it.
+    """The scaling of a training part, and notes on it.
 
     Raises:
         DataError: data.scaling: robust, and more values than can be sorted in memory.
     """
-    names = tuple(dict.fromkeys([*train.features, *train.said]))
+    names = tuple(dict.fromkeys([*train.features, *train.target_features]))
     fitted = {}
     if config.scaling != "none":
         fitted = fit_features(config.scaling, names, _observed(config, train))
-    scaling, notes = scaling_of(config, fitted, train.features, train.said)
+    scaling, notes = scaling_of(config, fitted, train.features, train.target_features)
     if config.normalize == "instance":
-        notes += instance_notes(train.features, train.said, constant_windows(train), len(train))
+        notes += instance_notes(
+            train.features, train.target_features, constant_windows(train), len(train)
+        )
     return scaling, notes
 
 
@@ -49,7 +51,7 @@ def _observed(
             # same units as without.
             own = relative.of_each(some)
             for names, points, cells, scaler in zip(
-                (some.features, some.said), (some.source, some.target),
+                (some.features, some.target_features), (some.source, some.target),
                 (some.source_cells, some.target_cells), own, strict=True,
             ):  # fmt: skip
                 scaled = scaler.scaled(points)
@@ -60,13 +62,16 @@ def _observed(
 
 
 def scaling_of(
-    config: OwnFile, fitted: Mapping[str, Fitted], features: Sequence[str], said: Sequence[str]
+    config: OwnFile,
+    fitted: Mapping[str, Fitted],
+    features: Sequence[str],
+    target_features: Sequence[str],
 ) -> tuple[Scaling, list[str]]:
-    """The scaling of both sides from that of each feature, and what should be said of it.
+    """The scaling of both sides from that of each feature, and notes on it.
 
     Args:
         fitted: empty with data.scaling: none.
-        features, said: names of the source's and of the target's.
+        features, target_features: names of the source's and of the target's.
     """
     notes = [
         f"{name} is always {one.shift:g} in the training part: not scaled"
@@ -82,9 +87,9 @@ def scaling_of(
                       for name in names]),
             np.array([fitted[name].scale if fitted else 1.0 for name in names]),
         )
-        for names in (features, said)
+        for names in (features, target_features)
     )  # fmt: skip
-    carried = places_in(tuple(features), tuple(said))
+    carried = places_in(tuple(features), tuple(target_features))
     return Scaling(source, target, carried, config.relative, instance), notes
 
 
@@ -97,23 +102,23 @@ def constant_windows(part: Sequences) -> Integers:
 
 
 def instance_notes(
-    features: Sequence[str], said: Sequence[str], constant: Integers, sequences: int
+    features: Sequence[str], target_features: Sequence[str], constant: Integers, sequences: int
 ) -> list[str]:
-    """What should be said of data.normalize: instance.
+    """Notes on data.normalize: instance.
 
     Args:
         constant: (F,) in how many training sources each feature is constant.
         sequences: of the training part.
     """
-    only_said = [name for name in said if name not in features]
+    only_targets = [name for name in target_features if name not in features]
     return [
         f"{name} is constant in {count:,} of {sequences:,} training sources: shifted there, not"
         " scaled by its own standard deviation (data.normalize)"
         for name, count in zip(features, constant.tolist(), strict=True) if count
     ] + [
-        f"{name} is to be said but not given, so that no source has a mean of it: it keeps the"
-        " scaling of the training part (data.scaling)"
-        for name in only_said
+        f"{name} is a target but no source feature, so that no source has a mean of it: it keeps"
+        " the scaling of the training part (data.scaling)"
+        for name in only_targets
     ]  # fmt: skip
 
 

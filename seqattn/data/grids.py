@@ -37,27 +37,27 @@ class Rows(NamedTuple):
     """Steps of N sequences one after the other.
 
     Attributes:
-        whose: (rows,) the sequence of each.
+        series_index: (rows,) the sequence of each.
         inner: (rows - 1,) whether the next row is of the same sequence.
     """
 
     order: NDArray[Any]
     offsets: Integers
-    whose: Integers
+    series_index: Integers
     inner: NDArray[np.bool_]
 
     @classmethod
     def of(cls, order: NDArray[Any], offsets: Integers) -> Rows:
         if order.dtype.kind == "M":
             order = order.astype(DATES)
-        whose = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        return cls(order, offsets, whose, whose[1:] == whose[:-1])
+        series_index = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        return cls(order, offsets, series_index, series_index[1:] == series_index[:-1])
 
     @property
     def are_dates(self) -> bool:
         return self.order.dtype.kind == "M"
 
-    def one_step(self) -> float | None:
+    def train_step(self) -> float | None:
         """The distance of numbers that are all as far apart; None: they are not, or are dates."""
         if self.are_dates:
             return None
@@ -83,7 +83,7 @@ class Rows(NamedTuple):
     def same_time(self) -> NDArray[np.bool_]:
         """(rows,) whether a date has the time of day that its sequence begins with."""
         into_day = self.order.astype(np.int64) % DAY
-        return np.asarray(into_day == into_day[self.offsets[:-1][self.whose]])
+        return np.asarray(into_day == into_day[self.offsets[:-1][self.series_index]])
 
     @property
     def day(self) -> Integers:
@@ -120,7 +120,7 @@ class Rows(NamedTuple):
             found = np.busday_count(days[:-1], days[1:]).astype(np.float64)
         else:
             day, last = self._days()
-            on = (day == np.minimum(self.day[self.whose], last)) & self.same_time
+            on = (day == np.minimum(self.day[self.series_index], last)) & self.same_time
             found = np.diff(self.order.astype("datetime64[M]").astype(np.int64)).astype(np.float64)
         found[~(on[1:] & on[:-1])] = np.nan
         return found
@@ -128,9 +128,9 @@ class Rows(NamedTuple):
     def tolerance(self, step: Floats) -> Floats:
         """(rows - 1,) of a step, by which numbers may miss the grid: what rounding does to them."""
         size = np.abs(np.asarray(self.order, dtype=np.float64)) * np.finfo(np.float64).eps
-        own = step[self.whose]
+        own = step[self.series_index]
         largest = np.maximum(size[1:] / own[1:], size[:-1] / own[:-1])
-        return np.where(self.are_whole[self.whose[1:]], 0, np.maximum(ROUNDING, 4 * largest))
+        return np.where(self.are_whole[self.series_index[1:]], 0, np.maximum(ROUNDING, 4 * largest))
 
     def fits(self) -> dict[int, Fit]:
         """The grids that steps of this kind may lie on."""
@@ -144,7 +144,7 @@ class Rows(NamedTuple):
                          np.inf)  # fmt: skip
         usable = np.isfinite(step) & (step > 0)
         step = np.where(usable, step, np.nan)
-        ratio = distances / step[self.whose[:-1]]
+        ratio = distances / step[self.series_index[:-1]]
         whole = np.round(ratio)
         limit = 0.0 if self.are_dates else self.tolerance(step)
         on = ~self.inner | (np.abs(ratio - whole) <= limit)

@@ -12,16 +12,16 @@ import numpy as np
 from seqattn.data.files import (
     NESTED,
     TABLES,
-    Piece,
+    Chunk,
     ReadOptions,
     check_file,
     format_of,
     kind_of,
     read_all,
 )
-from seqattn.data.files.piece import joined
+from seqattn.data.files.chunk import joined
 from seqattn.data.section import Steps, section_of, shortest, steps_of
-from seqattn.data.tables import Understood, opened, pieces, understand
+from seqattn.data.tables import Understood, chunks, opened, understand
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
@@ -53,7 +53,7 @@ class Report:
         kind: format of the file.
         layout: in words.
         roles: what each column was taken for.
-        piece: all sequences.
+        chunk: all sequences.
         frequency: how far apart steps are, in words; None: there is no time.
         missing_rows: rows missing between others, where steps are even.
         notes: what the user should know.
@@ -63,7 +63,7 @@ class Report:
     kind: str
     layout: str
     roles: InferredRoles
-    piece: Piece
+    chunk: Chunk
     frequency: str | None
     missing_rows: int
     notes: tuple[str, ...]
@@ -71,11 +71,11 @@ class Report:
 
     @property
     def sequences(self) -> int:
-        return len(self.piece)
+        return len(self.chunk)
 
     @property
     def rows(self) -> int:
-        return len(self.piece.points.values)
+        return len(self.chunk.points.values)
 
 
 def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
@@ -91,27 +91,27 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
     if kind not in TABLES:
         if kind == "npy" and options.layout == "auto":
             _ask_about_two_axes(file)
-        piece = read_all(file, options)
-        roles = InferredRoles(features=piece.points.features)
-        apart = ", source and target apart" if piece.target is not None else ""
+        chunk = read_all(file, options)
+        roles = InferredRoles(features=chunk.points.features)
+        apart = ", source and target apart" if chunk.target is not None else ""
         words = kind.removeprefix(NESTED)
-        section = section_of(file, options, piece, None, {}, None)
-        return Report(words, f"{words}{apart}", roles, piece, None, 0, piece.notes, section)
+        section = section_of(file, options, chunk, None, {}, None)
+        return Report(words, f"{words}{apart}", roles, chunk, None, 0, chunk.notes, section)
     with opened(file, kind, options) as table:
         understood = understand(table, options)
-        piece = joined(list(pieces(table, understood, options, whole=True)))
-        if int(piece.points.lengths.max()) < 2:
+        chunk = joined(list(chunks(table, understood, options, whole=True)))
+        if int(chunk.points.lengths.max()) < 2:
             raise DataError(
                 f"{file}: has one row in each sequence, which is too few: a source and a target"
                 " need one point each."
             )
         columns = {} if understood.roles is None else understood.roles.columns
-        roles = _roles(understood, piece)
-        steps = steps_of(piece)
-        section = section_of(file, options, piece, understood, columns, steps)
-    notes = (*piece.notes, *_step_notes(steps), *_length_notes(piece))
+        roles = _roles(understood, chunk)
+        steps = steps_of(chunk)
+        section = section_of(file, options, chunk, understood, columns, steps)
+    notes = (*chunk.notes, *_step_notes(steps), *_length_notes(chunk))
     return Report(
-        kind, _layout(kind, understood), roles, piece, None if steps is None else steps.frequency,
+        kind, _layout(kind, understood), roles, chunk, None if steps is None else steps.frequency,
         0 if steps is None else steps.missing, notes, section,
     )  # fmt: skip
 
@@ -148,27 +148,27 @@ def _step_notes(steps: Steps | None) -> list[str]:
     return notes
 
 
-def _length_notes(piece: Piece) -> list[str]:
-    lengths = piece.points.lengths
-    short = np.flatnonzero(lengths < shortest(piece))
+def _length_notes(chunk: Chunk) -> list[str]:
+    lengths = chunk.points.lengths
+    short = np.flatnonzero(lengths < shortest(chunk))
     if not short.size:
         return []
-    shown = ", ".join(repr(piece.ids[int(k)]) for k in short[:3])
+    shown = ", ".join(repr(chunk.ids[int(k)]) for k in short[:3])
     more = ", ..." if short.size > 3 else ""
     return [
-        f"{short.size} of the {len(piece)} sequences are too short for this section, and are left"
+        f"{short.size} of the {len(chunk)} sequences are too short for this section, and are left"
         f" out: {shown}{more}"
     ]
 
 
-def _roles(understood: Understood, piece: Piece) -> InferredRoles:
+def _roles(understood: Understood, chunk: Chunk) -> InferredRoles:
     if understood.wide is not None:
         series = () if understood.wide.series is None else (understood.wide.series,)
-        return InferredRoles(series, None, piece.points.features)
+        return InferredRoles(series, None, chunk.points.features)
     roles = understood.roles
     assert roles is not None
     time = None if roles.time is None else ",".join(roles.time.names)
-    return InferredRoles(roles.series, time, piece.points.features, roles.ignored, roles.reasons)
+    return InferredRoles(roles.series, time, chunk.points.features, roles.ignored, roles.reasons)
 
 
 def _layout(kind: str, understood: Understood) -> str:
@@ -181,16 +181,16 @@ def _layout(kind: str, understood: Understood) -> str:
     return f"{kind}, a point a row, sequences told apart by {names}"
 
 
-def count_copies(piece: Piece) -> int:
+def count_copies(chunk: Chunk) -> int:
     """How many sequences hold the same points as one before: in two parts of a split they would
     make a model look better than it is."""
     seen = set[bytes]()
-    for k in range(len(piece)):
-        digest = hashlib.blake2b(piece.points.of(k).tobytes(), digest_size=16)
-        if piece.target is not None:
-            digest.update(piece.target.of(k).tobytes())
+    for k in range(len(chunk)):
+        digest = hashlib.blake2b(chunk.points.of(k).tobytes(), digest_size=16)
+        if chunk.target is not None:
+            digest.update(chunk.target.of(k).tobytes())
         seen.add(digest.digest())
-    return len(piece) - len(seen)
+    return len(chunk) - len(seen)
 
 
 __all__ = ["InferredRoles", "InspectOptions", "Report", "count_copies", "inspect_file"]

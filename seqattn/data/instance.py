@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import Floats, Sequences, stretches
+from seqattn.data.sequences import Floats, Sequences, row_blocks
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
 """Range of values, of their size, that float64 may leave of values that are all the same."""
@@ -47,7 +47,7 @@ class InstanceStatistics:
         N, _, F = part.source.shape
         found = cls(np.zeros((N, F)), np.ones((N, F)), np.ones((N, F), dtype=bool))
         observed = part.source_cells
-        for first, rows in stretches(part.source):
+        for first, rows in row_blocks(part.source):
             here = slice(first, first + len(rows))
             found._fill(here, np.asarray(rows, dtype=np.float64), observed[here])
         return found

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.baselines import Made, mean_by_step
+from seqattn.data.baselines import LazyForecast, mean_by_step
 from seqattn.data.scaling import Scaler, Scaling
-from seqattn.data.sequences import AT_ONCE, Floats, Sequences, stretches
+from seqattn.data.sequences import AT_ONCE, Floats, Sequences, row_blocks
 
 LEAST_SQUARES = "linear least squares (fitted)"
 ENOUGH = 2
 """Rows for each column, from which on a triangle stands for them."""
 
 
-def least_squares(train: Sequences, test: Sequences, scaling: Scaling | None = None) -> Made | None:
+def least_squares(
+    train: Sequences, test: Sequences, scaling: Scaling | None = None
+) -> LazyForecast | None:
     """An affine map from all source points to all target points, fitted on the training part.
 
     It has parameters, so it is no parameter-free baseline; it says how much of a task is linear.
@@ -36,13 +38,13 @@ def least_squares(train: Sequences, test: Sequences, scaling: Scaling | None = N
         the forecast of the test part, or None where lengths vary or differ from the training's,
         since an affine map has one shape.
     """
-    T, F = test.target_steps, len(test.said)
+    T, F = test.target_steps, len(test.target_features)
     alike = (train.source_steps, train.target_steps) == (test.source_steps, T)
     if not (alike and train.is_one_shape and test.is_one_shape):
         return None
     trained = _Table(train, scaling)
-    inputs = _Columns.of(rows for rows, _ in trained.stretches())
-    outputs = _Columns.of(rows for _, rows in trained.stretches())
+    inputs = _Columns.of(rows for rows, _ in trained.row_blocks())
+    outputs = _Columns.of(rows for _, rows in trained.row_blocks())
     weights = _weights(trained, inputs, outputs)
     never = (outputs.count == 0).reshape(T, F)
     means = mean_by_step(train, T) if never.any() else None
@@ -56,7 +58,7 @@ def least_squares(train: Sequences, test: Sequences, scaling: Scaling | None = N
             found[:, never] = means[never]
         return found
 
-    return Made(test, forecast)
+    return LazyForecast(test, forecast)
 
 
 def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
@@ -83,13 +85,13 @@ def _triangles(
     decomposition, which stands for them and is no taller than wide."""
     width = len(inputs.centre) + 1
     waiting: list[list[Floats]] = [[] for _ in every]
-    for given, said in table.stretches():
-        design, targets = inputs.design(given), outputs.scaled(said)
+    for source_rows, target_rows in table.row_blocks():
+        design, targets = inputs.design(source_rows), outputs.scaled(target_rows)
         for k, (rows, columns) in enumerate(zip(waiting, every, strict=True)):
             seen = ~np.isnan(targets[:, columns]).any(axis=1)
             rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
             if k + 1 == len(every):  # NumPy needs three times what it decomposes
-                del given, said, design, targets
+                del source_rows, target_rows, design, targets
             if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
                 joined = np.concatenate(rows)
                 rows.clear()
@@ -108,13 +110,13 @@ class _Table:
         """Places of some sequences, these, and the own shift and scale of each, of source and
         target."""
         for places, some in self.part.chunks():
-            for first, rows in stretches(some.source):
+            for first, rows in row_blocks(some.source):
                 at = slice(first, first + len(rows))
                 here = some.at(at) if len(rows) < len(some) else some
                 within = slice(places.start + at.start, places.start + at.stop)
                 yield within, here, self.scaling.of_each(here)
 
-    def stretches(self) -> Iterator[tuple[Floats, Floats]]:
+    def row_blocks(self) -> Iterator[tuple[Floats, Floats]]:
         """((n, S F) inputs, (n, T F) outputs) of some sequences."""
         for _, some, own in self.parts():
             yield self.inputs(some, own[0]), self.outputs(some, own[1])
@@ -150,13 +152,13 @@ class _Columns:
     count: NDArray[np.int64]
 
     @classmethod
-    def of(cls, stretches: Iterable[Floats]) -> _Columns:
+    def of(cls, row_blocks: Iterable[Floats]) -> _Columns:
         """
         Args:
-            stretches: (n, columns), NaN where a cell was not observed.
+            row_blocks: (n, columns), NaN where a cell was not observed.
         """
         low, high, count = np.full(1, np.inf), np.full(1, -np.inf), np.zeros(1, dtype=np.int64)
-        for values in stretches:
+        for values in row_blocks:
             low = np.fmin(low, np.fmin.reduce(values, axis=0))
             high = np.fmax(high, np.fmax.reduce(values, axis=0))
             count = count + (~np.isnan(values)).sum(axis=0)

@@ -23,10 +23,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.row_ranges import Pages
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
-from seqattn.data.stretches import Pages
 
 THIS_MODEL = "this model"
 """What the errors of the model are called beside those of the baselines."""

@@ -16,10 +16,10 @@ from seqattn.errors import DataError
 
 
 def places_of_targets(part: Sequences) -> list[int] | None:
-    """For each target feature its place among the source's; None where one is not given."""
-    if not set(part.said) <= set(part.features):
+    """For each target feature its place among the source's; None where one is no source feature."""
+    if not set(part.target_features) <= set(part.features):
         return None
-    return [part.features.index(name) for name in part.said]
+    return [part.features.index(name) for name in part.target_features]
 
 
 def last_value(part: Sequences, places: list[int]) -> Floats:
@@ -77,10 +77,10 @@ def check_season(part: Sequences, season: int) -> None:
             shorter than the season.
     """
     if places_of_targets(part) is None:
-        name = next(name for name in part.said if name not in part.features)
+        name = next(name for name in part.target_features if name not in part.features)
         raise DataError(
-            f"data.season: {name!r} is to be said but not given, so there is no season before to"
-            " repeat."
+            f"data.season: {name!r} is a target but no source feature, so there is no season"
+            " before to repeat."
         )
     shortest = int(part.source_lengths.min())
     if shortest < season:

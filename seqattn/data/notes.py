@@ -1,4 +1,4 @@
-"""What a user should be told of the sequences that were read."""
+"""Notes for the user on the sequences that were read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqattn.data.cutting import LeftOut
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.series import Series, Spans
+from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency
 from seqattn.wording import counted
 
@@ -22,7 +22,7 @@ def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
 
 
 def short_notes(names: Sequence[str]) -> list[str]:
-    """What is to be said of sequences that are left out because they are short."""
+    """The note on sequences that are left out because they are short."""
     if not names:
         return []
     more = ", ..." if len(names) > 5 else ""
@@ -35,8 +35,8 @@ def short_notes(names: Sequence[str]) -> list[str]:
 def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
     empty = sum(one.empty for one in read)
     notes = [
-        f"{empty} empty cells: interpolated where they are given, left out of losses and errors"
-        " where they are to be said (data.missing)"
+        f"{empty} empty cells: interpolated in sources, left out of losses and errors in"
+        " targets (data.missing)"
     ] if empty else []  # fmt: skip
     notes += short_notes(left_out.too_short)
     names = [name for one in read for name in one.names_of_dropped]
@@ -51,14 +51,14 @@ def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
 
 
 def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]:
-    """What should be said of series that are spaced unlike, or unevenly."""
+    """Notes on series that are spaced unlike, or unevenly."""
     found, uneven = dict[Frequency, int](), dict[str, None]()
     for one, some in zip(series, spans, strict=True):
         if one.spacing is not None:
-            mine = one.spacing.at(some.whose)
+            mine = one.spacing.at(some.series_index)
             found |= mine.frequencies()
             at = np.flatnonzero(~mine.is_known & (some.lengths > 1))
-            uneven |= dict.fromkeys(one.ids[int(k)] for k in some.whose[at])
+            uneven |= dict.fromkeys(one.ids[int(k)] for k in some.series_index[at])
     notes = []
     if len(found) > 1:
         first = ", ".join(map(str, list(found)[:5])) + (", ..." if len(found) > 5 else "")

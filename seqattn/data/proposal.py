@@ -17,8 +17,8 @@ class ProposedWindow:
 
     Attributes:
         season: steps, found in the training part.
-        source, target: points given and said.
-        why: what a reader of the config should be told.
+        source, target: points of each.
+        why: the reason, for a comment in the config.
     """
 
     season: int
@@ -30,7 +30,7 @@ class ProposedWindow:
 def propose_window(
     series_values: SeriesByPlace, frequency: Frequency | None
 ) -> ProposedWindow | None:
-    """A window of three seasons and one to be said; where the smallest part is too short for it,
+    """A window of three seasons and a target of one; where the smallest part is too short for it,
     shorter ones down to two seasons and half a season. None: no season is found in the training
     part, or even these do not fit.
 

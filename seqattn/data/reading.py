@@ -14,14 +14,14 @@ from seqattn.config.knobs.data import names_in
 from seqattn.data.cache import cached, is_large
 from seqattn.data.files import (
     TABLES,
-    Piece,
+    Chunk,
     Ragged,
     ReadOptions,
-    Seen,
+    SeenIds,
     format_of,
     offsets_of,
     read_all,
-    read_pieces,
+    read_chunks,
     step_text,
 )
 from seqattn.data.places import names_of
@@ -35,18 +35,18 @@ ROWS = 2**20
 """Rows that are put in order together."""
 
 
-def options_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
+def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
     """How a config wants its files read.
 
     Args:
-        given_only: only the columns that are given, as for a forecast.
+        sources_only: only the columns that are given, as for a forecast.
     """
     wanted: list[str] | None = config.features
-    apart = None
+    source_and_target = None
     if config.source_features is not None and config.target_features is not None:
-        apart = tuple(config.source_features), tuple(config.target_features)
+        source_and_target = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
-        wanted = list(dict.fromkeys(config.source_features if given_only else both))
+        wanted = list(dict.fromkeys(config.source_features if sources_only else both))
     series, time = names_in(config.series), names_in(config.time)
     return ReadOptions(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
@@ -57,7 +57,8 @@ def options_of(config: OwnFile, *, given_only: bool = False) -> ReadOptions:
         series="auto" if config.series == ["auto"] else series,
         time="auto" if config.time == ["auto"] else time or None,
         group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
-        features=None if wanted is None else tuple(wanted), apart=None if given_only else apart,
+        features=None if wanted is None else tuple(wanted),
+        source_and_target=None if sources_only else source_and_target,
     )  # fmt: skip
 
 
@@ -78,8 +79,8 @@ def read_series(path: str, files: Sequence[Path], config: OwnFile) -> Series:
         how += f" {names_of(path, files)}" if len(files) > 1 else ""
         return cached(files, how, path, lambda store: _filled(store, path, files, options, config))
     if len(files) == 1:
-        piece = read_all(files[0], options)
-        series = regularized(piece, str(files[0]), config, spacing_of(piece))
+        chunk = read_all(files[0], options)
+        series = regularized(chunk, str(files[0]), config, spacing_of(chunk))
         return replace(series, digests={str(files[0]): digest_of(files[0])})
     store = SeriesStore()
     return store.series(path, _filled(store, path, files, options, config))
@@ -89,11 +90,11 @@ def _filled(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
     """Put all series of some files into a store; SHA-256 of each file."""
-    read, seen, straddles = _Files(path, files, options), Seen(), False
-    for file, piece in read.pieces():
-        again = seen.again(piece.ids)
+    read, seen, straddles = _Files(path, files, options), SeenIds(), False
+    for file, chunk in read.chunks():
+        again = seen.first_repeat(chunk.ids)
         if again is not None:
-            if piece.order is None:
+            if chunk.order is None:
                 raise DataError(
                     f"{file}: its series {again!r} has rows in another file, too, and no column"
                     " says when, so nothing says in which order they belong. Name the column of"
@@ -101,20 +102,20 @@ def _filled(
                 )
             straddles = True
             break
-        store.add(regularized(piece, str(file), config, spacing_of(piece)))
+        store.add(regularized(chunk, str(file), config, spacing_of(chunk)))
     if straddles:
         store.clear()
-        with store.beside() as raw:
-            for file, piece in read.pieces():
-                raw.add(Series(str(file), piece.ids, piece.points, piece.order, None, piece.groups))
-            for piece in _merged(raw.finished(path), path):
-                store.add(regularized(piece, path, config, spacing_of(piece)))
+        with store.sibling() as raw:
+            for file, chunk in read.chunks():
+                raw.add(Series(str(file), chunk.ids, chunk.points, chunk.order, None, chunk.groups))
+            for chunk in _merged(raw.finished(path), path):
+                store.add(regularized(chunk, path, config, spacing_of(chunk)))
     if store.first is None:
         raise DataError(f"{path}: has no rows.")
     return {str(file): digest_of(file) for file in files}
 
 
-def _merged(raw: Series, path: str) -> Iterator[Piece]:
+def _merged(raw: Series, path: str) -> Iterator[Chunk]:
     """The rows of each series together, in order, some series after the other.
 
     Args:
@@ -124,16 +125,16 @@ def _merged(raw: Series, path: str) -> Iterator[Piece]:
         DataError: a time stands twice in one series, or a series is of two groups.
     """
     rank: dict[str, int] = {}
-    whose = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
+    series_index = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
     names, points, order = list(rank), raw.points, raw.order
     assert order is not None
-    parts = np.argsort(whose, kind="stable")
-    sizes = np.bincount(whose, weights=points.lengths).astype(np.int64)
-    begins = np.searchsorted(whose[parts], np.arange(len(names) + 1))
+    parts = np.argsort(series_index, kind="stable")
+    sizes = np.bincount(series_index, weights=points.lengths).astype(np.int64)
+    begins = np.searchsorted(series_index[parts], np.arange(len(names) + 1))
     for block in blocks_of(sizes, ROWS):
         chosen = parts[begins[block.start] : begins[block.stop]]
         rows = np.concatenate([np.arange(points.offsets[k], points.offsets[k + 1]) for k in chosen])
-        of_row = np.repeat(whose[chosen], points.lengths[chosen])
+        of_row = np.repeat(series_index[chosen], points.lengths[chosen])
         rows = rows[np.lexsort((order[rows], of_row))]
         of_row = np.sort(of_row)
         yield _one_block(raw, names, rows, of_row, block, path)
@@ -141,7 +142,7 @@ def _merged(raw: Series, path: str) -> Iterator[Piece]:
 
 def _one_block(
     raw: Series, names: list[str], rows: Integers, of_row: Integers, block: slice, path: str
-) -> Piece:
+) -> Chunk:
     assert raw.order is not None
     order, features = np.asarray(raw.order[rows]), raw.columns
     twice = np.flatnonzero((of_row[1:] == of_row[:-1]) & (order[1:] == order[:-1]))
@@ -169,7 +170,7 @@ def _one_block(
                 )
         groups = tuple(words[name] for name in names[block])
     points = Ragged(np.asarray(raw.points.values[rows]), offsets, features)
-    return Piece(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes)
+    return Chunk(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes)
 
 
 class _Files:
@@ -182,30 +183,30 @@ class _Files:
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
         self.path, self.files, self.options = path, files, options
         self.called = dict(zip(files, names_of(path, files), strict=True))
-        self.settled: Piece | None = None
+        self.settled: Chunk | None = None
 
-    def pieces(self) -> Iterator[tuple[Path, Piece]]:
+    def chunks(self) -> Iterator[tuple[Path, Chunk]]:
         """
         Raises:
             DataError: a file has other columns, steps or targets than the first.
         """
         for file in self.files:
-            for piece in self._read(file):
+            for chunk in self._read(file):
                 if self.settled is None:
-                    self._settle(piece)
+                    self._settle(chunk)
                 assert self.settled is not None
-                self._refuse_unlike(file, piece, self.settled)
-                yield file, self._named(file, piece)
+                self._refuse_unlike(file, chunk, self.settled)
+                yield file, self._named(file, chunk)
 
-    def _refuse_unlike(self, file: Path, piece: Piece, first: Piece) -> None:
-        if piece.points.features != first.points.features:
+    def _refuse_unlike(self, file: Path, chunk: Chunk, first: Chunk) -> None:
+        if chunk.points.features != first.points.features:
             raise DataError(
-                f"{file}: has the features {', '.join(piece.points.features)},"
+                f"{file}: has the features {', '.join(chunk.points.features)},"
                 f" {self.files[0]} {', '.join(first.points.features)}."
             )
         for what, mine, others in (
-            ("steps", _kind_of_steps(piece), _kind_of_steps(first)),
-            ("targets", _kind_of_targets(piece), _kind_of_targets(first)),
+            ("steps", _kind_of_steps(chunk), _kind_of_steps(first)),
+            ("targets", _kind_of_targets(chunk), _kind_of_targets(first)),
         ):
             if mine != others:
                 raise DataError(
@@ -213,50 +214,50 @@ class _Files:
                     " files must be of one kind."
                 )
 
-    def _read(self, file: Path) -> Iterator[Piece]:
+    def _read(self, file: Path) -> Iterator[Chunk]:
         """The pieces of a file; none of one without rows beside others."""
         try:
-            yield from read_pieces(file, self.options)
+            yield from read_chunks(file, self.options)
         except NoRows:
             if len(self.files) == 1:
                 raise
 
-    def _settle(self, piece: Piece) -> None:
-        self.settled = piece
+    def _settle(self, chunk: Chunk) -> None:
+        self.settled = chunk
         kind = format_of(self.files[0], self.options.format)
-        if len(self.files) > 1 and kind not in ("npz", "npy") and not piece.is_wide:
-            if kind == "jsonl" and piece.order is None and not piece.style.series:
+        if len(self.files) > 1 and kind not in ("npz", "npy") and not chunk.is_wide:
+            if kind == "jsonl" and chunk.order is None and not chunk.style.series:
                 return
             self.options = replace(
-                self.options, layout="long", features=piece.points.features,
-                series=piece.style.series, time=piece.style.time or None,
+                self.options, layout="long", features=chunk.points.features,
+                series=chunk.style.series, time=chunk.style.time or None,
             )  # fmt: skip
 
-    def _named(self, file: Path, piece: Piece) -> Piece:
+    def _named(self, file: Path, chunk: Chunk) -> Chunk:
         """A piece whose sequences are not called as those of other files because nobody named
         them: after their rows, or after the file."""
-        if len(self.files) == 1 or piece.style.series:
-            return piece
-        called, ids = self.called[file], piece.ids
-        if len(piece) == 1 and not piece.is_wide and format_of(file, self.options.format) in TABLES:
-            return replace(piece, ids=(called,))
+        if len(self.files) == 1 or chunk.style.series:
+            return chunk
+        called, ids = self.called[file], chunk.ids
+        if len(chunk) == 1 and not chunk.is_wide and format_of(file, self.options.format) in TABLES:
+            return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
         if ids != tuple(str(first + k) for k in range(len(ids))):
-            return piece
-        return replace(piece, ids=tuple(f"{called}:{name}" for name in ids))
+            return chunk
+        return replace(chunk, ids=tuple(f"{called}:{name}" for name in ids))
 
 
-def _kind_of_steps(piece: Piece) -> str:
-    if piece.order is None:
+def _kind_of_steps(chunk: Chunk) -> str:
+    if chunk.order is None:
         return "no steps"
-    return "dates as steps" if piece.order.dtype.kind == "M" else "numbers as steps"
+    return "dates as steps" if chunk.order.dtype.kind == "M" else "numbers as steps"
 
 
-def _kind_of_targets(piece: Piece) -> str:
+def _kind_of_targets(chunk: Chunk) -> str:
     return (
         "no targets apart"
-        if piece.target is None
-        else (f"targets apart ({', '.join(piece.target.features)})")
+        if chunk.target is None
+        else (f"targets apart ({', '.join(chunk.target.features)})")
     )
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.piece import Piece, Ragged, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
-from seqattn.data.sequences import Integers, stretches
+from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.series import Series, Where, any_of_each, columns_apart, ended_sides, moved
 from seqattn.data.spacing import Spacing, with_dashes
 from seqattn.errors import DataError
@@ -19,7 +19,7 @@ OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
 
 def regularized(
-    piece: Piece, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
+    chunk: Chunk, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
     last: int | None = None,
 ) -> Series:  # fmt: skip
     """
@@ -32,7 +32,7 @@ def regularized(
     Raises:
         DataError: with row and column.
     """
-    making = _Making(piece, name, spacing)
+    making = _Making(chunk, name, spacing)
     or_set = OR_SET if has_key else "."
     making.treat_gaps(config, or_set)
     if last is not None:
@@ -44,17 +44,17 @@ def regularized(
 class _Making:
     """Series on their way from what was read."""
 
-    def __init__(self, piece: Piece, name: str, spacing: Spacing | None) -> None:
-        self.piece, self.name, self.spacing = piece, name, spacing
-        self.points, self.order, self.where = piece.points, piece.order, piece.where
-        self.dropped: NDArray[np.bool_] = np.zeros(len(piece), dtype=bool)
+    def __init__(self, chunk: Chunk, name: str, spacing: Spacing | None) -> None:
+        self.chunk, self.name, self.spacing = chunk, name, spacing
+        self.points, self.order, self.where = chunk.points, chunk.order, chunk.where
+        self.dropped: NDArray[np.bool_] = np.zeros(len(chunk), dtype=bool)
         self.empty = 0
 
     def series(self) -> Series:
-        piece = self.piece
+        chunk = self.chunk
         return Series(
-            self.name, piece.ids, self.points, self.order, self.spacing, piece.groups,
-            piece.target, self.empty, self.dropped if self.dropped.any() else None, piece.notes,
+            self.name, chunk.ids, self.points, self.order, self.spacing, chunk.groups,
+            chunk.target, self.empty, self.dropped if self.dropped.any() else None, chunk.notes,
         )  # fmt: skip
 
     def keep_last(self, most: int) -> None:
@@ -80,19 +80,19 @@ class _Making:
         if not gaps.size:
             return
         self._refuse_dates_without_dashes(int(gaps[0]))
-        whose = np.searchsorted(offsets, gaps, side="right") - 1
+        series_index = np.searchsorted(offsets, gaps, side="right") - 1
         if config.missing == "drop_sequence" and config.window is None:
-            self.dropped[whose] = True
+            self.dropped[series_index] = True
             return
         odd = np.flatnonzero((steps[gaps] != np.round(steps[gaps])) | (steps[gaps] < 1))
         if odd.size or config.missing == "refuse":
             first = int(odd[0]) if odd.size else 0
-            self._refuse_gap(int(gaps[first]), int(whose[first]), bool(odd.size), or_set)
+            self._refuse_gap(int(gaps[first]), int(series_index[first]), bool(odd.size), or_set)
         more = np.zeros(len(order), dtype=np.int64)
         more[gaps + 1] = steps[gaps].astype(np.int64) - 1
         if int(more.sum()) > 10 * len(order) + 1000:
             raise DataError(
-                f"{self.name}: steps {spacing.frequency(int(whose[0]))} apart would need"
+                f"{self.name}: steps {spacing.frequency(int(series_index[0]))} apart would need"
                 f" {int(more.sum()):,} rows more between {len(order):,}. Set data.time to null to"
                 " take rows as they come."
             )
@@ -145,10 +145,10 @@ class _Making:
         latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
         new = np.flatnonzero(source < 0)
         base = source[latest[new]]
-        whose = np.searchsorted(self.points.offsets, base, side="right") - 1
+        series_index = np.searchsorted(self.points.offsets, base, side="right") - 1
         steps = np.empty(total, dtype=order.dtype)
         steps[places] = order
-        steps[new] = spacing.ahead(whose, order[base], new - latest[new])
+        steps[new] = spacing.ahead(series_index, order[base], new - latest[new])
         where = self.where
 
         def where_now(row: int, feature: int) -> str:
@@ -169,7 +169,7 @@ class _Making:
     def treat_cells(self, config: OwnFile, or_set: str) -> None:
         apart = columns_apart(config)
         for ragged, where in (
-            (self.points, self.where), (self.piece.target, self.piece.where_target),
+            (self.points, self.where), (self.chunk.target, self.chunk.where_target),
         ):  # fmt: skip
             if ragged is None or where is None or not _has_empty(ragged):
                 continue
@@ -214,9 +214,9 @@ class _Making:
             raise DataError(
                 f"{self.name}: {self.where(row, feature)} is empty, and so is every other cell of"
                 f" {points.features[feature]!r} in sequence"
-                f" {self.piece.ids[k]!r}: nothing to interpolate between."
+                f" {self.chunk.ids[k]!r}: nothing to interpolate between."
             )
 
 
 def _has_empty(ragged: Ragged) -> bool:
-    return any(np.isnan(rows).any() for _, rows in stretches(ragged.values))
+    return any(np.isnan(rows).any() for _, rows in row_blocks(ragged.values))

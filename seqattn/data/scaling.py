@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from seqattn.data.instance import InstanceStatistics, only_rounding
-from seqattn.data.sequences import Floats, Sequences, stretches
+from seqattn.data.sequences import Floats, Sequences, row_blocks
 
 Method = Literal["none", "standard", "minmax", "robust"]
 
@@ -86,8 +86,8 @@ class Scaling:
     """From the user's units to the model's: first a shift and a scale of each sequence's own, then
     those of each feature, fitted on the training part.
 
-    A feature that is given and to be said is scaled alike on both sides. Of a feature that is only
-    said a source knows nothing: no sequence has a shift or a scale of its own for it.
+    A feature of both source and target is scaled alike on both sides. Of a feature of the target
+    alone a source knows nothing: no sequence has a shift or a scale of its own for it.
 
     Attributes:
         source, target: of each feature. The target's scale is what losses count 1 of.
@@ -109,8 +109,8 @@ class Scaling:
     def identity(cls, part: Sequences) -> Scaling:
         return cls(
             Scaler.identity(len(part.features)),
-            Scaler.identity(len(part.said)),
-            places_in(part.features, part.said),
+            Scaler.identity(len(part.target_features)),
+            places_in(part.features, part.target_features),
         )
 
     @property
@@ -175,7 +175,7 @@ class Scaling:
 
     @classmethod
     def from_plain(
-        cls, plain: Mapping[str, Any], features: Sequence[str], said: Sequence[str]
+        cls, plain: Mapping[str, Any], features: Sequence[str], target_features: Sequence[str]
     ) -> Scaling:
         """
         Raises:
@@ -193,15 +193,17 @@ class Scaling:
         relative, instance = plain["relative"], plain.get("instance", False)  # older ones lack it
         if not (isinstance(relative, bool) and isinstance(instance, bool)):
             raise ValueError("relative and instance are true or false")
-        carried = places_in(tuple(features), tuple(said))
-        return cls(of("source", features), of("target", said), carried, relative, instance)
+        carried = places_in(tuple(features), tuple(target_features))
+        return cls(
+            of("source", features), of("target", target_features), carried, relative, instance
+        )
 
 
 def _each_stretch(
     scaler: Scaler, own: Scaler, points: Floats, keep: NDArray[np.bool_], like: DTypeLike
 ) -> NDArray[np.floating]:
     found = np.empty(points.shape, dtype=like)
-    for first, rows in stretches(points):
+    for first, rows in row_blocks(points):
         here = slice(first, first + len(rows))
         found[here] = scaler.scaled(own.at(here).scaled(rows))
         found[here][~keep[here]] = 0
@@ -225,6 +227,6 @@ def _carried_forward(
     return np.asarray(found)
 
 
-def places_in(features: tuple[str, ...], said: tuple[str, ...]) -> tuple[int, ...]:
+def places_in(features: tuple[str, ...], target_features: tuple[str, ...]) -> tuple[int, ...]:
     """For each target feature its place among the source's, or -1."""
-    return tuple(features.index(name) if name in features else -1 for name in said)
+    return tuple(features.index(name) if name in features else -1 for name in target_features)

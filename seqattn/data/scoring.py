@@ -32,8 +32,8 @@ class ErrorSums:
         self.scale = scale
         self.total, self.count = 0.0, 0
         self.steps = _Sums(part.target_steps if by_step else 0)
-        self.squares = _Sums(len(part.said))
-        self.absolute = _Sums(len(part.said))
+        self.squares = _Sums(len(part.target_features))
+        self.absolute = _Sums(len(part.target_features))
 
     @classmethod
     def of(

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from seqattn.config import OwnFile, Split, as_value
-from seqattn.data.files import Piece, ReadOptions
-from seqattn.data.own import target_series
+from seqattn.data.file_dataset import target_series
+from seqattn.data.files import Chunk, ReadOptions
 from seqattn.data.proposal import ProposedWindow, propose_window
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Series, Spans, spacing_of
@@ -37,11 +37,11 @@ class Steps:
     is_even: bool
 
 
-def steps_of(piece: Piece) -> Steps | None:
-    if piece.order is None:
+def steps_of(chunk: Chunk) -> Steps | None:
+    if chunk.order is None:
         return None
-    found = Spacing.found(piece.order, piece.points.offsets)
-    steps = found.distances(piece.order, piece.points.offsets)
+    found = Spacing.found(chunk.order, chunk.points.offsets)
+    steps = found.distances(chunk.order, chunk.points.offsets)
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
     missing = int(steps.sum()) - len(steps) if is_even else 0
@@ -52,7 +52,7 @@ def steps_of(piece: Piece) -> Steps | None:
 
 
 def section_of(
-    file: Path, options: ReadOptions, piece: Piece, understood: Understood | None,
+    file: Path, options: ReadOptions, chunk: Chunk, understood: Understood | None,
     columns: dict[str, Column], steps: Steps | None,
 ) -> str:  # fmt: skip
     """The `data:` section of a config that trains on a file."""
@@ -62,14 +62,14 @@ def section_of(
         lines += [f"  {key}: {value}" for key, value in given.items() if value != "auto"]
     else:
         lines += _table_lines(options, understood, columns, steps)
-    if piece.target is None:
-        lines += _window_lines(piece)
-    values = [piece.points.values, *([] if piece.target is None else [piece.target.values])]
+    if chunk.target is None:
+        lines += _window_lines(chunk)
+    values = [chunk.points.values, *([] if chunk.target is None else [chunk.target.values])]
     lacks_rows = steps is not None and steps.is_even and steps.missing > 0
     if lacks_rows or any(np.isnan(numbers).any() for numbers in values):
         lines.append("  missing: interpolate  # or drop_sequence")
     section = "\n".join(lines)
-    return section if piece.target is not None else with_proposed_window(section, piece)
+    return section if chunk.target is not None else with_proposed_window(section, chunk)
 
 
 def _table_lines(
@@ -121,12 +121,14 @@ def _names(names: tuple[str, ...]) -> str:
     return as_value(names[0] if len(names) == 1 else list(names))
 
 
-def _window_lines(piece: Piece) -> list[str]:
-    """What is given and what is to be said."""
-    least = shortest(piece)
-    if len(piece) >= 7:
+def _window_lines(chunk: Chunk) -> list[str]:
+    """Source and target: columns, or lengths."""
+    least = shortest(chunk)
+    if len(chunk) >= 7:
         half = max(1, least // 2)
-        return [f"  source_length: {half}  # points given, the rest is said: your choice"]
+        return [
+            f"  source_length: {half}  # points of the source, the rest is the target: your choice"
+        ]
     third = max(1, least // 40)
     part = round(least * min(Split().validation, Split().test))
     lines = []
@@ -137,34 +139,35 @@ def _window_lines(piece: Piece) -> list[str]:
         )
     return [
         *lines,
-        f"  window: {{source: {3 * third}, target: {third}}}  # points given and said: your choice",
+        f"  window: {{source: {3 * third}, target: {third}}}"
+        "  # points of source and target: your choice",
         "  split: {by: time}",
     ]
 
 
-def shortest(piece: Piece) -> int:
+def shortest(chunk: Chunk) -> int:
     """Points of the shortest sequence that is not far shorter than most."""
-    lengths = piece.points.lengths
+    lengths = chunk.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 
 
-def proposed_window(piece: Piece) -> ProposedWindow | None:
+def proposed_window(chunk: Chunk) -> ProposedWindow | None:
     """See `propose_window`; rows that are missing between evenly spaced ones count as steps."""
-    spacing = spacing_of(piece)
+    spacing = spacing_of(chunk)
     if spacing is not None and not spacing.is_known.all():
         spacing = None
     config = OwnFile(path="-", missing="interpolate")
     try:
-        series = regularized(piece, "the file", config, spacing)
+        series = regularized(chunk, "the file", config, spacing)
     except DataError:  # uneven steps, or an empty column: rows are taken as they come
         spacing = None
-        series = Series("the file", piece.ids, piece.points)
+        series = Series("the file", chunk.ids, chunk.points)
     frequency = None if spacing is None else spacing.common()
     table = target_series(series, Spans.of_series(series), config)
     return propose_window(table, frequency)
 
 
-def with_proposed_window(section: str, piece: Piece) -> str:
+def with_proposed_window(section: str, chunk: Chunk) -> str:
     """A `data:` section with a window from the season, where it has a window and there is a season.
 
     Args:
@@ -172,12 +175,12 @@ def with_proposed_window(section: str, piece: Piece) -> str:
     """
     if not WINDOW.search(section):
         return section
-    proposed = proposed_window(piece)
+    proposed = proposed_window(chunk)
     if proposed is None:
         return section
     lines = (
         f"  # {proposed.why}\n"
-        f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points given and"
-        " said, from the season: your choice"
+        f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points of"
+        " source and target, from the season: your choice"
     )
     return WINDOW.sub(lambda _: lines, section)

@@ -26,13 +26,13 @@ MOST_APART = 20
 class Sequences:
     """N sequences of points. Padding is 0; the lengths say what is real.
 
-    A point has F features. Where what is given and what is to be said have different ones, F is
+    A point has F features. Where source and target have different ones, F is
     one number in the source and another in the target.
 
     Attributes:
-        source: (N, S, F) points that are given.
+        source: (N, S, F) points of the sources.
         source_lengths: (N,) real points of each source, 1 or more.
-        target: (N, T, F) points to be said; T may be 0 where no truth is known.
+        target: (N, T, F) points to be forecast; T may be 0 where no truth is known.
         target_lengths: (N,) real points of each target.
         features: F names, of the source.
         ids: N names.
@@ -41,7 +41,7 @@ class Sequences:
             such a thing; its error is the noise floor.
         alignment: (N, T) the source step, counted from 0, that tells each target step; -1 where
             no single one does, and at padding. None where the task has none.
-        said: names of the target's features; without, those of the source.
+        target_features: names of the target's features; without, those of the source.
         last_steps: (N,) what the file calls the last step of each source, numbers or dates. None
             where steps are counted from 1.
         spacing: how far apart the steps of each sequence are; None where they are counted.
@@ -63,18 +63,18 @@ class Sequences:
     labels: tuple[str, ...] = ()
     ideal: Floats | None = None
     alignment: Integers | None = None
-    said: tuple[str, ...] = ()
+    target_features: tuple[str, ...] = ()
     last_steps: NDArray[np.generic] | None = None
     spacing: Spacing | None = None
     source_observed: NDArray[np.bool_] | None = None
     target_observed: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        if not self.said:
-            object.__setattr__(self, "said", self.features)
+        if not self.target_features:
+            object.__setattr__(self, "target_features", self.features)
         N, S, F = self.source.shape
         _, T, _ = self.target.shape
-        if self.target.shape != (N, T, len(self.said)) or len(self.features) != F:
+        if self.target.shape != (N, T, len(self.target_features)) or len(self.features) != F:
             raise ValueError("source, target and features disagree on N or F")
         if len(self.ids) != N or (self.alignment is not None and self.alignment.shape != (N, T)):
             raise ValueError("ids and alignment disagree with source and target on N or T")
@@ -97,13 +97,13 @@ class Sequences:
                     f"sequence {self.ids[k]!r}: its {what} has {lengths[k]} points, but attention"
                     f" needs {least} to {most} here."
                 )
-            for first, rows in stretches(points):
+            for first, rows in row_blocks(points):
                 finite = np.isfinite(rows)
                 if observed is not None:
                     finite |= ~observed[first : first + len(rows)]
                 if not finite.all():
                     k, step, feature = map(int, np.argwhere(~finite)[0])
-                    names = self.features if what == "source" else self.said
+                    names = self.features if what == "source" else self.target_features
                     raise DataError(
                         f"sequence {self.ids[first + k]!r}: point {step + 1} of its {what} is not"
                         f" finite in {names[feature]!r}."
@@ -153,7 +153,7 @@ class Sequences:
             tuple(self.labels[k] for k in few) if self.labels else (),
             None if self.ideal is None else self.ideal[places],
             None if self.alignment is None else self.alignment[places],
-            self.said,
+            self.target_features,
             None if self.last_steps is None else self.last_steps[places],
             None if self.spacing is None else self.spacing.at(places),
             None if self.source_observed is None else self.source_observed[places],
@@ -164,6 +164,10 @@ class Sequences:
         """All of it, some sequences after the other where they are gathered as they are needed:
         (places, sequences in memory)."""
         yield slice(0, len(self)), self
+
+    def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
+        """`target_cells` of all sequences, some after the other."""
+        yield self.target_cells
 
     @property
     def source_keep(self) -> NDArray[np.bool_]:
@@ -201,7 +205,7 @@ def real_points(lengths: Integers, size: int) -> NDArray[np.bool_]:
     return np.arange(size) < lengths[:, None]
 
 
-def stretches(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
+def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
     """An array some rows at a time, so that what is worked out of them stays small: (first row,
     rows)."""
     numbers = math.prod(values.shape[1:])
@@ -220,17 +224,17 @@ def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
 
 
 def share_a_plane(
-    features: Sequence[str], said: Sequence[str], points: Sequence[NDArray[np.floating]]
+    features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]]
 ) -> bool:
     """Whether points can be drawn in one plane of equal scales: the same two features are given and
     said, and neither spreads over more than 20 times as much as the other.
 
     Args:
         features: F names, of the source.
-        said: G names, of the target.
+        target_features: G names, of the target.
         points: (..., F) and (..., G) arrays of all that is drawn; what is not finite is padding.
     """
-    if len(features) != 2 or list(features) != list(said):
+    if len(features) != 2 or list(features) != list(target_features):
         return False
     every = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
     every = every[np.isfinite(every).all(axis=1)]

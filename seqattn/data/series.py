@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.piece import Piece, Ragged, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers
 from seqattn.data.spacing import Frequency, Spacing
@@ -89,23 +89,23 @@ class Spans:
     """Some rows of some series: a part of a split.
 
     Attributes:
-        whose: (n,) places of the series.
+        series_index: (n,) places of the series.
         starts, lengths: (n,) rows.
     """
 
-    whose: Integers
+    series_index: Integers
     starts: Integers
     lengths: Integers
 
     def __len__(self) -> int:
-        return len(self.whose)
+        return len(self.series_index)
 
     def kept(self, series: Series) -> Spans:
         """Without those of series that are left out."""
         if series.dropped is None:
             return self
-        left = ~series.dropped[self.whose]
-        return Spans(self.whose[left], self.starts[left], self.lengths[left])
+        left = ~series.dropped[self.series_index]
+        return Spans(self.series_index[left], self.starts[left], self.lengths[left])
 
     @classmethod
     def of_series(cls, series: Series, places: Sequence[int] | Integers | None = None) -> Spans:
@@ -116,42 +116,42 @@ class Spans:
             lengths = np.broadcast_to(lengths[0], len(lengths))
         if places is None:
             return cls(np.arange(len(series)), starts, lengths)
-        whose = np.asarray(places, dtype=np.int64)
-        return cls(whose, starts[whose], lengths[whose])
+        series_index = np.asarray(places, dtype=np.int64)
+        return cls(series_index, starts[series_index], lengths[series_index])
 
 
-def spacing_of(piece: Piece, trained: Frequency | None = None) -> Spacing | None:
+def spacing_of(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
     """How far apart the steps of each sequence are; None: the piece has no order.
 
     Args:
         trained: of a model's training sequences; see `Spacing.found`.
     """
-    if piece.order is None:
+    if chunk.order is None:
         return None
-    return Spacing.found(piece.order, piece.points.offsets, trained)
+    return Spacing.found(chunk.order, chunk.points.offsets, trained)
 
 
-def of_rows(piece: Piece, keep: NDArray[np.bool_]) -> Piece:
+def of_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     """A piece with some of its rows, which keep their steps; its own target is left out."""
-    points = piece.points
-    rows, whose = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
-    order = piece.order
+    points = chunk.points
+    rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
+    order = chunk.order
     if order is None:
-        order = np.arange(1, len(keep) + 1) - points.offsets[whose].astype(np.float64)
-    lengths = np.bincount(whose[rows], minlength=len(points))
+        order = np.arange(1, len(keep) + 1) - points.offsets[series_index].astype(np.float64)
+    lengths = np.bincount(series_index[rows], minlength=len(points))
     return replace(
-        piece, points=Ragged(points.values[rows], offsets_of(lengths), points.features),
-        where=moved(piece.where, rows), order=order[rows], target=None, where_target=None,
+        chunk, points=Ragged(points.values[rows], offsets_of(lengths), points.features),
+        where=moved(chunk.where, rows), order=order[rows], target=None, where_target=None,
     )  # fmt: skip
 
 
-def last_rows(piece: Piece, most: int) -> Piece:
+def last_rows(chunk: Chunk, most: int) -> Chunk:
     """A piece with the last rows of each sequence."""
-    points = piece.points
+    points = chunk.points
     if (points.lengths <= most).all():
-        return piece
+        return chunk
     ends = np.repeat(points.offsets[1:], points.lengths)
-    return of_rows(piece, ends - np.arange(len(ends)) <= most)
+    return of_rows(chunk, ends - np.arange(len(ends)) <= most)
 
 
 def moved(where: Where, rows: Integers) -> Where:
@@ -171,7 +171,7 @@ def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
     for names in (config.source_features, config.target_features):
         places = [ragged.features.index(name) for name in names or () if name in ragged.features]
         if not places:
-            continue  # a file to forecast from need not have what is to be said
+            continue  # a file to forecast from need not have the target features
         empty = np.isnan(ragged.values[:, places]).all(axis=1)
         for k in np.flatnonzero(any_of_each(empty, ragged.offsets)):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])

@@ -114,7 +114,7 @@ class Spacing(NamedTuple):
                 steps are of its kind. None: see above.
         """
         rows = Rows.of(order, offsets)
-        step = rows.one_step()
+        step = rows.train_step()
         if step is not None and trained in (None, Frequency("number", step)):
             return cls.alike(len(offsets) - 1, Frequency("number", step))
         fits = rows.fits()
@@ -168,21 +168,23 @@ class Spacing(NamedTuple):
         whole number off the grid, and 1 too from one sequence to the next, and where the spacing
         is unknown."""
         rows = Rows.of(order, offsets)
-        whose = rows.whose[:-1]
-        steps = np.ones(len(whose))
+        series_index = rows.series_index[:-1]
+        steps = np.ones(len(series_index))
         for unit in np.unique(self.unit[self.is_known]):
-            mine = rows.inner & (self.unit == unit)[whose]
+            mine = rows.inner & (self.unit == unit)[series_index]
             found = rows.distances(int(unit))
-            steps[mine] = np.nan if found is None else (found / self.step[whose])[mine]
+            steps[mine] = np.nan if found is None else (found / self.step[series_index])[mine]
         if order.dtype.kind != "M" and (steps != 1).any():
             near = np.round(steps)
             steps = np.where(np.abs(steps - near) <= rows.tolerance(self.step), near, steps)
         return steps
 
-    def ahead(self, whose: Integers, base: NDArray[Any], count: NDArray[Any]) -> NDArray[Any]:
-        """The step that lies `count` steps after `base` in the sequence `whose`, (M,) each; NaN or
-        NaT where the spacing is unknown."""
-        unit, amount = self.unit[whose], self.step[whose] * count
+    def ahead(
+        self, series_index: Integers, base: NDArray[Any], count: NDArray[Any]
+    ) -> NDArray[Any]:
+        """The step that lies `count` steps after `base` in the sequence `series_index`, (M,) each;
+        NaN or NaT where the spacing is unknown."""
+        unit, amount = self.unit[series_index], self.step[series_index] * count
         if base.dtype.kind != "M":
             return np.asarray(np.where(unit == NUMBER, base + amount, np.nan))
         base = base.astype(DATES)
@@ -196,7 +198,7 @@ class Spacing(NamedTuple):
         found[at] = days.astype(DATES) + into_day[at]
         at = unit == MONTH
         month = base[at].astype("datetime64[M]") + amount[at].astype(np.int64)
-        found[at] = on_day(month, self.day[whose][at]).astype(DATES) + into_day[at]
+        found[at] = on_day(month, self.day[series_index][at]).astype(DATES) + into_day[at]
         return found
 
     def after(self, last: NDArray[Any], steps: int) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from seqattn.config import OwnFile
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans
 from seqattn.errors import DataError
-from seqattn.streams import stream
+from seqattn.rng import stream
 
 PARTS = ("train", "validation", "test")
 

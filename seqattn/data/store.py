@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.piece import Ragged, offsets_of
-from seqattn.data.sequences import Integers, stretches
+from seqattn.data.files.chunk import Ragged, offsets_of
+from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
 
@@ -111,7 +111,7 @@ class SeriesStore:
         self.__init__(self.folder)  # type: ignore[misc]
 
     @contextlib.contextmanager
-    def beside(self) -> Iterator[SeriesStore]:
+    def sibling(self) -> Iterator[SeriesStore]:
         """Another store, on the disk where this one is, that goes away at the end."""
         if self.folder is None:
             yield SeriesStore()
@@ -195,7 +195,7 @@ def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     if not path.exists():
         return
     wide = path.with_name(f"{path.name}.wide")
-    for _, some in stretches(np.memmap(path, dtype=before, mode="r")):
+    for _, some in row_blocks(np.memmap(path, dtype=before, mode="r")):
         _add_to(wide, np.ascontiguousarray(some, dtype=dtype))
     wide.replace(path)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
 from seqattn.data.baselines import Rule
 from seqattn.data.sequences import Floats, Integers, Sequences, real_points
-from seqattn.streams import stream
+from seqattn.rng import stream
 
 Task = Polygons | Copy | Reverse | Sort | Recall | Lag
 
@@ -229,7 +229,7 @@ def turn_on(source: Floats, lengths: Integers, steps: int) -> Floats:
 
     Args:
         source: (N, S, 2).
-        lengths: (N,); a source of one point is said again.
+        lengths: (N,); a source of one point is repeated.
         steps: T.
 
     Returns:

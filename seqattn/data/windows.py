@@ -16,9 +16,9 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.row_ranges import RowRanges, filled_linearly
 from seqattn.data.sequences import Floats, Integers, Sequences, real_points
 from seqattn.data.spacing import Spacing
-from seqattn.data.stretches import Stretches, filled_linearly
 
 CHUNK_NUMBERS = 2**18
 """Numbers that are gathered together."""
@@ -29,17 +29,20 @@ class WindowNames(collections.abc.Sequence[str]):
 
     Args:
         of_series: names of all series.
-        whose: (N,) the series of each.
+        series_index: (N,) the series of each.
         step: the step of the sequence at a place, in words; None: the name of the series alone.
     """
 
     def __init__(
-        self, of_series: Sequence[str], whose: Integers, step: Callable[[int], str] | None = None
+        self,
+        of_series: Sequence[str],
+        series_index: Integers,
+        step: Callable[[int], str] | None = None,
     ) -> None:
-        self.of_series, self.whose, self.step = of_series, whose, step
+        self.of_series, self.series_index, self.step = of_series, series_index, step
 
     def __len__(self) -> int:
-        return len(self.whose)
+        return len(self.series_index)
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -49,7 +52,7 @@ class WindowNames(collections.abc.Sequence[str]):
         if isinstance(place, slice):
             return tuple(self[k] for k in range(len(self))[place])
         k = range(len(self))[place]
-        name = self.of_series[int(self.whose[k])]
+        name = self.of_series[int(self.series_index[k])]
         return name if self.step is None else f"{name}@{self.step(k)}"
 
     def __eq__(self, other: object) -> bool:
@@ -64,7 +67,7 @@ class WindowNames(collections.abc.Sequence[str]):
         chosen = np.arange(len(self))[places] if isinstance(places, slice) else places
         step = self.step
         return WindowNames(
-            self.of_series, self.whose[places],
+            self.of_series, self.series_index[places],
             None if step is None else lambda place: step(int(chosen[place])),
         )  # fmt: skip
 
@@ -78,44 +81,45 @@ class Windows(Sequences):
 
     Args:
         source, target: one of each for every sequence.
-        features, said: names of the source's and of the target's.
+        features, target_features: names of the source's and of the target's.
         names: of the sequences.
         order: (rows,) the steps of the rows of `source.values`; None: they are counted.
         spacing: of all series; None: there is no order.
-        whose: (N,) the series of each sequence.
+        series_index: (N,) the series of each sequence.
         has_empty: whether any cell of the arrays is NaN.
     """
 
     def __init__(
-        self, source: Stretches, target: Stretches, features: tuple[str, ...],
-        said: tuple[str, ...], names: WindowNames, order: NDArray[np.generic] | None,
-        spacing: Spacing | None, whose: Integers, *, has_empty: bool,
+        self, source: RowRanges, target: RowRanges, features: tuple[str, ...],
+        target_features: tuple[str, ...], names: WindowNames, order: NDArray[np.generic] | None,
+        spacing: Spacing | None, series_index: Integers, *, has_empty: bool,
     ) -> None:  # fmt: skip
         for name, value in (
-            ("given", source), ("to_say", target), ("features", features), ("said", said),
-            ("names", names), ("order", order), ("spacing_of_series", spacing), ("whose", whose),
+            ("sources", source), ("targets", target), ("features", features),
+            ("target_features", target_features), ("names", names), ("order", order),
+            ("spacing_of_series", spacing), ("series_index", series_index),
             ("has_empty", has_empty),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
 
-    given: Stretches
-    to_say: Stretches
+    sources: RowRanges
+    targets: RowRanges
     names: WindowNames
     order: NDArray[np.generic] | None
     spacing_of_series: Spacing | None
-    whose: Integers
+    series_index: Integers
     has_empty: bool
     labels = ()
     ideal = None
     alignment = None
 
     def __len__(self) -> int:
-        return len(self.given.starts)
+        return len(self.sources.starts)
 
     @property
     def is_on_disk(self) -> bool:
         """Whether the rows are mapped from a file."""
-        return self.given.pages.mapping is not None
+        return self.sources.pages.mapping is not None
 
     @property
     def ids(self) -> Sequence[str]:
@@ -123,19 +127,19 @@ class Windows(Sequences):
 
     @property
     def source_steps(self) -> int:
-        return self.given.longest
+        return self.sources.longest
 
     @property
     def target_steps(self) -> int:
-        return self.to_say.longest
+        return self.targets.longest
 
     @property
     def source_lengths(self) -> Integers:
-        return self.given.lengths
+        return self.sources.lengths
 
     @property
     def target_lengths(self) -> Integers:
-        return self.to_say.lengths
+        return self.targets.lengths
 
     @property
     def source(self) -> Floats:
@@ -159,11 +163,11 @@ class Windows(Sequences):
 
     @functools.cached_property
     def masks_sources(self) -> bool:
-        return self._hides_some(self.given)
+        return self._hides_some(self.sources)
 
     @functools.cached_property
     def masks_targets(self) -> bool:
-        return self._hides_some(self.to_say)
+        return self._hides_some(self.targets)
 
     @property
     def last_steps(self) -> NDArray[np.generic] | None:
@@ -171,24 +175,27 @@ class Windows(Sequences):
 
     @property
     def spacing(self) -> Spacing | None:
-        return None if self.spacing_of_series is None else self.spacing_of_series.at(self.whose)
+        return (
+            None if self.spacing_of_series is None else self.spacing_of_series.at(self.series_index)
+        )
 
     def at(self, places: slice | Integers) -> Sequences:
         spacing = self.spacing_of_series
         return self._gathered(
             places, self._last_steps(places),
-            None if spacing is None else spacing.at(self.whose[places]),
+            None if spacing is None else spacing.at(self.series_index[places]),
         )  # fmt: skip
 
     def subset(self, places: Integers) -> Windows:
         """Some of the sequences, not gathered either."""
-        given, to_say = (
-            Stretches(one.values, one.columns, one.starts[places], one.lengths[places])
-            for one in (self.given, self.to_say)
+        sources, targets = (
+            RowRanges(one.values, one.columns, one.starts[places], one.lengths[places])
+            for one in (self.sources, self.targets)
         )
         return Windows(
-            given, to_say, self.features, self.said, self.names.at(places), self.order,
-            self.spacing_of_series, self.whose[places], has_empty=self.has_empty,
+            sources, targets, self.features, self.target_features, self.names.at(places),
+            self.order, self.spacing_of_series, self.series_index[places],
+            has_empty=self.has_empty,
         )  # fmt: skip
 
     def points_at(self, places: slice | Integers) -> Sequences:
@@ -200,15 +207,22 @@ class Windows(Sequences):
             yield places, self.points_at(places)
 
     def _places(self) -> Iterator[slice]:
-        numbers = self.source_steps * len(self.features) + self.target_steps * len(self.said)
-        size = max(1, CHUNK_NUMBERS // max(1, numbers))
+        of_source = self.source_steps * len(self.features)
+        of_target = self.target_steps * len(self.target_features)
+        size = max(1, CHUNK_NUMBERS // max(1, of_source + of_target))
         for first in range(0, len(self), size):
             yield slice(first, min(first + size, len(self)))
 
     def known_sources(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """(places, (n, F) whether a feature was observed in each source), some after the other."""
         for places in self._places():
-            yield places, np.asarray(self._source(places)[1].any(axis=1))
+            keep = self._keep(self.sources, places)
+            found = self.sources.gather(places)
+            yield places, np.asarray((keep & ~np.isnan(found)).any(axis=1))
+
+    def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
+        for places in self._places():
+            yield self._target(places)[1]
 
     def _gathered(
         self, places: slice | Integers, last_steps: NDArray[np.generic] | None,
@@ -217,35 +231,34 @@ class Windows(Sequences):
         source, source_observed = self._source(places)
         target, target_observed = self._target(places)
         return Sequences(
-            source, self.given.lengths[places], target, self.to_say.lengths[places],
-            self.features, self.names.at(places), said=self.said, last_steps=last_steps,
-            spacing=spacing, source_observed=source_observed if self.masks_sources else None,
+            source, self.sources.lengths[places], target, self.targets.lengths[places],
+            self.features, self.names.at(places), target_features=self.target_features,
+            last_steps=last_steps, spacing=spacing,
+            source_observed=source_observed if self.masks_sources else None,
             target_observed=target_observed if self.masks_targets else None,
         )  # fmt: skip
 
     def _last_steps(self, places: slice | Integers) -> NDArray[np.generic] | None:
         if self.order is None or self.spacing_of_series is None:
             return None
-        last = self.given.starts[places] + self.given.lengths[places] - 1
+        last = self.sources.starts[places] + self.sources.lengths[places] - 1
         return np.asarray(self.order[last])
 
     def _source(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        found = self.given.gather(places)
-        keep = real_points(self.given.lengths[places], self.given.longest)[:, :, None]
+        found, keep = self.sources.gather(places), self._keep(self.sources, places)
         seen = np.broadcast_to(keep, found.shape)
         if self.has_empty:
             seen = keep & ~np.isnan(found)
             lacks = (keep & ~seen).any(axis=(1, 2))
             if lacks.any():
-                at = self.given.steps(places, self.order)[lacks]
+                at = self.sources.steps(places, self.order)[lacks]
                 found[lacks] = filled_linearly(found[lacks], seen[lacks], at)
         if not keep.all():
             found = np.where(keep, found, found.dtype.type(0))
         return found, seen  # type: ignore[return-value]
 
     def _target(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        found = self.to_say.gather(places)
-        keep = real_points(self.to_say.lengths[places], self.to_say.longest)[:, :, None]
+        found, keep = self.targets.gather(places), self._keep(self.targets, places)
         seen = np.broadcast_to(keep, found.shape)
         if self.has_empty:
             seen = keep & ~np.isnan(found)
@@ -253,12 +266,16 @@ class Windows(Sequences):
             found = np.where(keep, found, found.dtype.type(0))
         return found, seen  # type: ignore[return-value]
 
-    def _hides_some(self, side: Stretches) -> bool:
+    @staticmethod
+    def _keep(side: RowRanges, places: slice | Integers) -> NDArray[np.bool_]:
+        """(n, L, 1): True where a row is within its stretch."""
+        return real_points(side.lengths[places], side.longest)[:, :, None]
+
+    def _hides_some(self, side: RowRanges) -> bool:
         """Whether a real cell of one side was not observed."""
         if not self.has_empty:
             return False
         for places in self._places():
-            keep = real_points(side.lengths[places], side.longest)[:, :, None]
-            if (keep & np.isnan(side.gather(places))).any():
+            if (self._keep(side, places) & np.isnan(side.gather(places))).any():
                 return True
         return False

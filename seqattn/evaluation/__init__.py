@@ -6,10 +6,10 @@ from __future__ import annotations
 from seqattn.evaluation.forecasts import (
     CHUNK,
     CHUNK_PAIRS,
+    AttentionCallback,
     ForecastChunk,
-    FreeRun,
+    FreeRunningForecast,
     Maps,
-    Watch,
     free_run,
     loss_of,
 )
@@ -19,12 +19,12 @@ from seqattn.evaluation.scores import Evaluation, evaluate, evaluate_and_forecas
 __all__ = [
     "CHUNK",
     "CHUNK_PAIRS",
+    "AttentionCallback",
     "Evaluation",
     "ForecastChunk",
-    "FreeRun",
+    "FreeRunningForecast",
     "Maps",
     "References",
-    "Watch",
     "evaluate",
     "evaluate_and_forecast",
     "free_run",

@@ -19,7 +19,7 @@ from seqattn.attention import Override
 from seqattn.data import Scaling, Sequences
 from seqattn.data.baselines import mean_squared_error
 from seqattn.data.sequences import Floats
-from seqattn.models import MapKind, MapMeaning, SequenceModel
+from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
 from seqattn.runs import attention_arrays
 from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, slices
 
@@ -28,7 +28,7 @@ CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a ti
 
 
 @dataclass(frozen=True)
-class FreeRun:
+class FreeRunningForecast:
     """Forecasts made from sources alone.
 
     Attributes:
@@ -39,11 +39,11 @@ class FreeRun:
     """
 
     values: NDArray[np.float64]
-    maps: dict[MapKind, NDArray[np.float32]]
-    meaning: MapMeaning = "distribution"
+    maps: dict[AttentionKind, NDArray[np.float32]]
+    meaning: WeightSemantics = "distribution"
 
     @classmethod
-    def of_chunks(cls, chunks: Sequence[ForecastChunk]) -> FreeRun:
+    def of_chunks(cls, chunks: Sequence[ForecastChunk]) -> FreeRunningForecast:
         """All chunks of a part as one."""
         maps = {kind: torch.cat([chunk.maps[kind] for chunk in chunks]).numpy()
                 for kind in chunks[0].maps}  # fmt: skip
@@ -71,21 +71,21 @@ class FreeRun:
         )
 
 
-Maps = Mapping[MapKind, NDArray[np.float32]]
-Watch = Callable[[MapMeaning, Maps, slice], None]
+Maps = Mapping[AttentionKind, NDArray[np.float32]]
+AttentionCallback = Callable[[WeightSemantics, Maps, slice], None]
 """(meaning, weights (n, layers, A, rows, columns) by kind, places of these n sequences)."""
 
 
 def free_run(
-    model: SequenceModel,
+    model: Seq2SeqModel,
     part: Sequences,
     steps: int,
     override: Override | None = None,
     *,
     with_attention: bool = True,
     scaling: Scaling | None = None,
-    watch: Watch | None = None,
-) -> FreeRun:
+    watch: AttentionCallback | None = None,
+) -> FreeRunningForecast:
     """Forecast `steps` points of every sequence, in chunks, on the model's device.
 
     Args:
@@ -99,9 +99,9 @@ def free_run(
         UsageError: an override that the model, or a sequence, has no place for; more steps than the
             skip has weights for.
     """
-    values = np.empty((len(part), steps, len(part.said)))
-    maps = dict[MapKind, list[Tensor]]()
-    meaning: MapMeaning = "distribution"
+    values = np.empty((len(part), steps, len(part.target_features)))
+    maps = dict[AttentionKind, list[Tensor]]()
+    meaning: WeightSemantics = "distribution"
     found = forecast_chunks(
         model, part, steps, override, scaling=scaling,
         with_attention=with_attention or watch is not None,
@@ -113,7 +113,7 @@ def free_run(
                 maps.setdefault(kind, []).append(weights)
         chunk.show(watch)
     joined = {kind: torch.cat(pieces).numpy() for kind, pieces in maps.items()}
-    return FreeRun(values, joined, meaning)
+    return FreeRunningForecast(values, joined, meaning)
 
 
 class ForecastChunk(NamedTuple):
@@ -128,17 +128,17 @@ class ForecastChunk(NamedTuple):
 
     places: slice
     values: NDArray[np.float64]
-    maps: dict[MapKind, Tensor]
-    meaning: MapMeaning
+    maps: dict[AttentionKind, Tensor]
+    meaning: WeightSemantics
 
-    def show(self, watch: Watch | None) -> None:
+    def show(self, watch: AttentionCallback | None) -> None:
         """Show the weights, if there are any."""
         if watch is not None and self.maps:
             watch(self.meaning, {kind: one.numpy() for kind, one in self.maps.items()}, self.places)
 
 
 def forecast_chunks(
-    model: SequenceModel,
+    model: Seq2SeqModel,
     part: Sequences,
     steps: int,
     override: Override | None = None,
@@ -165,8 +165,8 @@ def forecast_chunks(
                 chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
                 with_attention=with_attention,
             )  # fmt: skip
-            layers = dict[MapKind, list[Tensor]]()
-            meaning: MapMeaning = "distribution"
+            layers = dict[AttentionKind, list[Tensor]]()
+            meaning: WeightSemantics = "distribution"
             for layer in forecast.attention:
                 meaning = layer.meaning
                 layers.setdefault(layer.kind, []).append(layer.weights)
@@ -178,7 +178,9 @@ def forecast_chunks(
         )
 
 
-def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) -> float | None:
+def loss_of(
+    result: FreeRunningForecast, part: Sequences, scaling: Scaling | None = None
+) -> float | None:
     """The mean squared error of forecasts, or None where the truth is not known to their end, or
     nothing of it was observed."""
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
@@ -189,7 +191,7 @@ def loss_of(result: FreeRun, part: Sequences, scaling: Scaling | None = None) ->
 
 
 def teacher_forced_chunks(
-    model: SequenceModel, part: Sequences, scaling: Scaling | None = None
+    model: Seq2SeqModel, part: Sequences, scaling: Scaling | None = None
 ) -> Iterator[tuple[slice, Floats]]:
     """Forecasts with every step fed the truth, some sequences after the other: (places, (n, T, F)
     values in the part's units)."""
@@ -213,7 +215,7 @@ def with_targets(
     Args:
         forecasts: (places, values) of all sequences in their order, as many at a time as may be.
     """
-    left, coming = np.empty((0, part.target_steps, len(part.said))), iter(forecasts)
+    left, coming = np.empty((0, part.target_steps, len(part.target_features))), iter(forecasts)
     for places, some in part.chunks():
         values = np.empty((len(some), *left.shape[1:]))
         filled = 0
@@ -242,6 +244,6 @@ def _at_once(batch: Batch | GatheredBatch, steps: int) -> int:
     return max(1, min(CHUNK, CHUNK_PAIRS // points**2))
 
 
-def _device_and_type(model: SequenceModel) -> tuple[torch.device, torch.dtype]:
+def _device_and_type(model: Seq2SeqModel) -> tuple[torch.device, torch.dtype]:
     first = next(model.parameters())
     return first.device, first.dtype

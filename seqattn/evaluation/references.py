@@ -75,7 +75,7 @@ class References:
             if in_sample is not None:
                 errors[name] = Errors.of_sums(sums, in_sample)
 
-        for name in free.made:
+        for name in free.forecasts:
             score(name, free.forecast(name, part))
         baselines = dict(losses)
         linear = least_squares(train, part, scaling)

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from seqattn.alignment import Looking, Looks
+from seqattn.attention_metrics import AttentionMetrics, AttentionMetricsAccumulator
 from seqattn.data import Scaling, Sequences
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Floats, real_points
 from seqattn.evaluation.forecasts import (
     ForecastChunk,
-    FreeRun,
+    FreeRunningForecast,
     Maps,
     forecast_chunks,
     teacher_forced_chunks,
     with_targets,
 )
 from seqattn.evaluation.references import References
-from seqattn.models import MapMeaning, SequenceModel
+from seqattn.models import Seq2SeqModel, WeightSemantics
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Evaluation:
     loss_by_step: list[float | None]
     rmse: list[float | None]
     against: References
-    looks: Looks | None
+    looks: AttentionMetrics | None
     features: tuple[str, ...]
     scaled: bool
     errors: Errors | None = None
@@ -87,7 +87,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: SequenceModel,
+    model: Seq2SeqModel,
     part: Sequences,
     against: References,
     scaling: Scaling | None = None,
@@ -127,19 +127,19 @@ def evaluate(
         rmse=sums.rmse,
         against=against,
         looks=looking.result(),
-        features=part.said,
+        features=part.target_features,
         scaled=scaling is not None and not scaling.is_identity,
         errors=None if against.in_sample is None else Errors.of_sums(sums, against.in_sample),
     )
 
 
 def evaluate_and_forecast(
-    model: SequenceModel, part: Sequences, against: References, scaling: Scaling | None = None
-) -> tuple[Evaluation, FreeRun]:
+    model: Seq2SeqModel, part: Sequences, against: References, scaling: Scaling | None = None
+) -> tuple[Evaluation, FreeRunningForecast]:
     """The same, and all forecasts with their weights: of few sequences."""
     chunks = list[ForecastChunk]()
     scored = evaluate(model, part, against, scaling, keep=chunks.append)
-    return scored, FreeRun.of_chunks(chunks)
+    return scored, FreeRunningForecast.of_chunks(chunks)
 
 
 class _Looks:
@@ -151,18 +151,20 @@ class _Looks:
 
     def __init__(self, part: Sequences) -> None:
         self.part = part
-        self.looking: Looking | None = None
+        self.looking: AttentionMetricsAccumulator | None = None
 
-    def add(self, meaning: MapMeaning, maps: Maps, places: slice) -> None:
-        """See `seqattn.evaluation.Watch`."""
+    def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
+        """See `seqattn.evaluation.AttentionCallback`."""
         if meaning == "strength":
             return
         part = self.part
-        self.looking = self.looking or Looking(is_distribution=meaning == "distribution")
+        self.looking = self.looking or AttentionMetricsAccumulator(
+            is_distribution=meaning == "distribution"
+        )
         known = None if part.alignment is None else part.alignment[places]
         keep = real_points(part.target_lengths[places], part.target_steps)
         self.looking.add(maps["cross"], part.source_lengths[places], keep, known)
 
-    def result(self) -> Looks | None:
+    def result(self) -> AttentionMetrics | None:
         """None where there were no such weights."""
         return None if self.looking is None else self.looking.result()

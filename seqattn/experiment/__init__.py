@@ -12,36 +12,36 @@ import torch
 
 from seqattn.config import Config, OwnFile, as_plain, to_yaml
 from seqattn.data import Splits, load
-from seqattn.errors import BusyError, NotFiniteError, UsageError
+from seqattn.errors import FolderLockedError, NonFiniteError, UsageError
 from seqattn.evaluation import References
-from seqattn.experiment import board, following
+from seqattn.experiment import tensorboard, worker
+from seqattn.experiment.environment import change_of_numerics, choose_device, environment
 from seqattn.experiment.fixed_lengths import check_fixed_lengths
-from seqattn.experiment.following import follow
 from seqattn.experiment.grouping import grouped, grouped_anew
-from seqattn.experiment.jobs import Job, Watchers, leave_if_told
-from seqattn.experiment.reading import data_of, open_run, without_paths
-from seqattn.experiment.resume import newest_state, refuse_another_split, refuse_other_rates
+from seqattn.experiment.job import Callbacks, Job, raise_if_stopped
+from seqattn.experiment.load_run import data_of, open_run, without_paths
+from seqattn.experiment.resume import check_same_rates, check_same_split, load_latest_checkpoint
 from seqattn.experiment.sizes import (
-    bytes_of_a_run,
     bytes_of_checkpoints,
-    group_bytes,
-    refuse_too_large,
-    refuse_too_much_data,
+    check_data_fits,
+    check_memory,
+    estimate_run_memory,
+    memory_budget,
 )
-from seqattn.experiment.surroundings import change_of_numerics, choose_device, environment
-from seqattn.experiment.training import train_group
-from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_summary, refuse_taken
+from seqattn.experiment.train_group import train_group
+from seqattn.experiment.worker import follow
+from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_not_taken, check_summary
 from seqattn.storage import (
     allow_open_files,
+    atomic_write,
+    check_free_space,
+    exclusive_lock,
     locked,
-    only_writer,
-    read_whole,
-    refuse_full_disks,
+    read_file,
     write_json,
-    write_whole,
-    written_together,
+    write_transaction,
 )
-from seqattn.training import TrainingState, World
+from seqattn.training import ProcessGroup, TrainState
 
 PATIENCE = 5.0
 """Seconds to wait for another process that makes folders of seeds."""
@@ -56,12 +56,12 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     config_path: Path | None = None,
-    watchers: Watchers | None = None,
+    callbacks: Callbacks | None = None,
     plots: bool = True,
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train what a config describes and leave a complete run folder, `output_dir / config.name`.
 
-    The arguments are those of `run_all`, and nothing is written before all is found to be usable.
+    The arguments are those of `train_many`, and nothing is written before all is found usable.
 
     Returns:
         the folder, and the content of its summary.json.
@@ -69,10 +69,10 @@ def run(
     Raises:
         SeqattnError: what a user can mend, with its exit code.
     """
-    (job,) = run_all(
+    (job,) = train_many(
         [(config, RunFolder(output_dir / config.name))],
         device=device, threads=threads, resume=resume, overwrite=overwrite, plots=plots,
-        config_path=config_path, watchers=watchers,
+        config_path=config_path, callbacks=callbacks,
     )  # fmt: skip
     if job.error is not None:
         raise job.error
@@ -80,7 +80,7 @@ def run(
     return job.folder, job.summary
 
 
-def run_all(
+def train_many(
     configs: Sequence[tuple[Config, RunFolder]],
     *,
     device: str = "cpu",
@@ -89,10 +89,10 @@ def run_all(
     overwrite: bool = False,
     plots: bool = False,
     config_path: Path | None = None,
-    watchers: Watchers | None = None,
+    callbacks: Callbacks | None = None,
     before_writing: Callable[[], None] = lambda: None,
     provenance: Mapping[str, Any] | None = None,
-    world: World | None = None,
+    world: ProcessGroup | None = None,
 ) -> list[Job]:
     """Train many configs, side by side where they share a shape; each leaves its own run folder.
 
@@ -111,29 +111,29 @@ def run_all(
         world: the processes that share the training of one config; this is the first of them.
 
     Returns:
-        a job for each config, in their order, with its summary, or with the `NotFiniteError` of a
+        a job for each config, in their order, with its summary, or with the `NonFiniteError` of a
         run that diverged, which ends none of the others.
 
     Raises:
         SeqattnError: what a user can mend, with its exit code.
     """
-    watchers = watchers or Watchers()
+    callbacks = callbacks or Callbacks()
     with world.beginning() if world is not None else contextlib.nullcontext():
-        return _run_all(
-            configs, choose_device(device), threads, watchers, before_writing, provenance or {},
+        return _train_many(
+            configs, choose_device(device), threads, callbacks, before_writing, provenance or {},
             world, resume=resume, overwrite=overwrite, plots=plots,
             config_path=config_path,
         )  # fmt: skip
 
 
-def _run_all(
+def _train_many(
     configs: Sequence[tuple[Config, RunFolder]],
     chosen: torch.device,
     threads: int | None,
-    watchers: Watchers,
+    callbacks: Callbacks,
     before_writing: Callable[[], None],
     provenance: Mapping[str, Any],
-    world: World | None,
+    world: ProcessGroup | None,
     *,
     resume: bool,
     overwrite: bool,
@@ -141,65 +141,67 @@ def _run_all(
     config_path: Path | None,
 ) -> list[Job]:
     for config, folder in configs:
-        refuse_taken(folder, resume=resume, overwrite=overwrite)
-        board.refuse_without_tensorboard(config)
+        check_not_taken(folder, resume=resume, overwrite=overwrite)
+        tensorboard.require_tensorboard(config)
     _refuse_too_large(configs)
     allow_open_files(len(configs))  # a lock each
     with ExitStack() as held:
         holding = set[Path]()
         for _, folder in configs:
             if folder.is_run:  # else there is nothing yet to hold
-                held.enter_context(only_writer(folder.path))
+                held.enter_context(exclusive_lock(folder.path))
                 holding.add(folder.path)
         jobs = _prepared(configs, resume=resume)
         groups = list(grouped(jobs))
         todo = [job for job in jobs if job.is_to_do]
         if world is not None:
             _agree(world, jobs)
-        refuse_full_disks({job.folder.path: bytes_of_checkpoints(job) for job in todo})
+        check_free_space({job.folder.path: bytes_of_checkpoints(job) for job in todo})
         before_writing()
-        _say_what_has_ended(jobs, watchers)
+        _say_what_has_ended(jobs, callbacks)
         if todo:
             about = {**environment(chosen, config_path), **provenance}
             if world is not None:
                 about["processes"] = world.size
             for job in todo:
                 if job.folder.path not in holding:
-                    _take_hold(job.folder, held)
-            _say_what_changed(todo, about, watchers)
+                    _acquire_lock(job.folder, held)
+            _say_what_changed(todo, about, callbacks)
             _begin(todo, about, threads, overwrite=overwrite)
             for job in todo:
-                if job.goes_back:  # else the next save would keep the one that it is behind
+                if (
+                    job.resumes_from_previous
+                ):  # else the next save would keep the one that it is behind
                     job.folder.previous.replace(job.folder.last)
             if len(todo) == 1:
-                watchers.facts(_facts(todo[0]))
+                callbacks.facts(_facts(todo[0]))
             done = sum(job.state.epoch for job in todo if job.state is not None)
-            watchers.begin(done, sum(job.config.training.epochs for job in todo))
+            callbacks.begin(done, sum(job.config.training.epochs for job in todo))
             for group in groups:
-                train_group(group, chosen, threads, resume, watchers, about, world)
-                leave_if_told(watchers, group, "after training; --resume goes on from there")
+                train_group(group, chosen, threads, resume, callbacks, about, world)
+                raise_if_stopped(callbacks, group, "after training; --resume goes on from there")
         if plots:
             for job in jobs:
                 if job.summary is not None:
-                    _draw_what_is_missing(job, watchers)
+                    _draw_what_is_missing(job, callbacks)
     return jobs
 
 
-def _say_what_has_ended(jobs: Sequence[Job], watchers: Watchers) -> None:
+def _say_what_has_ended(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     trained = [job for job in jobs if job.summary is not None]
     diverged = sum(job.error is not None for job in jobs)
     if len(jobs) == 1:
         for job in trained:
             epochs = (job.summary or {})["epochs"]
-            watchers.say(f"{job.folder.path}: is trained to epoch {epochs} already.")
+            callbacks.say(f"{job.folder.path}: is trained to epoch {epochs} already.")
         return
     if trained and len(trained) < len(jobs):
-        watchers.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
+        callbacks.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
     if diverged:
-        watchers.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
+        callbacks.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
 
 
-def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], watchers: Watchers) -> None:
+def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], callbacks: Callbacks) -> None:
     """In the logs, and once for people: that runs go on where numbers are rounded differently."""
     said = dict[str, None]()
     for job in todo:
@@ -209,11 +211,11 @@ def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], watchers: W
             job.folder.say(words)
             said[words] = None
     for words in said:
-        watchers.say(words)
+        callbacks.say(words)
 
 
 def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:
-    """What `run_all` would train side by side from the beginning, of what is not trained yet.
+    """What `train_many` would train side by side from the beginning, of what is not trained yet.
 
     Raises:
         SeqattnError: what a user can mend.
@@ -226,8 +228,8 @@ def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Co
 def _refuse_too_large(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     """Each size once, of which many seeds are."""
     for config in {repr((c.data, c.model, c.training.batch_size)): c for c, _ in configs}.values():
-        refuse_too_large(config)
-    refuse_too_much_data([config for config, _ in configs])
+        check_memory(config)
+    check_data_fits([config for config, _ in configs])
 
 
 def _prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
@@ -239,27 +241,27 @@ def _prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> l
         if key not in parts:
             parts[key] = load(config.data)
         if isinstance(config.data, OwnFile):
-            refuse_too_large(config, parts[key])
+            check_memory(config, parts[key])
         jobs.append(_prepare(config, folder, parts[key], resume=resume))
     return jobs
 
 
-def _agree(world: World, jobs: Sequence[Job]) -> None:
+def _agree(world: ProcessGroup, jobs: Sequence[Job]) -> None:
     """Hold what is to be trained against what the other processes have, and tell them where.
 
     Raises:
-        WorldError: they have something else.
+        DistributedError: they have something else.
     """
     (job,) = jobs
-    following.refuse_what_cannot_be_shared(job.config)
-    world.compare(following.told(job.config), following.digest(job.data))
+    worker.check_can_be_distributed(job.config)
+    world.compare(worker.config_fingerprint(job.config), worker.data_fingerprint(job.data))
     if not job.is_to_do:
-        world.from_first(following.TRAINED)
+        world.broadcast(worker.TRAINED)
     elif job.state is None:
-        world.from_first(b"")
+        world.broadcast(b"")
     else:
-        taken = job.folder.previous if job.passed_over else job.folder.last
-        world.from_first(read_whole(taken))
+        taken = job.folder.previous if job.skipped_checkpoints else job.folder.last
+        world.broadcast(read_file(taken))
 
 
 def _facts(job: Job) -> dict[str, Any]:
@@ -270,12 +272,14 @@ def _facts(job: Job) -> dict[str, Any]:
     return {"seed": job.config.seed, "noise_floor": floor}
 
 
-def _take_hold(folder: RunFolder, held: ExitStack) -> None:
+def _acquire_lock(folder: RunFolder, held: ExitStack) -> None:
     """Make a new run's folder and hold it, unless somebody was faster."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    held.enter_context(only_writer(folder.path))
-    if not folder.is_free:
-        raise BusyError(f"{folder.path}: another process has begun to write there just now.")
+    held.enter_context(exclusive_lock(folder.path))
+    if not folder.is_available:
+        raise FolderLockedError(
+            f"{folder.path}: another process has begun to write there just now."
+        )
 
 
 def _begin(
@@ -289,11 +293,11 @@ def _begin(
         folder.clear_results()
         if job.begins_again:
             folder.clear_training()
-        elif job.passed_over:  # a broken file must not be what the next save keeps
+        elif job.skipped_checkpoints:  # a broken file must not be what the next save keeps
             folder.previous.replace(folder.last)
-    with written_together():
+    with write_transaction():
         for job in todo:
-            write_whole(job.folder.config, to_yaml(job.config).encode())
+            atomic_write(job.folder.config, to_yaml(job.config).encode())
             count = threads or job.threads or 1
             write_json(job.folder.environment, {**about, "threads": count})
 
@@ -317,7 +321,7 @@ def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
 
     Raises:
         UsageError: it is a run, a comparison or a search.
-        BusyError: another process trains a run there, compares or searches.
+        FolderLockedError: another process trains a run there, compares or searches.
     """
     home = configs[0][1].path.parent
     home.mkdir(parents=True, exist_ok=True)
@@ -338,7 +342,7 @@ def _refuse_home(home: Path) -> None:
         )
 
 
-def all_errors(failed: Sequence[Job], runs: int) -> NotFiniteError:
+def combined_error(failed: Sequence[Job], runs: int) -> NonFiniteError:
     """One error for runs that diverged.
 
     Args:
@@ -347,11 +351,11 @@ def all_errors(failed: Sequence[Job], runs: int) -> NotFiniteError:
     first = failed[0]
     assert first.error is not None
     if len(failed) == 1:
-        return NotFiniteError(f"seed {first.config.seed}: {first.error}")
+        return NonFiniteError(f"seed {first.config.seed}: {first.error}")
     if len(failed) == runs:
-        return NotFiniteError(f"all {runs} seeds diverged. The first: {first.error}")
+        return NonFiniteError(f"all {runs} seeds diverged. The first: {first.error}")
     seeds = ", ".join(str(job.config.seed) for job in failed)
-    return NotFiniteError(
+    return NonFiniteError(
         f"seeds {seeds} diverged; the others are finished. The first: {first.error}"
     )
 
@@ -374,7 +378,7 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
             f"model.longest is {job.model.longest}, but the data have sequences of {points} points:"
             " each place needs a position of its own. Set it higher, or positions to sinusoidal."
         )
-    found = newest_state(job) if resume else None
+    found = load_latest_checkpoint(job) if resume else None
     if found is not None:
         job.state = found
         job.threads = folder.read_environment().get("threads")
@@ -387,17 +391,15 @@ def _prepare(config: Config, folder: RunFolder, data: Splits, *, resume: bool) -
             elif job.is_trained:
                 job.summary = summary
         if job.error is None:
-            refuse_other_rates(job)
-            refuse_another_split(job)
+            check_same_rates(job)
+            check_same_split(job)
     return job
 
 
-def _error_of(
-    folder: RunFolder, summary: Mapping[str, Any], state: TrainingState
-) -> NotFiniteError:
+def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: TrainState) -> NonFiniteError:
     """That a run diverged before. It would again, so it is not trained again."""
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
-    return NotFiniteError(
+    return NonFiniteError(
         f"{folder.path}: diverged after {state.epoch} whole epochs, and would again:"
         f" {summary['diverged']} --overwrite trains it from the beginning; to keep it, give the new"
         " run another --name.",
@@ -406,33 +408,35 @@ def _error_of(
     )
 
 
-def _draw_what_is_missing(job: Job, watchers: Watchers) -> None:
+def _draw_what_is_missing(job: Job, callbacks: Callbacks) -> None:
     folder, where = job.folder, "; --resume draws the pictures that are missing"
     drawn = [folder.loss_picture, folder.predictions_picture]
     drawn += [folder.attention_picture] if folder.attention.exists() else []
     if not all(picture.exists() for picture in drawn):
-        leave_if_told(watchers, [job], where)
+        raise_if_stopped(callbacks, [job], where)
         from seqattn import pictures  # matplotlib is slow to import and not needed before
 
         for path in pictures.draw_each(folder):
-            leave_if_told(watchers, [job], "; nothing is missing" if path == drawn[-1] else where)
+            raise_if_stopped(
+                callbacks, [job], "; nothing is missing" if path == drawn[-1] else where
+            )
 
 
 __all__ = [
+    "Callbacks",
     "Job",
-    "Watchers",
-    "all_errors",
     "begin_seeds",
-    "bytes_of_a_run",
     "choose_device",
+    "combined_error",
     "data_of",
     "environment",
+    "estimate_run_memory",
     "follow",
-    "group_bytes",
     "groups_of",
+    "memory_budget",
     "open_run",
     "run",
-    "run_all",
     "seeds_of",
+    "train_many",
     "without_paths",
 ]

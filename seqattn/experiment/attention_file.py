@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from seqattn.data import Sequences
 from seqattn.evaluation import Maps
 from seqattn.experiment.npz import Rows, texts, write_npz
-from seqattn.models import MapMeaning
+from seqattn.models import WeightSemantics
 from seqattn.runs import attention_contents, masked_weights
-from seqattn.storage import whole_file
+from seqattn.storage import open_atomic
 from seqattn.user_files import output_file
 
 IN_MEMORY = 2**26
@@ -38,7 +38,7 @@ class AttentionSpool:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self.meaning: MapMeaning = "distribution"
+        self.meaning: WeightSemantics = "distribution"
         where = None if folder is None else str(folder)
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=where)  # noqa: SIM115
         self.chunks: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
@@ -68,9 +68,9 @@ class AttentionSpool:
         target = part.target_lengths if steps is None else np.full(len(part), steps)
         self.lengths.append((part.source_lengths, target))
 
-    def add(self, meaning: MapMeaning, maps: Maps, places: slice) -> None:
+    def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
         """Take in the weights of some sequences of the part that was begun last, in their order;
-        see `seqattn.evaluation.Watch`."""
+        see `seqattn.evaluation.AttentionCallback`."""
         self.meaning = meaning
         source, target = self.lengths[-1]
         masked = masked_weights(maps, source[places], target[places])  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ class AttentionSpool:
 
     def write(self, path: Path) -> None:
         """The attention file of a run: the bytes that `write_arrays` would write."""
-        with whole_file(path) as file:
+        with open_atomic(path) as file:
             self._write(file)
 
     def write_output(self, path: Path) -> None:

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 
 from seqattn.config import as_plain, leaves
 from seqattn.errors import CheckpointError
-from seqattn.experiment.jobs import Job
+from seqattn.experiment.job import Job
 from seqattn.experiment.resume import HARMLESS
-from seqattn.experiment.sizes import bytes_of_a_run, group_bytes
-from seqattn.training import TrainingState, load_state
+from seqattn.experiment.sizes import estimate_run_memory, memory_budget
+from seqattn.training import TrainState, load_state
 from seqattn.training.batch_key import batch_key
 from seqattn.training.batches import shape_of_batch
 
@@ -36,7 +36,7 @@ def grouped(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     for cut in cuts:
         for job in cut:
             if job.state is not None:
-                began.setdefault((_shape_of_step(job), _group_of(job)), []).append(job)
+                began.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
     for (_, group), members in began.items():
         for together in itertools.chain(_unfinished(members), _unconcluded(members)):
             yield _named(together, group)
@@ -71,9 +71,9 @@ def _cuts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Jobs of one shape, no more at once than memory allows."""
     alike: dict[str, list[Job]] = {}
     for job in jobs:
-        alike.setdefault(_shape_of_step(job), []).append(job)
+        alike.setdefault(_batch_key_of(job), []).append(job)
     for shape in alike.values():
-        most = max(1, group_bytes() // bytes_of_a_run(shape[0]))
+        most = max(1, memory_budget() // estimate_run_memory(shape[0]))
         for first in range(0, len(shape), most):
             yield shape[first : first + most]
 
@@ -99,7 +99,7 @@ def _begin_again(cut: Sequence[Job]) -> None:
             and not any(job.summary or job.folder.previous.exists() for job in saved)
         ):
             for job in whole:
-                job.begin_again()
+                job.restart()
 
 
 def _group_of(job: Job) -> str | None:
@@ -152,14 +152,14 @@ def _by_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         yield list(group.values())
 
 
-def _state_before(job: Job) -> TrainingState | None:
+def _state_before(job: Job) -> TrainState | None:
     """What the checkpoint before the last holds, if it can be read."""
     with contextlib.suppress(CheckpointError):
         return load_state(job.folder.previous, job.new_model(), job.layout)[0]
     return None
 
 
-def _shape_of_step(job: Job) -> str:
+def _batch_key_of(job: Job) -> str:
     """Equal where two jobs can be trained side by side."""
     data, points = job.data, job.layout.points
     parts = [shape_of_batch(part) for part in (data.train, data.validation)]

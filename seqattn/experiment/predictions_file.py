@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seqattn.data import Sequences
 from seqattn.data.sequences import Floats
 from seqattn.experiment.npz import Rows, texts, write_npz
-from seqattn.storage import whole_file
+from seqattn.storage import open_atomic
 
 IN_MEMORY = 2**22
 """Bytes of forecasts from which on they wait on the disk."""
@@ -59,15 +59,15 @@ class ForecastSpool:
         contents: dict[str, NDArray[np.generic] | Rows] = {
             "ids": texts(part.ids),
             "features": np.array(list(part.features), dtype=np.str_),
-            "said": np.array(list(part.said), dtype=np.str_),
+            "said": np.array(list(part.target_features), dtype=np.str_),
             "labels": texts(part.labels),
             "source": self._rows(part.source_steps, len(part.features), _source),
             "source_lengths": part.source_lengths,
-            "forecast": self._rows(part.target_steps, len(part.said), self._forecast),
-            "target": self._rows(part.target_steps, len(part.said), _target),
+            "forecast": self._rows(part.target_steps, len(part.target_features), self._forecast),
+            "target": self._rows(part.target_steps, len(part.target_features), _target),
             "target_lengths": part.target_lengths,
         }
-        with whole_file(path) as file:
+        with open_atomic(path) as file:
             write_npz(file, contents)
 
     def _rows(self, steps: int, features: int, points: Points) -> Rows:
@@ -76,7 +76,7 @@ class ForecastSpool:
         return Rows(shape, first.dtype, lambda: (points(*one) for one in _chunks(self.part)))
 
     def _forecast(self, some: Sequences, places: slice) -> Floats:
-        T, F = self.part.target_steps, len(self.part.said)
+        T, F = self.part.target_steps, len(self.part.target_features)
         self.file.seek(8 * places.start * T * F)
         found = np.frombuffer(self.file.read(8 * len(some) * T * F), np.float64)
         return np.where(some.target_keep[:, :, None], found.reshape(-1, T, F), np.nan)
@@ -92,7 +92,7 @@ def _target(some: Sequences, _: slice) -> Floats:
 
 def _chunks(part: Sequences) -> Iterator[tuple[Sequences, slice]]:
     """(some sequences, their places within the part), a few megabytes at a time."""
-    numbers = part.source_steps * len(part.features) + part.target_steps * len(part.said)
+    numbers = part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     size = max(1, AT_ONCE // numbers)
     for places, some in part.chunks():
         for first in range(0, len(some), size):

@@ -9,18 +9,18 @@ from typing import Any
 
 from seqattn.config import as_plain
 from seqattn.data import Splits
-from seqattn.errors import NotFiniteError
+from seqattn.errors import NonFiniteError
 from seqattn.evaluation import Evaluation, ForecastChunk, References, evaluate
 from seqattn.experiment.attention_file import AttentionSpool
-from seqattn.experiment.jobs import Job
+from seqattn.experiment.job import Job
 from seqattn.experiment.predictions_file import ForecastSpool
 from seqattn.storage import write_json
-from seqattn.training import Run, TrainingState
+from seqattn.training import Run, TrainState
 
 
 def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
     """Score the best epochs' weights on the test part and write the data files. Nothing is said in
-    the logs: within `written_together` no file shows yet.
+    the logs: within `write_transaction` no file shows yet.
 
     Each run is scored alone: what its weights are worth, to the last bit, does not depend on which
     others end beside it.
@@ -48,8 +48,8 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
             _write_results(job, evaluation, forecasts, validated, weights)
 
 
-def write_divergence(job: Job, error: NotFiniteError, state: TrainingState) -> None:
-    """The summary of a run that left the finite numbers, and has no forecasts."""
+def write_divergence(job: Job, error: NonFiniteError, state: TrainState) -> None:
+    """The summary of a diverged run, which has no forecasts."""
     at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
     summary = {
         "name": job.config.name,
@@ -62,7 +62,7 @@ def write_divergence(job: Job, error: NotFiniteError, state: TrainingState) -> N
     write_json(job.folder.summary, summary)
 
 
-def _of_training(job: Job, state: TrainingState) -> dict[str, Any]:
+def _of_training(job: Job, state: TrainState) -> dict[str, Any]:
     """What a summary says of a training, however it ended."""
     return {
         "validation_loss": state.best_loss if state.best_epoch else None,
@@ -98,7 +98,7 @@ def _write_results(
     folder, state, config = job.folder, job.state, job.config
     assert state is not None
     if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
-        job.error = NotFiniteError(
+        job.error = NonFiniteError(
             f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
             f" teacher-forced, with the weights of epoch {state.best_epoch}. All losses of the"
             " training were finite, and its checkpoints are kept."

@@ -16,11 +16,11 @@ from seqattn.errors import (
     ConfigError,
     DataError,
 )
-from seqattn.experiment.jobs import Job
+from seqattn.experiment.job import Job
 from seqattn.runs import RunFolder
 from seqattn.training import (
     PATHS,
-    TrainingState,
+    TrainState,
     learning_rates,
     load_state,
 )
@@ -30,7 +30,7 @@ HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds",
 """Keys that may change between a stop and a resume: what was learned stays the same."""
 
 
-def newest_state(job: Job) -> TrainingState | None:
+def load_latest_checkpoint(job: Job) -> TrainState | None:
     """The newest checkpoint that is whole; None where a run has never written one. What had to be
     passed over is noted.
 
@@ -49,7 +49,7 @@ def newest_state(job: Job) -> TrainingState | None:
         try:
             found, _ = load_state(
                 path, job.model, job.layout,
-                lambda before, epoch: refuse_another_run(folder, before, job.config, epoch),
+                lambda before, epoch: check_resumable(folder, before, job.config, epoch),
             )  # fmt: skip
         except CheckpointError as error:
             reasons.append(str(error))
@@ -57,7 +57,7 @@ def newest_state(job: Job) -> TrainingState | None:
         except DataError as error:
             raise DataError(f"{error}{_which(job)}") from None
         for reason in reasons:
-            job.passed_over.append(f"Passed over: {reason}")
+            job.skipped_checkpoints.append(f"Skipped checkpoint: {reason}")
         return found
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
@@ -88,7 +88,7 @@ def _which(job: Job) -> str:
     )
 
 
-def refuse_another_split(job: Job) -> None:
+def check_same_split(job: Job) -> None:
     """Hold the parts that the series were split into against those of now, before training goes on:
     an earlier version counted other rows.
 
@@ -106,7 +106,7 @@ def refuse_another_split(job: Job) -> None:
         )
 
 
-def refuse_other_rates(job: Job) -> None:
+def check_same_rates(job: Job) -> None:
     """Hold the learning rates of the epochs behind against the schedule, before training goes on:
     an earlier version had another cosine.
 
@@ -139,7 +139,7 @@ def spanning_all_epochs(training: Training) -> list[str]:
     return found
 
 
-def refuse_another_run(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
+def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
     """A resumed run must be the same run: refuse any change that would make it another."""
     changed = differences(before, config)
     lines = [f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in HARMLESS]

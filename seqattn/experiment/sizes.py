@@ -12,21 +12,21 @@ from seqattn.data import Sequences, Splits, shape_of
 from seqattn.errors import (
     UsageError,
 )
-from seqattn.experiment.jobs import Job
+from seqattn.experiment.job import Job
 from seqattn.storage import (
     physical_memory,
 )
 from seqattn.training.batches import MOST_RESIDENT, is_gathered
-from seqattn.training.memory import bytes_needed, bytes_of_sequences, numbers_of_a_sequence
+from seqattn.training.memory import activations_per_sequence, bytes_needed, bytes_of_sequences
 from seqattn.training.validation import sequences_together
 
 
-def group_bytes() -> int:
+def memory_budget() -> int:
     """What runs side by side may take together: a quarter of the memory, 1 GiB at most."""
     return min(physical_memory() // 4, 2**30)
 
 
-def bytes_of_a_run(job: Job) -> int:
+def estimate_run_memory(job: Job) -> int:
     """An estimate, on the safe side, of what one run among many takes in memory.
 
     Parameters eight times (gradient, moments, best epoch, a position to go back to), the sequences
@@ -40,7 +40,7 @@ def bytes_of_a_run(job: Job) -> int:
     P = sum(parameter.numel() for parameter in job.new_model().parameters())
     batch = job.config.training.batch_size
     sequences = max(batch, min(len(job.data.validation), sequences_together(S + T, batch)))
-    kept = numbers_of_a_sequence(job.config.model, S, T, alone=False)
+    kept = activations_per_sequence(job.config.model, S, T, alone=False)
     return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
 
 
@@ -52,7 +52,7 @@ def bytes_of_checkpoints(job: Job) -> int:
     return 3 * (4 * 4 * P + 8 * 8 * job.config.training.epochs + 65_536)
 
 
-def refuse_too_large(config: Config, data: Splits | None = None) -> None:
+def check_memory(config: Config, data: Splits | None = None) -> None:
     """Hold the memory that a config would need against what there is, before training takes any.
 
     Args:
@@ -64,7 +64,7 @@ def refuse_too_large(config: Config, data: Splits | None = None) -> None:
     if data is not None:
         parts = data.train, data.validation, data.test
         S, T = max(part.source_steps for part in parts), max(part.target_steps for part in parts)
-        features = max(len(data.train.features), len(data.train.said))
+        features = max(len(data.train.features), len(data.train.target_features))
         train, validation, test = (_resident(part, (S + T) * features) for part in parts)
         counts = train, validation, test
         needed = bytes_needed(config, S, T, counts, features)
@@ -81,7 +81,7 @@ def refuse_too_large(config: Config, data: Splits | None = None) -> None:
         )
 
 
-def refuse_too_much_data(configs: Sequence[Config]) -> None:
+def check_data_fits(configs: Sequence[Config]) -> None:
     """Hold the memory of all different data of many runs against what there is.
 
     Raises:

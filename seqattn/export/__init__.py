@@ -30,7 +30,7 @@ from seqattn.config import as_plain, to_yaml
 from seqattn.errors import CheckpointError, DataError, UsageError
 from seqattn.experiment import data_of, open_run, without_paths
 from seqattn.runs import find_run
-from seqattn.storage import write_arrays, write_whole
+from seqattn.storage import atomic_write, write_arrays
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from seqattn.data import Sequences, Splits
     from seqattn.export.check import Row
     from seqattn.export.onnx import Graphs
-    from seqattn.training import Trained
+    from seqattn.training import LoadedModel
 
 Form = Literal["onnx", "safetensors"]
 UNITS = "those of the data; scaling is part of the graphs"
@@ -119,10 +119,10 @@ def export(
     card = _card(trained, checkpoint)
     with _all_at_once(output) as folder:
         if form == "safetensors":
-            from seqattn.training.sealed import write_plain
+            from seqattn.training.checksummed import write_plain
 
             write_plain(folder / "weights.safetensors", trained.model.state_dict())
-            write_whole(folder / "config.yaml", to_yaml(without_paths(trained.config)).encode())
+            atomic_write(folder / "config.yaml", to_yaml(without_paths(trained.config)).encode())
             card["tensors"] = {
                 name: list(tensor.shape) for name, tensor in trained.model.state_dict().items()
             }
@@ -134,7 +134,7 @@ def export(
 def _write_onnx(
     folder: Path,
     output: Path,
-    trained: Trained,
+    trained: LoadedModel,
     steps: int,
     card: dict[str, Any],
     *,
@@ -154,7 +154,7 @@ def _write_onnx(
     graphs = graphs_of(trained, steps)
     card |= {"steps": steps, "graphs": {}, "memory": graphs.memory, "state": graphs.state}
     for name, graph in graphs.by_name().items():
-        write_whole(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
+        atomic_write(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
         card["graphs"][name] = {"file": f"{name}.onnx", **_described(graph)}
     test = None if data is None or not len(data.test) else data.test
     rows = _checked(graphs, trained, steps, test, card) if check else []
@@ -167,13 +167,13 @@ def _write_onnx(
             "test_loss": losses or None,
         }
     runner = resources.files("seqattn.export") / "runner.py"
-    write_whole(folder / RUNNER, runner.read_bytes())
+    atomic_write(folder / RUNNER, runner.read_bytes())
     _write_json(folder / CARD, card)
     return Exported(output, _sizes(folder), rows, losses)
 
 
 def _checked(
-    graphs: Graphs, trained: Trained, steps: int, test: Sequences | None, card: dict[str, Any]
+    graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, card: dict[str, Any]
 ) -> list[Row]:
     import onnxruntime
 
@@ -197,7 +197,7 @@ def _checked(
 
 
 def _quantized(
-    folder: Path, graphs: Graphs, trained: Trained, steps: int, data: Splits | None
+    folder: Path, graphs: Graphs, trained: LoadedModel, steps: int, data: Splits | None
 ) -> dict[str, float]:
     """Write graphs with weights of one byte; the test loss of both, where the truth is known."""
     from seqattn.data.baselines import mean_squared_error
@@ -206,7 +206,7 @@ def _quantized(
 
     small = {name: quantized(graph) for name, graph in graphs.by_name().items()}
     for name, graph in small.items():
-        write_whole(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
+        atomic_write(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
     if data is None or steps != data.test.target_steps:
         return {}
     scale = trained.layout.scaling.target.scale
@@ -222,7 +222,7 @@ def _quantized(
 # --- the card -------------------------------------------------------------------------------------
 
 
-def _card(trained: Trained, checkpoint: Path) -> dict[str, Any]:
+def _card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
     layout = trained.layout
     return {
         "made_by": OURS,
@@ -231,7 +231,7 @@ def _card(trained: Trained, checkpoint: Path) -> dict[str, Any]:
         "epoch": trained.epoch,
         "model": as_plain(trained.config)["model"],
         "features": list(layout.features),
-        "said": list(layout.said),
+        "said": list(layout.target_features),
         "source_length": layout.source_length,
         "target_length": layout.target_length,
         "units": UNITS + (OF_INSTANCES if layout.scaling.instance else ""),
@@ -261,7 +261,7 @@ def _described(graph: ModelProto) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
+    atomic_write(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 # --- the folder -----------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from seqattn.data import Sequences
-from seqattn.evaluation import FreeRun, free_run
+from seqattn.evaluation import FreeRunningForecast, free_run
 from seqattn.export.graphs import NEXT, POINT, WEIGHTS
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
-from seqattn.training import Trained
+from seqattn.training import LoadedModel
 from seqattn.training.batches import slices
-from seqattn.training.memory import weights_of_a_sequence
+from seqattn.training.memory import attention_weights_per_sequence
 
 Arrays = dict[str, NDArray[Any]]
 MOST = 1e-5
@@ -61,7 +61,7 @@ class Row:
 
 
 def check(
-    graphs: Graphs, trained: Trained, steps: int, test: Sequences | None, longest: int | None
+    graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, longest: int | None
 ) -> list[Row]:
     """Run graphs and model on the same sources.
 
@@ -104,7 +104,7 @@ def check(
 
 
 def _sets(
-    trained: Trained, many: int, test: Sequences | None, longest: int | None
+    trained: LoadedModel, many: int, test: Sequences | None, longest: int | None
 ) -> dict[str, Sequences]:
     """Sources of every length that the model takes, by what they are.
 
@@ -126,9 +126,11 @@ def _sets(
     return sets
 
 
-def sequences_together(trained: Trained, S: int, T: int) -> int:
+def sequences_together(trained: LoadedModel, S: int, T: int) -> int:
     """How many sequences are looked at together, so that their weights take bounded memory."""
-    return max(1, MOST_WEIGHTS // max(1, weights_of_a_sequence(trained.config.model, S, T)))
+    return max(
+        1, MOST_WEIGHTS // max(1, attention_weights_per_sequence(trained.config.model, S, T))
+    )
 
 
 def _larger(*numbers: float) -> float:
@@ -191,7 +193,7 @@ def _run(session: onnxruntime.InferenceSession, given: Mapping[str, NDArray[Any]
     return dict(zip(names, session.run(names, dict(given)), strict=True))
 
 
-def _maps(run: FreeRun) -> Arrays:
+def _maps(run: FreeRunningForecast) -> Arrays:
     return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
 
 
@@ -200,7 +202,7 @@ def all_observed(part: Sequences) -> Sequences:
     return replace(part, source_observed=None)
 
 
-def _in_units(run: FreeRun, unit: NDArray[np.float64]) -> Arrays:
+def _in_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arrays:
     """Forecast, as wide as in the model's units, and weights.
 
     Args:
@@ -215,7 +217,7 @@ def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
     return float(np.abs(one - other).max())
 
 
-def _random(trained: Trained, n: int, longest: int) -> Sequences:
+def _random(trained: LoadedModel, n: int, longest: int) -> Sequences:
     """Sources of normal numbers in the model's units, of every length that it takes; where each
     has a level or a size of its own, those are anywhere."""
     layout, numbers = trained.layout, np.random.default_rng(SEED)
@@ -233,12 +235,12 @@ def _random(trained: Trained, n: int, longest: int) -> Sequences:
         points += numbers.standard_normal((n, 1, F)) * LEVELS * scaler.scale
     points[np.arange(longest) >= lengths[:, None]] = 0
     return Sequences(
-        points, lengths, np.zeros((n, 0, len(layout.said))), np.zeros(n, dtype=np.int64),
-        layout.features, tuple(map(str, range(n))), said=layout.said,
+        points, lengths, np.zeros((n, 0, len(layout.target_features))), np.zeros(n, dtype=np.int64),
+        layout.features, tuple(map(str, range(n))), target_features=layout.target_features,
     )  # fmt: skip
 
 
-def example(trained: Trained, steps: int, test: Sequences | None) -> Arrays:
+def example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
     """Some sources, NaN behind their end, with the model's forecast and weights."""
     few = slice(0, 4)
     part = _random(trained, 4, trained.layout.source_length) if test is None else test.at(few)

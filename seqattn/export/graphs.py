@@ -18,26 +18,26 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import Memory, ShiftedFocus
-from seqattn.cells import Cell, last_real
+from seqattn.attention import LocationShiftAddressing, Memory
+from seqattn.cells import Cell, last_valid
 from seqattn.data import Scaling
 from seqattn.data.instance import ROUNDING
 from seqattn.models import (
+    AttentionKind,
     FastWeightsModel,
-    MapKind,
     RecurrentModel,
-    SequenceModel,
+    Seq2SeqModel,
     TransformerModel,
 )
-from seqattn.models.fast_weights import Past
+from seqattn.models.fast_weights import StateMemory
 from seqattn.models.recurrent import State
-from seqattn.models.transformer import Cached, LearnedPlaces
+from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding
 
 Named = dict[str, Tensor]
 OFFSET, SCALE = "offset", "scale"
 """Own shift and scale of each sequence's target."""
 POINT, NEXT = "point", "next_"
-WEIGHTS: dict[MapKind, str] = {
+WEIGHTS: dict[AttentionKind, str] = {
     "cross": "weights",
     "encoder_self": "encoder_self",
     "decoder_self": "decoder_self",
@@ -116,7 +116,7 @@ class RecurrentParts(Parts):
             kept = encoded.memory
             assert kept.keep is not None
             memory = {"keys": kept.keys, "values": kept.values, "keep": kept.keep}
-            if isinstance(location := model.attention.location, ShiftedFocus):
+            if isinstance(location := model.attention.location, LocationShiftAddressing):
                 heads = (model.attention.heads,) if model.attention.heads > 1 else ()
                 *_, S, _ = kept.keys.shape
                 like = source.new_zeros(N, *heads, 1, S)
@@ -159,8 +159,8 @@ class FastWeightsParts(Parts):
         def read(before: list[Tensor], now: list[Tensor]) -> tuple[list[Tensor], Tensor]:
             (state, states, factors, point), (projected, here, real, step) = before, now
             held = projected + model.encoder_state(state)
-            new, _ = model.settle(held, Past(states, factors), model.encoder_norm)
-            written = Past(states, factors).write(new, real, model.decay, model.rate)
+            new, _ = model.settle(held, StateMemory(states, factors), model.encoder_norm)
+            written = StateMemory(states, factors).write(new, real, model.decay, model.rate)
             at = steps == step  # a place for each state is there from the start
             states = written.states[:, -1:].where(at.unsqueeze(-1), states)
             factors = written.factors[:, -1:].where(at, written.factors[:, :-1])
@@ -176,18 +176,18 @@ class FastWeightsParts(Parts):
             "hidden": state, "factors": factors,
             "written": states[:, :0].clone(), "written_factors": states[:, :0, :1].clone(),
         }  # fmt: skip
-        return Begun(model.points.first_fed(point), {"states": states}, carried, {})
+        return Begun(model.points.start_token(point), {"states": states}, carried, {})
 
     def step(self, point: Tensor, memory: Named, state: Named) -> Made:
         _, S, _ = memory["states"].shape
-        past = Past(
+        past = StateMemory(
             torch.cat([memory["states"], state["written"]], dim=-2),
             torch.cat([state["factors"], state["written_factors"].squeeze(-1)], dim=-1),
         )
         said, hidden, strengths, after = self.model.step(
             self.model.decoder_input(point), state["hidden"], past
         )
-        assert isinstance(after, Past) and strengths is not None
+        assert isinstance(after, StateMemory) and strengths is not None
         new = {
             "hidden": hidden, "factors": after.factors[:, :S],
             "written": after.states[:, S:], "written_factors": after.factors[:, S:].unsqueeze(-1),
@@ -202,7 +202,7 @@ class TransformerParts(Parts):
         self.model = model
         self.layers = range(len(model.decoder))
         for module in model.modules():
-            if isinstance(module, LearnedPlaces) and module.longest < longest:
+            if isinstance(module, LearnedPositionalEmbedding) and module.longest < longest:
                 # No source is as long as the examples: what they meet there is no number.
                 none = module.weight.new_full((longest - module.longest, model.width), torch.nan)
                 module.weight = nn.Parameter(torch.cat([module.weight, none]))
@@ -224,9 +224,9 @@ class TransformerParts(Parts):
         return Begun(encoded.point, memory, state, maps)
 
     def step(self, point: Tensor, memory: Named, state: Named) -> Made:
-        known = [Cached(memory[f"keys_{k}"], memory[f"values_{k}"]) for k in self.layers]
+        known = [KVCache(memory[f"keys_{k}"], memory[f"values_{k}"]) for k in self.layers]
         caches = [
-            Cached(state[f"target_keys_{k}"], state[f"target_values_{k}"]) for k in self.layers
+            KVCache(state[f"target_keys_{k}"], state[f"target_values_{k}"]) for k in self.layers
         ]
         said, back, over, after = self.model.step(
             point, known, memory["keep"], caches, with_weights=True
@@ -239,7 +239,7 @@ class TransformerParts(Parts):
         return Made(said, new, maps)
 
 
-def parts_of(model: SequenceModel, longest: int) -> Parts:
+def parts_of(model: Seq2SeqModel, longest: int) -> Parts:
     """The two parts of a model, which is changed: it can no longer be trained.
 
     Args:
@@ -263,7 +263,7 @@ def scanned(cell: Cell, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Whole sequences (N, L, inputs) in a loop that a graph keeps as a loop; see `Cell.reading`."""
     N, _, _ = inputs.shape
     projected = cell.project(inputs).transpose(0, 1)
-    weight, bias, kernel = cell.weight_hh, cell.bias_hh, cell.plain_kernel()
+    weight, bias, kernel = cell.weight_hh, cell.bias_hh, cell.eager_step()
 
     def read(before: list[Tensor], now: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         state = kernel(now[0], before[0], weight, bias)
@@ -314,7 +314,7 @@ class Units(nn.Module):
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
         shift, scale = torch.zeros_like(source[:, 0]), torch.ones_like(source[:, 0])
         if self.relative:
-            shift = last_real(source, lengths)
+            shift = last_valid(source, lengths)
         elif self.instance:
             shift, scale = self._statistics(source, lengths, keep.unsqueeze(-1))
         source = (source - shift.unsqueeze(1)) / scale.unsqueeze(1)
@@ -353,7 +353,7 @@ class Units(nn.Module):
 class Graph(nn.Module, ABC):
     """The interface of every graph: named tensors in, named tensors out, in this order."""
 
-    def __init__(self, model: SequenceModel, parts: Parts, scaling: Scaling) -> None:
+    def __init__(self, model: Seq2SeqModel, parts: Parts, scaling: Scaling) -> None:
         super().__init__()
         self.model, self.parts, self.units = model, parts, Units(scaling)
 

@@ -30,7 +30,7 @@ from seqattn.export.graphs import (
     parts_of,
 )
 from seqattn.export.skip import SkippedParts
-from seqattn.training import Trained
+from seqattn.training import LoadedModel
 
 LENGTHS = "source_lengths"
 SOURCE = "source"
@@ -60,7 +60,7 @@ class Graphs:
         return {"encoder": self.encoder, "step": self.step, "free_running": self.free_running}
 
 
-def graphs_of(trained: Trained, steps: int) -> Graphs:
+def graphs_of(trained: LoadedModel, steps: int) -> Graphs:
     """The graphs of a trained model.
 
     Args:

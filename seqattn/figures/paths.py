@@ -53,10 +53,10 @@ def paths_figure(
 ) -> Figure:
     """Sequences with what was said of them, and its mean squared error where the truth is known.
 
-    Two features that are given and said, and spread alike, are drawn in their plane. Others go
+    Two features of both source and target that spread alike are drawn in their plane. Others go
     over the steps: a single one in a panel a sequence, several in a column of panels each, since
-    they have units of their own; what is said comes first there, and the first sequences and
-    features alone are drawn. What is said goes on from what was given of the same feature.
+    they have units of their own; target features come first there, and the first sequences and
+    features alone are drawn. A forecast goes on from the source of the same feature.
 
     Args:
         source: an (S, F) array a sequence, without padding.
@@ -80,12 +80,12 @@ def _in_planes(
     shape = grid(len(source), 2.5)
     figure, panels = _panels(shape, len(source))
     heads = [
-        title + _error(truth, told, rooted)
-        for title, truth, told in zip(titles, target, forecast, strict=True)
+        title + _error(truth, predicted, rooted)
+        for title, truth, predicted in zip(titles, target, forecast, strict=True)
     ]
-    for axes, given, truth, told, head in zip(panels, source, target, forecast, heads,
+    for axes, given, truth, predicted, head in zip(panels, source, target, forecast, heads,
                                               strict=True):  # fmt: skip
-        _draw_plane(axes, given, truth, told)
+        _draw_plane(axes, given, truth, predicted)
         axes.set_title(head, fontsize=TITLE)
     _share_limits(panels, [*source, *target, *forecast])
     _, columns = shape
@@ -118,19 +118,22 @@ def _over_steps(
     figure, panels = _panels(shape, len(names) * len(source))
     heads = list[str]()
     places = itertools.product(enumerate(names), zip(source, target, forecast, titles, strict=True))
-    for axes, ((row, name), (given, truth, told, title)) in zip(panels, places, strict=True):
+    for axes, ((row, name), (given, truth, predicted, title)) in zip(panels, places, strict=True):
         parts = (
-            _column(given, features, name), _column(truth, said, name), _column(told, said, name)
+            _column(given, features, name), _column(truth, said, name),
+            _column(predicted, said, name),
         )  # fmt: skip
         _draw_steps(axes, len(given), *parts)
-        if len(told):
+        if len(predicted):
             axes.axvline(len(given) + 0.5, color=GREY, lw=0.6, ls=":")
         heads.append((title if row == 0 else "") + _error(*parts[1:], rooted))
         axes.set_title(heads[-1] if row == 0 else heads[-1].strip(), fontsize=TITLE)
         axes.tick_params(labelbottom=alone or row == rows - 1)
     ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
     above = title_height(heads, TITLE)
-    longest = max(len(given) + len(told) for given, told in zip(source, forecast, strict=True))
+    longest = max(
+        len(given) + len(predicted) for given, predicted in zip(source, forecast, strict=True)
+    )
     width = WIDE if columns == 1 and longest > MARKED_UP_TO else SIDE
     arrange(
         figure, (width, SIDE if alone else LOW), shape, left=0.35 + ticks, right=0.15, bottom=0.5,

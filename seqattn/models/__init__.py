@@ -7,16 +7,16 @@ from typing import assert_never
 import torch
 
 from seqattn.config import FastWeights, Model, Recurrent, Transformer
-from seqattn.layers import initialise
-from seqattn.models.contract import (
+from seqattn.layers import init_parameters
+from seqattn.models.base import (
+    RNG,
+    AttentionKind,
     AttentionMap,
-    Choices,
-    Draws,
+    FeatureSpec,
     Forecast,
-    MapKind,
-    MapMeaning,
-    Points,
-    SequenceModel,
+    SampledActions,
+    Seq2SeqModel,
+    WeightSemantics,
 )
 from seqattn.models.fast_weights import FastWeightsModel
 from seqattn.models.recurrent import RecurrentModel
@@ -25,8 +25,8 @@ from seqattn.models.transformer import TransformerModel
 
 
 def build_model(
-    config: Model, points: Points | int, seed: int, lengths: Lengths | None = None
-) -> SequenceModel:
+    config: Model, points: FeatureSpec | int, seed: int, lengths: Lengths | None = None
+) -> Seq2SeqModel:
     """The model that a config describes, freshly initialised.
 
     Args:
@@ -36,20 +36,20 @@ def build_model(
         lengths: points of every source and target, for `skip: linear`; None: they vary.
     """
     model = _made(config, points, lengths)
-    initialise(model, seed)
+    init_parameters(model, seed)
     return model
 
 
-def parameters_of(config: Model, points: Points | int, lengths: Lengths | None = None) -> int:
+def parameters_of(config: Model, points: FeatureSpec | int, lengths: Lengths | None = None) -> int:
     """How many numbers a model learns, without making it."""
     with torch.device("meta"):
         model = _made(config, points, lengths)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _made(config: Model, points: Points | int, lengths: Lengths | None) -> SequenceModel:
-    points = Points.alike(points) if isinstance(points, int) else points
-    model: SequenceModel
+def _made(config: Model, points: FeatureSpec | int, lengths: Lengths | None) -> Seq2SeqModel:
+    points = FeatureSpec.alike(points) if isinstance(points, int) else points
+    model: Seq2SeqModel
     match config:
         case Recurrent():
             model = RecurrentModel(config, points, lengths)
@@ -63,19 +63,19 @@ def _made(config: Model, points: Points | int, lengths: Lengths | None) -> Seque
 
 
 __all__ = [
+    "RNG",
+    "AttentionKind",
     "AttentionMap",
-    "Choices",
-    "Draws",
     "FastWeightsModel",
+    "FeatureSpec",
     "Forecast",
     "Lengths",
     "LinearSkip",
-    "MapKind",
-    "MapMeaning",
-    "Points",
     "RecurrentModel",
-    "SequenceModel",
+    "SampledActions",
+    "Seq2SeqModel",
     "TransformerModel",
+    "WeightSemantics",
     "build_model",
     "parameters_of",
 ]

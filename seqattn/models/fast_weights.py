@@ -34,20 +34,20 @@ from torch import Tensor
 from seqattn.attention import Override
 from seqattn.config import FastWeights
 from seqattn.errors import UsageError
-from seqattn.layers import Affine, LayerNorm, product
-from seqattn.models.contract import AttentionMap, Draws, Forecast, Points, SequenceModel
-from seqattn.models.feeding import (
+from seqattn.layers import LayerNorm, Linear, product
+from seqattn.models.base import RNG, AttentionMap, FeatureSpec, Forecast, Seq2SeqModel
+from seqattn.models.skip import Lengths, build_skip
+from seqattn.models.teacher_forcing import (
     check_source,
     check_steps,
     check_target,
-    shifted,
-    told_or_own,
-    who_is_told,
+    decoder_input,
+    forced_steps,
+    shift_right,
 )
-from seqattn.models.skip import Lengths, build_skip
 
 
-class Past(NamedTuple):
+class StateMemory(NamedTuple):
     """The memory as the states that were written: reading is attention over them.
 
     Attributes:
@@ -63,11 +63,11 @@ class Past(NamedTuple):
         strengths = self.factors * product(self.states, state.unsqueeze(-1)).squeeze(-1)
         return product(strengths.unsqueeze(-2), self.states).squeeze(-2), strengths
 
-    def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> Past:
+    def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> StateMemory:
         """The memory after a state (..., N, H) was written, where `keep` (..., N) is True."""
         real = _ones(state) if keep is None else keep.to(state.dtype)
         left = self.factors * (1 - real * (1 - decay)).unsqueeze(-1)
-        return Past(
+        return StateMemory(
             torch.cat([self.states, state.unsqueeze(-2)], dim=-2),
             torch.cat([left, (rate * real).unsqueeze(-1)], dim=-1),
         )
@@ -92,22 +92,24 @@ class Matrix(NamedTuple):
         return Matrix(written if keep is None else written.where(keep[..., None, None], self.A))
 
 
-Memory = Past | Matrix
+Memory = StateMemory | Matrix
 
 
-class FastWeightsModel(SequenceModel):
+class FastWeightsModel(Seq2SeqModel):
     """See the module's docstring for the equations."""
 
-    def __init__(self, config: FastWeights, points: Points, lengths: Lengths | None = None) -> None:
+    def __init__(
+        self, config: FastWeights, points: FeatureSpec, lengths: Lengths | None = None
+    ) -> None:
         super().__init__()
         H = config.hidden_dim
         self.points, self.hidden = points, H
         self.decay, self.rate, self.inner_steps = config.decay, config.rate, config.inner_steps
-        self.encoder_input, self.encoder_state = Affine(points.given, H), Affine(H, H, bias=False)
+        self.encoder_input, self.encoder_state = Linear(points.given, H), Linear(H, H, bias=False)
         self.encoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.decoder_input, self.decoder_state = Affine(points.said, H), Affine(H, H, bias=False)
+        self.decoder_input, self.decoder_state = Linear(points.said, H), Linear(H, H, bias=False)
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.output = Affine(H, points.said)
+        self.output = Linear(H, points.said)
         self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
 
     def settle(
@@ -152,7 +154,7 @@ class FastWeightsModel(SequenceModel):
         memory: Memory = (
             Matrix(source.new_zeros(*lead, self.hidden, self.hidden))
             if as_matrix
-            else Past(source.new_zeros(*lead, 0, self.hidden), source.new_zeros(*lead, 0))
+            else StateMemory(source.new_zeros(*lead, 0, self.hidden), source.new_zeros(*lead, 0))
         )
         for t, projected in enumerate(self.encoder_input(source).unbind(-2)):
             new, _ = self.settle(projected + self.encoder_state(state), memory, self.encoder_norm)
@@ -161,7 +163,7 @@ class FastWeightsModel(SequenceModel):
             here = source.select(-2, t)
             state = new if real is None else new.where(real.unsqueeze(-1), state)
             point = here if real is None else here.where(real.unsqueeze(-1), point)
-        return memory, state, self.points.first_fed(point)
+        return memory, state, self.points.start_token(point)
 
     def step(
         self, projected: Tensor, state: Tensor, memory: Memory
@@ -195,7 +197,7 @@ class FastWeightsModel(SequenceModel):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
-        draws: Draws | None = None,
+        draws: RNG | None = None,
     ) -> Forecast:
         check_source(source, source_lengths, self.points)
         check_target(source, target, self.points, teacher_forcing)
@@ -204,14 +206,14 @@ class FastWeightsModel(SequenceModel):
         as_matrix = self._as_matrix(S, T, with_attention)
         memory, state, point = self.encode(source, source_lengths, as_matrix=as_matrix)
         skipped = self.skipped(source, source_lengths, [1] * T)
-        known = self.decoder_input(shifted(point, target))
-        everyone, anyone = who_is_told(teacher_forcing, T)
+        known = self.decoder_input(shift_right(point, target))
+        everyone, anyone = forced_steps(teacher_forcing, T)
         said, values, looks = point, list[Tensor](), list[Tensor]()
         for t, added in enumerate(skipped):
             if t == 0 or everyone[t]:
                 projected = known.select(-2, t)
             else:
-                fed = told_or_own(teacher_forcing, target, said, t) if anyone[t] else said
+                fed = decoder_input(teacher_forcing, target, said, t) if anyone[t] else said
                 projected = self.decoder_input(fed)
             said, state, strengths, memory = self.step(projected, state, memory)
             said = said if added is None else said + added.squeeze(-2)

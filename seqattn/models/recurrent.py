@@ -36,19 +36,26 @@ from seqattn.attention import (
     Override,
     build_attention,
 )
-from seqattn.cells import Cell, TwoWay, cell_type, last_real
+from seqattn.cells import Bidirectional, Cell, cell_type, last_valid
 from seqattn.config import Recurrent
-from seqattn.layers import Affine, joined
-from seqattn.models.contract import AttentionMap, Choices, Draws, Forecast, Points, SequenceModel
-from seqattn.models.feeding import (
+from seqattn.layers import Linear, joined
+from seqattn.models.base import (
+    RNG,
+    AttentionMap,
+    FeatureSpec,
+    Forecast,
+    SampledActions,
+    Seq2SeqModel,
+)
+from seqattn.models.skip import Lengths, build_skip
+from seqattn.models.teacher_forcing import (
     check_source,
     check_steps,
     check_target,
-    shifted,
-    told_or_own,
-    who_is_told,
+    decoder_input,
+    forced_steps,
+    shift_right,
 )
-from seqattn.models.skip import Lengths, build_skip
 
 
 class State(NamedTuple):
@@ -65,7 +72,7 @@ class State(NamedTuple):
     last: Tensor | None = None
 
 
-class Encoded(NamedTuple):
+class EncoderOutput(NamedTuple):
     """What the decoder starts from.
 
     Attributes:
@@ -79,7 +86,7 @@ class Encoded(NamedTuple):
     point: Tensor
 
 
-class Chance(NamedTuple):
+class Noise(NamedTuple):
     """Random numbers of a forward pass, for T steps or a stretch of them.
 
     Attributes:
@@ -92,23 +99,25 @@ class Chance(NamedTuple):
     layers: tuple[Tensor, ...] = ()
     readout: Tensor | None = None
 
-    def part(self, first: int, last: int) -> Chance:
-        if self is NO_CHANCE:
+    def part(self, first: int, last: int) -> Noise:
+        if self is NO_NOISE:
             return self
-        return Chance(
+        return Noise(
             None if self.choices is None else self.choices[..., first:last],
             tuple(factors[..., first:last, :] for factors in self.layers),
             None if self.readout is None else self.readout[..., first:last, :],
         )
 
 
-NO_CHANCE = Chance()
+NO_NOISE = Noise()
 
 
-class RecurrentModel(SequenceModel):
+class RecurrentModel(Seq2SeqModel):
     """See the module's docstring for the equations."""
 
-    def __init__(self, config: Recurrent, points: Points, lengths: Lengths | None = None) -> None:
+    def __init__(
+        self, config: Recurrent, points: FeatureSpec, lengths: Lengths | None = None
+    ) -> None:
         super().__init__()
         H, cell = config.hidden_dim, cell_type(config.cell)
         attended = config.attention is not None
@@ -128,16 +137,16 @@ class RecurrentModel(SequenceModel):
             build_attention(config.attention, H) if config.attention is not None else None
         )
         has_vector = self.feeds_input or config.readout == "tanh"
-        self.combine = Affine(2 * H, H) if has_vector else None
+        self.combine = Linear(2 * H, H) if has_vector else None
         two = self.context_is_output and not has_vector
-        self.output = Affine(2 * H if two else H, points.said)
+        self.output = Linear(2 * H if two else H, points.said)
         self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
 
     # --- the source -------------------------------------------------------------------------------
 
     def encode(
-        self, source: Tensor, source_lengths: Tensor | None, draws: Draws | None = None
-    ) -> Encoded:
+        self, source: Tensor, source_lengths: Tensor | None, draws: RNG | None = None
+    ) -> EncoderOutput:
         """Read the source. Padding is never read: not its points, states or weights."""
         *_, S, _ = source.shape
         keep = None
@@ -149,11 +158,11 @@ class RecurrentModel(SequenceModel):
         if source_lengths is None:
             point = source.select(-2, -1)
         else:
-            point = last_real(source, source_lengths)
-        return Encoded(memory, State(cells), self.points.first_fed(point))
+            point = last_valid(source, source_lengths)
+        return EncoderOutput(memory, State(cells), self.points.start_token(point))
 
     def read(
-        self, source: Tensor, source_lengths: Tensor | None, draws: Draws | None = None
+        self, source: Tensor, source_lengths: Tensor | None, draws: RNG | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The encoder's states (..., N, S, H) of its last layer, and the last state of each layer.
 
@@ -163,7 +172,7 @@ class RecurrentModel(SequenceModel):
         *_, N, S, _ = source.shape
         states, last = self.encoder.read(source, source_lengths)
         cells = [last]
-        for layer in cast(list[Cell | TwoWay], self.encoder_above) if self.is_deep else ():
+        for layer in cast(list[Cell | Bidirectional], self.encoder_above) if self.is_deep else ():
             if draws is not None and self.dropout > 0:
                 states = states * self._factors(draws, N, S, self.hidden)
             states, last = layer.read(states, source_lengths)
@@ -180,18 +189,18 @@ class RecurrentModel(SequenceModel):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
-        draws: Draws | None = None,
+        draws: RNG | None = None,
     ) -> Forecast:
         check_source(source, source_lengths, self.points)
         check_target(source, target, self.points, teacher_forcing)
         *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, draws)
-        chance = NO_CHANCE if draws is None else self._chance(draws, lead[-1], T)
-        everyone, anyone = who_is_told(teacher_forcing, T)
+        chance = NO_NOISE if draws is None else self._chance(draws, lead[-1], T)
+        everyone, anyone = forced_steps(teacher_forcing, T)
         own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
-        told = [t for t in range(1, T) if everyone[t]]  # all others, projected at once
-        known, decoder = shifted(start.point, target, told), self.decoder
-        steps = dict(zip([0, *told], decoder.project_steps(known), strict=True))
+        forced = [t for t in range(1, T) if everyone[t]]  # all others, projected at once
+        known, decoder = shift_right(start.point, target, forced), self.decoder
+        steps = dict(zip([0, *forced], decoder.project_steps(known), strict=True))
 
         state, values, looks = start.state, list[Tensor](), list[Look]()
         bounds = list(zip([0, *own], [*own, T], strict=True))
@@ -201,7 +210,7 @@ class RecurrentModel(SequenceModel):
             if first > 0:
                 fed = values[-1].select(-2, -1)
                 if anyone[first]:
-                    fed = told_or_own(teacher_forcing, target, fed, first)
+                    fed = decoder_input(teacher_forcing, target, fed, first)
                 steps[first] = decoder.project(fed)
             stretch = [steps[t] for t in range(first, last)]
             said, look, state = self._decode(stretch, state, start.memory, chance.part(first, last))
@@ -248,10 +257,10 @@ class RecurrentModel(SequenceModel):
             the point it says (..., N, 1, F) but for what a skip adds, where it looked, and its new
             state.
         """
-        return self._decode([self.decoder.project(point)], state, memory, NO_CHANCE)
+        return self._decode([self.decoder.project(point)], state, memory, NO_NOISE)
 
     def _decode(
-        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Chance
+        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Noise
     ) -> tuple[Tensor, Look | None, State]:
         """A stretch of L projected inputs: values (..., N, L, F), where it looked
         (T is L there), and the state after it."""
@@ -278,7 +287,7 @@ class RecurrentModel(SequenceModel):
         return self.output(_dropped(read, chance)), look, State(cells, None, look.last)
 
     def _decode_step_by_step(
-        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Chance
+        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Noise
     ) -> tuple[Tensor, Look | None, State]:
         """The same where the context has a say in the next input."""
         said, looks = list[Tensor](), list[Look]()
@@ -306,7 +315,7 @@ class RecurrentModel(SequenceModel):
         return values, _joined_looks(looks), state
 
     def advance(
-        self, projected: Tensor, cells: tuple[Tensor, ...], chance: Chance = NO_CHANCE
+        self, projected: Tensor, cells: tuple[Tensor, ...], chance: Noise = NO_NOISE
     ) -> tuple[Tensor, ...]:
         """The states of all layers after one step."""
         new = [self.decoder.step(projected, cells[0])]
@@ -337,18 +346,18 @@ class RecurrentModel(SequenceModel):
 
     # --- chance -----------------------------------------------------------------------------------
 
-    def _chance(self, draws: Draws, N: int, T: int) -> Chance:
+    def _chance(self, draws: RNG, N: int, T: int) -> Noise:
         """All random numbers of T steps; drawn at once, they do not depend on the coins."""
         choices, attention = None, self.attention
         if attention is not None and attention.normalizer.draws:
             A = attention.heads
             choices = draws.uniform("sampling", *((N, T) if A == 1 else (N, A, T)))
         if self.dropout == 0:
-            return NO_CHANCE if choices is None else Chance(choices)
+            return NO_NOISE if choices is None else Noise(choices)
         layers = tuple(self._factors(draws, N, T, self.hidden) for _ in self.decoder_above)
-        return Chance(choices, layers, self._factors(draws, N, T, self.output.weight.shape[-1]))
+        return Noise(choices, layers, self._factors(draws, N, T, self.output.weight.shape[-1]))
 
-    def _factors(self, draws: Draws, *shape: int) -> Tensor:
+    def _factors(self, draws: RNG, *shape: int) -> Tensor:
         """0 with the chance of dropout, else what keeps the mean."""
         kept = draws.uniform("dropout", *shape) >= self.dropout
         return kept.to(self.output.weight.dtype) / (1 - self.dropout)
@@ -361,12 +370,12 @@ class RecurrentModel(SequenceModel):
             return Forecast(said)
         choices, attention = None, self.attention
         baseline = attention.normalizer.baseline
-        if baseline is not None and looks[0].log_chance is not None:
-            chances = [look.log_chance for look in looks if look.log_chance is not None]
-            log_chance = torch.cat(chances, dim=-1)
+        if baseline is not None and looks[0].log_prob is not None:
+            chances = [look.log_prob for look in looks if look.log_prob is not None]
+            log_prob = torch.cat(chances, dim=-1)
             if attention.heads > 1:  # choices of several heads: their chances multiply
-                log_chance = log_chance.sum(dim=-2)
-            choices = Choices(log_chance, baseline.over(log_chance))
+                log_prob = log_prob.sum(dim=-2)
+            choices = SampledActions(log_prob, baseline.over(log_prob))
         if not with_attention:
             return Forecast(said, (), choices)
         weights = torch.cat([look.weights for look in looks], dim=-2)
@@ -377,19 +386,19 @@ class RecurrentModel(SequenceModel):
         return Forecast(said, (shown,), choices)
 
 
-def _reader(cell: type[Cell], inputs: int, hidden: int, two_way: bool) -> Cell | TwoWay:
-    return TwoWay(cell, inputs, hidden) if two_way else cell(inputs, hidden)
+def _reader(cell: type[Cell], inputs: int, hidden: int, two_way: bool) -> Cell | Bidirectional:
+    return Bidirectional(cell, inputs, hidden) if two_way else cell(inputs, hidden)
 
 
-def _dropped(x: Tensor, chance: Chance) -> Tensor:
+def _dropped(x: Tensor, chance: Noise) -> Tensor:
     return x if chance.readout is None else x * chance.readout
 
 
 def _joined_looks(looks: list[Look]) -> Look:
     """Looks of one query each as one look of all of them; their contexts have been used."""
-    log_chance = None
-    if looks[0].log_chance is not None:
-        log_chance = torch.cat([look.log_chance for look in looks if look.log_chance is not None],
+    log_prob = None
+    if looks[0].log_prob is not None:
+        log_prob = torch.cat([look.log_prob for look in looks if look.log_prob is not None],
                                dim=-1)  # fmt: skip
     weights = torch.cat([look.weights for look in looks], dim=-2)
-    return Look(looks[-1].context, weights, looks[-1].last, log_chance)
+    return Look(looks[-1].context, weights, looks[-1].last, log_prob)

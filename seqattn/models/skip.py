@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.errors import DataError, UsageError
-from seqattn.layers import Affine, affine, without_autocast
+from seqattn.layers import Linear, affine, without_autocast
 
 
 class Lengths(NamedTuple):
@@ -125,7 +125,7 @@ class LinearSkip(nn.Module):
 
 
 def build_skip(
-    kind: str, lengths: Lengths | None, given: int, said: int, output: Affine
+    kind: str, lengths: Lengths | None, given: int, said: int, output: Linear
 ) -> LinearSkip | None:
     """The skip of a model, and its output layer made to start at zero beside it.
 

@@ -23,18 +23,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.attention import Hand, Override, softmax
+from seqattn.attention import Override, WeightIntervention, softmax
 from seqattn.attention.scores import join_heads, split_heads
-from seqattn.cells import last_real
+from seqattn.cells import last_valid
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.layers import Affine, LayerNorm, at_least_float32
-from seqattn.models.contract import AttentionMap, Draws, Forecast, MapKind, Points, SequenceModel
-from seqattn.models.feeding import check_source, check_steps, check_target, shifted, who_is_told
+from seqattn.layers import LayerNorm, Linear, at_least_float32
+from seqattn.models.base import (
+    RNG,
+    AttentionKind,
+    AttentionMap,
+    FeatureSpec,
+    Forecast,
+    Seq2SeqModel,
+)
 from seqattn.models.skip import Lengths, build_skip
+from seqattn.models.teacher_forcing import (
+    check_source,
+    check_steps,
+    check_target,
+    forced_steps,
+    shift_right,
+)
 
 
-class Drop(NamedTuple):
+class Dropout(NamedTuple):
     """Dropout of a forward pass.
 
     Attributes:
@@ -42,7 +55,7 @@ class Drop(NamedTuple):
         chance: of a number.
     """
 
-    draws: Draws | None
+    draws: RNG | None
     chance: float
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -52,14 +65,14 @@ class Drop(NamedTuple):
         return x * kept.to(x.dtype) / (1 - self.chance)
 
 
-class MultiHead(nn.Module):
+class MultiHeadAttention(nn.Module):
     """Multi-head attention (eq. 1 and section 3.2.2): heads of width D / A on affine maps of
     queries, keys and values, joined and mapped once more."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.query, self.key, self.value = (Affine(width, width) for _ in range(3))
-        self.out = Affine(width, width)
+        self.query, self.key, self.value = (Linear(width, width) for _ in range(3))
+        self.out = Linear(width, width)
         self.heads = heads
 
     def remember(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,7 +92,7 @@ class MultiHead(nn.Module):
         *,
         causal: bool = False,
         with_weights: bool,
-        hand: Hand | None = None,
+        hand: WeightIntervention | None = None,
         where: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """What queries from x (..., N, L, D) read, and with what weights.
@@ -121,7 +134,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.first, self.second = Affine(width, hidden), Affine(hidden, width)
+        self.first, self.second = Linear(width, hidden), Linear(hidden, width)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.second(self.first(x).relu())
@@ -132,12 +145,12 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
         super().__init__()
-        self.attend, self.feed = MultiHead(width, heads), FeedForward(width, hidden)
+        self.attend, self.feed = MultiHeadAttention(width, heads), FeedForward(width, hidden)
         self.attend_norm, self.feed_norm = LayerNorm(width), LayerNorm(width)
         self.pre = norm == "pre"
 
     def read(
-        self, x: Tensor, keep: Tensor | None, drop: Drop, with_weights: bool
+        self, x: Tensor, keep: Tensor | None, drop: Dropout, with_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """x (..., N, S, D) -> (..., N, S, D), and weights (..., N, A, S, S) or None."""
         inner = self.attend_norm(x) if self.pre else x
@@ -148,7 +161,7 @@ class EncoderLayer(nn.Module):
         return _added(x, drop(part), self.feed_norm, self.pre), weights
 
 
-class Cached(NamedTuple):
+class KVCache(NamedTuple):
     """Keys and values of the steps that a decoder layer has made: (..., N, A, t, D / A) each."""
 
     keys: Tensor
@@ -160,7 +173,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
         super().__init__()
-        self.attend, self.cross = MultiHead(width, heads), MultiHead(width, heads)
+        self.attend, self.cross = MultiHeadAttention(width, heads), MultiHeadAttention(width, heads)
         self.feed = FeedForward(width, hidden)
         self.attend_norm, self.cross_norm = LayerNorm(width), LayerNorm(width)
         self.feed_norm = LayerNorm(width)
@@ -169,14 +182,14 @@ class DecoderLayer(nn.Module):
     def say(
         self,
         x: Tensor,
-        memory: Cached,
+        memory: KVCache,
         keep: Tensor | None,
-        drop: Drop,
+        drop: Dropout,
         with_weights: bool,
-        before: Cached | None = None,
-        hand: Hand | None = None,
+        before: KVCache | None = None,
+        hand: WeightIntervention | None = None,
         where: int = 0,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Cached]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache]:
         """All steps, or one more.
 
         Args:
@@ -184,16 +197,16 @@ class DecoderLayer(nn.Module):
             memory: of the source, from `cross.remember`.
             keep: (..., N, S), True at real source points.
             before: of the steps before, where L is 1; None: x is all there is.
-            hand, where: see `MultiHead.look`; on the cross-attention.
+            hand, where: see `MultiHeadAttention.look`; on the cross-attention.
 
         Returns:
             (..., N, L, D); weights over the target (..., N, A, L, t) and over the source
             (..., N, A, L, S), or None; and keys and values with those of x.
         """
         inner = self.attend_norm(x) if self.pre else x
-        own = Cached(*self.attend.remember(inner))
+        own = KVCache(*self.attend.remember(inner))
         if before is not None:
-            own = Cached(*(torch.cat(pair, dim=-2) for pair in zip(before, own, strict=True)))
+            own = KVCache(*(torch.cat(pair, dim=-2) for pair in zip(before, own, strict=True)))
         causal = before is None and x.shape[-2] > 1
         part, looked_back = self.attend.look(
             inner, *own, None, causal=causal, with_weights=with_weights
@@ -212,7 +225,7 @@ def _added(x: Tensor, part: Tensor, norm: LayerNorm, pre: bool) -> Tensor:
     return x + part if pre else norm(x + part)
 
 
-class CrossLook(NamedTuple):
+class CrossAttentionTrace(NamedTuple):
     """What one decoder layer's cross-attention works with, for one sequence.
 
     Attributes:
@@ -226,10 +239,10 @@ class CrossLook(NamedTuple):
     keys: Tensor
     values: Tensor
     context: Tensor
-    out: Affine
+    out: Linear
 
 
-class Encoded(NamedTuple):
+class EncoderOutput(NamedTuple):
     """What the decoder starts from.
 
     Attributes:
@@ -239,13 +252,13 @@ class Encoded(NamedTuple):
         weights: (..., N, A, S, S) of each encoder layer; empty where nobody asked.
     """
 
-    memory: list[Cached]
+    memory: list[KVCache]
     keep: Tensor | None
     point: Tensor
     weights: list[Tensor]
 
 
-class LearnedPlaces(nn.Module):
+class LearnedPositionalEmbedding(nn.Module):
     """A learned vector for each of the first places (Gehring et al. 2017). It starts from U(-b, b)
     with b = 1/sqrt(D), so that its expected squared length is 1/3 for every D; the paper draws from
     a normal distribution."""
@@ -263,7 +276,7 @@ class LearnedPlaces(nn.Module):
         return places if places.dim() == 2 else places.unsqueeze(-3)
 
 
-class SinusoidalPlaces(nn.Module):
+class SinusoidalPositionalEncoding(nn.Module):
     """sin(t / 10000^(2i / D)) and the cosine of the same in turn (section 3.5): no weights."""
 
     def __init__(self, width: int) -> None:
@@ -271,7 +284,7 @@ class SinusoidalPlaces(nn.Module):
         self.width = width
 
     def at(self, first: int, last: int, like: Tensor) -> Tensor:
-        """See `LearnedPlaces.at`; (L, D)."""
+        """See `LearnedPositionalEmbedding.at`; (L, D)."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
         even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
@@ -280,28 +293,32 @@ class SinusoidalPlaces(nn.Module):
         return waves[:, : self.width]  # an odd width ends on a sine
 
 
-def _places(config: Transformer, width: int) -> LearnedPlaces | SinusoidalPlaces | None:
+def _places(
+    config: Transformer, width: int
+) -> LearnedPositionalEmbedding | SinusoidalPositionalEncoding | None:
     match config.positions:
         case "learned":
             assert config.longest is not None
-            return LearnedPlaces(config.longest, width)
+            return LearnedPositionalEmbedding(config.longest, width)
         case "sinusoidal":
-            return SinusoidalPlaces(width)
+            return SinusoidalPositionalEncoding(width)
         case "none":
             return None
         case _:
             assert_never(config.positions)
 
 
-class TransformerModel(SequenceModel):
+class TransformerModel(Seq2SeqModel):
     """See the module's docstring."""
 
-    def __init__(self, config: Transformer, points: Points, lengths: Lengths | None = None) -> None:
+    def __init__(
+        self, config: Transformer, points: FeatureSpec, lengths: Lengths | None = None
+    ) -> None:
         super().__init__()
         D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
         self.points, self.width, self.chance = points, D, config.dropout
         self.longest = config.longest
-        self.source_in, self.target_in = Affine(points.given, D), Affine(points.said, D)
+        self.source_in, self.target_in = Linear(points.given, D), Linear(points.said, D)
         self.source_places = _places(config, D)
         self.target_places = _places(config, D)
         self.encoder = nn.ModuleList(
@@ -313,7 +330,7 @@ class TransformerModel(SequenceModel):
         pre = config.norm == "pre"
         self.encoder_norm = LayerNorm(D) if pre else None
         self.decoder_norm = LayerNorm(D) if pre else None
-        self.output = Affine(D, points.said)
+        self.output = Linear(D, points.said)
         self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
 
     def encode(
@@ -321,17 +338,17 @@ class TransformerModel(SequenceModel):
         source: Tensor,
         lengths: Tensor | None,
         *,
-        draws: Draws | None = None,
+        draws: RNG | None = None,
         with_weights: bool,
-    ) -> Encoded:
+    ) -> EncoderOutput:
         """Read the source. Padding is never read."""
         *_, S, _ = source.shape
         keep, point = None, source.select(-2, -1)
         if lengths is not None:
             keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)
-            point = last_real(source, lengths)
-        drop = Drop(draws, self.chance)
+            point = last_valid(source, lengths)
+        drop = Dropout(draws, self.chance)
         x = drop(_placed(self.source_in(source), self.source_places, 0))
         looks = list[Tensor]()
         for layer in cast(list[EncoderLayer], self.encoder):
@@ -342,8 +359,8 @@ class TransformerModel(SequenceModel):
                 looks.append(real)
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
-        memory = [Cached(*layer.cross.remember(x)) for layer in self._decoder]
-        return Encoded(memory, keep, self.points.first_fed(point), looks)
+        memory = [KVCache(*layer.cross.remember(x)) for layer in self._decoder]
+        return EncoderOutput(memory, keep, self.points.start_token(point), looks)
 
     def forward(
         self,
@@ -353,9 +370,9 @@ class TransformerModel(SequenceModel):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
-        draws: Draws | None = None,
+        draws: RNG | None = None,
     ) -> Forecast:
-        """See `SequenceModel.forward`.
+        """See `Seq2SeqModel.forward`.
 
         Raises:
             ValueError: a coin that fell on tails: all steps are one pass, so none can be fed the
@@ -365,12 +382,12 @@ class TransformerModel(SequenceModel):
         check_target(source, target, self.points, teacher_forcing)
         *_, T, _ = target.shape
         self._check_length(source, T)
-        everyone, _ = who_is_told(teacher_forcing, T)
+        everyone, _ = forced_steps(teacher_forcing, T)
         if not all(everyone[1:]):  # the first step is fed the last source point either way
             raise ValueError("a transformer is always told the truth in training")
         start = self.encode(source, source_lengths, draws=draws, with_weights=with_attention)
-        drop = Drop(draws, self.chance)
-        x = drop(_placed(self.target_in(shifted(start.point, target)), self.target_places, 0))
+        drop = Dropout(draws, self.chance)
+        x = drop(_placed(self.target_in(shift_right(start.point, target)), self.target_places, 0))
         back, over = list[Tensor](), list[Tensor]()
         for layer, memory in zip(self._decoder, start.memory, strict=True):
             x, looked_back, looked_over, _ = layer.say(x, memory, start.keep, drop, with_attention)
@@ -395,7 +412,7 @@ class TransformerModel(SequenceModel):
         self._check_length(source, steps)
         start = self.encode(source, source_lengths, with_weights=with_attention)
         hand = None if override is None else override.begin()
-        caches: Sequence[Cached | None] = [None] * len(self.decoder)
+        caches: Sequence[KVCache | None] = [None] * len(self.decoder)
         back, over = list[list[Tensor]](), list[list[Tensor]]()
         point, values = start.point, list[Tensor]()
         for t, added in enumerate(self.skipped(source, source_lengths, [1] * steps)):
@@ -416,13 +433,13 @@ class TransformerModel(SequenceModel):
     def step(
         self,
         point: Tensor,
-        memory: Sequence[Cached],
+        memory: Sequence[KVCache],
         keep: Tensor | None,
-        caches: Sequence[Cached | None],
+        caches: Sequence[KVCache | None],
         *,
         with_weights: bool,
-        hand: Hand | None = None,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Cached]]:
+        hand: WeightIntervention | None = None,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
         """One step of the decoder.
 
         Args:
@@ -437,10 +454,10 @@ class TransformerModel(SequenceModel):
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
         x = _placed(self.target_in(point.unsqueeze(-2)), self.target_places, t)
-        back, over, new = list[Tensor](), list[Tensor](), list[Cached]()
+        back, over, new = list[Tensor](), list[Tensor](), list[KVCache]()
         for i, (layer, known, before) in enumerate(zip(self._decoder, memory, caches, strict=True)):
             x, looked_back, looked_over, cached = layer.say(
-                x, known, keep, Drop(None, 0), with_weights, before, hand, i
+                x, known, keep, Dropout(None, 0), with_weights, before, hand, i
             )
             new.append(cached)
             if looked_back is not None and looked_over is not None:
@@ -457,7 +474,7 @@ class TransformerModel(SequenceModel):
                 " more, or with positions: sinusoidal."
             )
 
-    def cross_look(self, source: Tensor, steps: int, layer: int) -> CrossLook:
+    def cross_look(self, source: Tensor, steps: int, layer: int) -> CrossAttentionTrace:
         """Free running for some steps, and what a layer's cross-attention met on the way.
 
         Args:
@@ -465,8 +482,8 @@ class TransformerModel(SequenceModel):
         """
         values = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)
-        x = _placed(self.target_in(shifted(start.point, values)), self.target_places, 0)
-        drop = Drop(None, 0)
+        x = _placed(self.target_in(shift_right(start.point, values)), self.target_places, 0)
+        drop = Dropout(None, 0)
         for below, memory in zip(self._decoder[:layer], start.memory, strict=False):
             x, *_ = below.say(x, memory, None, drop, False)
         here, (keys, found) = self._decoder[layer], start.memory[layer]
@@ -477,7 +494,7 @@ class TransformerModel(SequenceModel):
         x = _added(x, part, here.attend_norm, here.pre)
         queries = here.cross.queries(here.cross_norm(x) if here.pre else x)
         context = F.scaled_dot_product_attention(queries, keys, found)
-        return CrossLook(queries, keys, found, context, here.cross.out)
+        return CrossAttentionTrace(queries, keys, found, context, here.cross.out)
 
     def _said(self, x: Tensor) -> Tensor:
         return self.output(x if self.decoder_norm is None else self.decoder_norm(x))
@@ -487,14 +504,16 @@ class TransformerModel(SequenceModel):
         return cast(list[DecoderLayer], self.decoder)
 
 
-def _placed(x: Tensor, places: LearnedPlaces | SinusoidalPlaces | None, first: int) -> Tensor:
+def _placed(
+    x: Tensor, places: LearnedPositionalEmbedding | SinusoidalPositionalEncoding | None, first: int
+) -> Tensor:
     return x if places is None else x + places.at(first, first + x.shape[-2], x)
 
 
 def _maps(
     over: list[Tensor], encoder: list[Tensor], back: list[Tensor]
 ) -> tuple[AttentionMap, ...]:
-    kinds: tuple[tuple[MapKind, list[Tensor]], ...] = (
+    kinds: tuple[tuple[AttentionKind, list[Tensor]], ...] = (
         ("cross", over), ("encoder_self", encoder), ("decoder_self", back),
     )  # fmt: skip
     return tuple(

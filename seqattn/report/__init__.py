@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from seqattn import __version__
-from seqattn.comparison import Outcome, is_comparison, read_outcome
+from seqattn.comparison import ComparisonResult, is_comparison, read_outcome
 from seqattn.errors import UsageError
 from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import PAGE, RunFolder, find_run
@@ -39,7 +39,7 @@ def report(path: Path, output: Path | None = None) -> Path:
     Raises:
         UsageError: plotly or Jinja2 is missing.
         CheckpointError: nothing to report is there, or it cannot be read.
-        BusyError: what is reported is being written, and the page would stay in its folder.
+        FolderLockedError: what is reported is being written, and the page would stay in its folder.
     """
     _ask_for_libraries()
     many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
@@ -58,11 +58,11 @@ def report(path: Path, output: Path | None = None) -> Path:
     return target
 
 
-def _refuse_unfinished(outcome: Outcome) -> None:
+def _refuse_unfinished(outcome: ComparisonResult) -> None:
     """A page in the folder is of what is in the folder, so no seed may be in training.
 
     Raises:
-        BusyError: one is.
+        FolderLockedError: one is.
     """
     for arm in outcome.arms:
         for seed, folder in arm.folders.items():

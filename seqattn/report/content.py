@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn import doctor
-from seqattn.comparison import Outcome, sentences
+from seqattn.comparison import ComparisonResult, sentences
 from seqattn.comparison.tables import BRACKETS, reference_sentence, references, scope, table
 from seqattn.config import Config, as_plain, leaves, resolve
 from seqattn.data.baselines import verdict
@@ -178,7 +178,7 @@ def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
     rows += [[name, value, ""] for name, value in summary["baselines"].items()]
     rows += [[name, value, ""] for name, value in summary["fitted"].items()]
     if floor is not None:
-        rows += [["noise floor: knowing all but the noise", floor, "floor"]]
+        rows += [["noise floor (irreducible error)", floor, "floor"]]
     return {
         "sentence": sentence + ".",
         "rows": sorted(rows, key=lambda row: row[1]),
@@ -383,7 +383,7 @@ def packed_points(points: NDArray[np.floating]) -> dict[str, Any]:
 # --- many runs ------------------------------------------------------------------------------------
 
 
-def of_outcome(outcome: Outcome, home: Path | None = None) -> dict[str, Any]:
+def of_outcome(outcome: ComparisonResult, home: Path | None = None) -> dict[str, Any]:
     """A comparison, or many seeds of one config; every seed with what is shown when it is chosen.
 
     Args:

@@ -4,25 +4,25 @@ from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch
 from seqattn.training.checkpoints import (
     PATHS,
     Layout,
-    Trained,
-    TrainingState,
+    LoadedModel,
+    TrainState,
+    check_data_unchanged,
     file_digests,
     load_model,
     load_state,
-    refuse_other_files,
     save_best,
     save_state,
 )
 from seqattn.training.film import Frame
 from seqattn.training.loop import Run, train
 from seqattn.training.objective import mean_squared_error
+from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     early_stopping,
     learning_rates,
+    sample_teacher_forcing,
     teacher_forcing_probability,
-    toss,
 )
-from seqattn.training.world import World
 
 __all__ = [
     "PATHS",
@@ -30,23 +30,23 @@ __all__ = [
     "Frame",
     "GatheredBatch",
     "Layout",
+    "LoadedModel",
+    "ProcessGroup",
     "Run",
-    "Trained",
-    "TrainingState",
-    "World",
+    "TrainState",
     "batch_in_order",
     "batch_of",
+    "check_data_unchanged",
     "early_stopping",
     "file_digests",
     "learning_rates",
     "load_model",
     "load_state",
     "mean_squared_error",
-    "refuse_other_files",
+    "sample_teacher_forcing",
     "save_best",
     "save_state",
     "teacher_forcing_probability",
     "to_tensors",
-    "toss",
     "train",
 ]

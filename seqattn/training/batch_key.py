@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqattn.config import Training, as_plain
-from seqattn.models import Points
+from seqattn.models import FeatureSpec
 from seqattn.training.batches import BatchShape
 
 PER_RUN = frozenset({
@@ -20,7 +20,7 @@ PER_RUN = frozenset({
 `teacher_forcing` all but `coin`, which decides the shape of the coins."""
 
 
-def batch_key(points: Points, config: Training, parts: Sequence[BatchShape]) -> str:
+def batch_key(points: FeatureSpec, config: Training, parts: Sequence[BatchShape]) -> str:
     """Equal for runs that can be trained side by side, if their `model` sections are equal too.
 
     Args:

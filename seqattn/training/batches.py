@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Scaling, Sequences, Windows
-from seqattn.streams import streams
+from seqattn.rng import streams
 
 MOST_GATHERED = 2**26
 """Numbers of which an epoch keeps a second copy, in its order: 256 MB."""
@@ -171,7 +171,7 @@ def shape_of_batch(part: Sequences) -> BatchShape:
         masks.append(("target_keep", 2))
     return BatchShape(
         (N, part.source_steps, len(part.features)),
-        (N, part.target_steps, len(part.said)),
+        (N, part.target_steps, len(part.target_features)),
         tuple(masks),
     )
 
@@ -295,9 +295,9 @@ def is_gathered(part: Sequences) -> bool:
     if not isinstance(part, Windows):
         return False
     numbers = len(part) * (
-        part.source_steps * len(part.features) + part.target_steps * len(part.said)
+        part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     )
-    rows = part.given.values
+    rows = part.sources.values
     return numbers > MOST_RESIDENT and (part.is_on_disk or numbers > 4 * rows.size)
 
 
@@ -335,7 +335,7 @@ def orders(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.
     return [numbers.permutation(sequences) for numbers in streams(places, "shuffle")]
 
 
-def in_orders(
+def shuffled_batches(
     data: Batch | GatheredBatch, orders: Sequence[NDArray[np.int64]], size: int
 ) -> Callable[[int], Batch]:
     """An epoch's batches by their number, each run's in its own order, (R, n, ...).

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from seqattn.config import Config, as_plain, differences, from_plain
 from seqattn.data import Scaling, Sequences
-from seqattn.data.own import UNKNOWN
+from seqattn.data.file_dataset import UNKNOWN
 from seqattn.data.spacing import Frequency
 from seqattn.errors import CheckpointError, ConfigError, DataError
-from seqattn.models import Lengths, Points, SequenceModel, build_model
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord
+from seqattn.training.checksummed import load_checksummed, save_checksummed
 from seqattn.training.optimizers import BUFFERS
-from seqattn.training.sealed import read_sealed, write_sealed
 from seqattn.wording import counted
 
 VERSION = 3
@@ -52,7 +52,7 @@ class Slot:
 
 
 @dataclass
-class TrainingState:
+class TrainState:
     """Where a training stands: a position, its numbers, and its history.
 
     Attributes:
@@ -95,7 +95,7 @@ class Layout:
     """The sequences a model was trained on.
 
     Attributes:
-        features, said: names of the source's and the target's.
+        features, target_features: names of the source's and the target's.
         source_length, target_length: the longest.
         scaling: to the units the model works in, and back.
         digests: SHA-256 of each file they were read from.
@@ -103,7 +103,7 @@ class Layout:
     """
 
     features: tuple[str, ...]
-    said: tuple[str, ...]
+    target_features: tuple[str, ...]
     source_length: int
     target_length: int
     scaling: Scaling
@@ -119,13 +119,13 @@ class Layout:
         frequency: Frequency | None = None,
     ) -> Layout:
         return cls(
-            part.features, part.said, part.source_steps, part.target_steps,
+            part.features, part.target_features, part.source_steps, part.target_steps,
             Scaling.identity(part) if scaling is None else scaling, digests, frequency,
         )  # fmt: skip
 
     @property
-    def points(self) -> Points:
-        return Points(len(self.features), len(self.said), self.scaling.carried)
+    def points(self) -> FeatureSpec:
+        return FeatureSpec(len(self.features), len(self.target_features), self.scaling.carried)
 
     @property
     def lengths(self) -> Lengths:
@@ -135,7 +135,7 @@ class Layout:
         """For JSON."""
         return {
             "features": list(self.features),
-            "said": list(self.said),
+            "said": list(self.target_features),
             "source_length": self.source_length,
             "target_length": self.target_length,
             "scaling": self.scaling.as_plain(),
@@ -149,20 +149,22 @@ class Layout:
         Raises:
             KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
         """
-        features, said = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
+        features, target_features = (
+            tuple(str(name) for name in plain[key]) for key in ("features", "said")
+        )
         kept = plain.get("frequency")
         if kept is None and plain.get("apart") is not None:  # how checkpoints once had it
             kept = {"unit": "number", "step": plain["apart"]}
         frequency = None if kept is None else Frequency.from_plain(kept)
         return cls(
-            features, said, int(plain["source_length"]), int(plain["target_length"]),
-            Scaling.from_plain(plain["scaling"], features, said),
+            features, target_features, int(plain["source_length"]), int(plain["target_length"]),
+            Scaling.from_plain(plain["scaling"], features, target_features),
             tuple(str(digest) for digest in plain["digests"]), frequency,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Trained:
+class LoadedModel:
     """A model read back from a checkpoint.
 
     Attributes:
@@ -175,7 +177,7 @@ class Trained:
             another way.
     """
 
-    model: SequenceModel
+    model: Seq2SeqModel
     config: Config
     layout: Layout
     epoch: int
@@ -187,7 +189,7 @@ class Trained:
         return self.config.model.has_attention
 
 
-def save_best(path: Path, state: TrainingState, config: Config, layout: Layout) -> None:
+def save_best(path: Path, state: TrainState, config: Config, layout: Layout) -> None:
     """Write the best epoch's weights. Its bytes are a function of config and seed alone."""
     described = {"epoch": state.best_epoch, "validation_loss": state.best_loss}
     _write(path, state.best_weights, "model", config, layout, described)
@@ -195,7 +197,7 @@ def save_best(path: Path, state: TrainingState, config: Config, layout: Layout) 
 
 def save_state(
     path: Path,
-    state: TrainingState,
+    state: TrainState,
     config: Config,
     layout: Layout,
     keep_as: Path | None = None,
@@ -225,7 +227,7 @@ def save_state(
     _write(path, tensors, "training", config, layout, described, keep_as)
 
 
-def load_model(path: Path, *, expected: Config | None = None) -> Trained:
+def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     """Read a model back from a best or a last checkpoint.
 
     Args:
@@ -242,7 +244,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> Trained:
     weights = tensors if metadata["kind"] == "model" else _below("model.", tensors)
     model = build_model(config.model, layout.points, config.seed, layout.lengths)
     _fill(model, weights, path)
-    return Trained(
+    return LoadedModel(
         model.eval(), config, layout, int(metadata["epoch"]), streamed=_was_streamed(metadata)
     )
 
@@ -285,7 +287,7 @@ def file_digests(path: Path) -> tuple[str, ...]:
     return _layout_of(metadata, path).digests
 
 
-def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) -> None:
+def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
     """
     Raises:
         DataError: the files are not those of the training.
@@ -306,10 +308,10 @@ def refuse_other_files(now: Sequence[str], before: Sequence[str], since: str) ->
 
 def load_state(
     path: Path,
-    model: SequenceModel,
+    model: Seq2SeqModel,
     layout: Layout | None = None,
     agree: Callable[[Config, int], None] = lambda config, epoch: None,
-) -> tuple[TrainingState, Config]:
+) -> tuple[TrainState, Config]:
     """Read a training's state.
 
     Args:
@@ -333,7 +335,7 @@ def load_state(
     agree(config, int(metadata["epoch"]))
     if layout is not None:
         before = _layout_of(metadata, path).digests
-        refuse_other_files(layout.digests, before, "since the training began")
+        check_data_unchanged(layout.digests, before, "since the training began")
     best, weights = _below("best.", tensors), _below("model.", tensors)
     if best:
         _fill(model, best, path)  # the same checks as for the weights; overwritten below
@@ -362,7 +364,7 @@ def load_state(
             buffers[name] = found
     history = tensors.get("history")
     try:
-        state = TrainingState(
+        state = TrainState(
             weights={k: v.clone() for k, v in weights.items()},
             buffers=buffers,
             epoch=int(metadata["epoch"]),
@@ -415,7 +417,7 @@ def _write(
         "layout": layout.as_plain(),
         **described,
     }
-    write_sealed(path, tensors, metadata, keep_as)
+    save_checksummed(path, tensors, metadata, keep_as)
 
 
 def _without_place(plain: dict[str, Any]) -> dict[str, Any]:
@@ -428,7 +430,7 @@ def _without_place(plain: dict[str, Any]) -> dict[str, Any]:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Metadata of this version and tensors, or a CheckpointError that says what is off."""
-    metadata, tensors = read_sealed(path, VERSION)
+    metadata, tensors = load_checksummed(path, VERSION)
     if metadata["version"] == 1:
         metadata = _from_version_1(metadata)
     if not (
@@ -485,7 +487,7 @@ def _refuse_other_model(path: Path, config: Config, expected: Config) -> None:
         )
 
 
-def _fill(model: SequenceModel, weights: Mapping[str, Tensor], path: Path) -> None:
+def _fill(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -> None:
     """Copy weights into a model after holding every name and shape against it."""
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)

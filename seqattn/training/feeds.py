@@ -14,15 +14,15 @@ from torch import Tensor
 from seqattn.training.batches import (
     Batch,
     GatheredBatch,
-    in_orders,
     orders,
+    shuffled_batches,
     slices,
     together,
 )
-from seqattn.training.world import World
+from seqattn.training.process_group import ProcessGroup
 
 
-class Fetched(NamedTuple):
+class ShardedBatch(NamedTuple):
     """What a process gets of a batch.
 
     Attributes:
@@ -50,7 +50,7 @@ class Feed:
     """
 
     def __init__(
-        self, parts: Sequence[Batch | GatheredBatch], size: int, world: World | None
+        self, parts: Sequence[Batch | GatheredBatch], size: int, world: ProcessGroup | None
     ) -> None:
         self.data, self.size, self.world = together(parts), size, world
         self.n, self.S, self.T = len(self.data), self.data.source_steps, self.data.target_steps
@@ -65,23 +65,23 @@ class Feed:
             (order,) = self.orders
             self.order = torch.from_numpy(order)
         else:
-            self.get = in_orders(self.data, self.orders, self.size)
+            self.get = shuffled_batches(self.data, self.orders, self.size)
 
-    def fetch(self, step: int) -> Fetched:
+    def fetch(self, step: int) -> ShardedBatch:
         """A batch of the epoch, by its number."""
         if self._shares:  # a process reads its own share alone
             assert self.world is not None
             places = self.order[self.batches[step]]
             rows = self.world.share(len(places))
-            return Fetched(self.data.at(places[rows]), len(places), rows)
+            return ShardedBatch(self.data.at(places[rows]), len(places), rows)
         batch = self.get(step)
         n = len(batch)
         if isinstance(self.data, GatheredBatch):
             self.weighed[step] = batch.points
         if self.world is None:
-            return Fetched(batch, n, slice(0, n))
+            return ShardedBatch(batch, n, slice(0, n))
         rows = self.world.share(n)
-        return Fetched(batch.take(rows), n, rows)
+        return ShardedBatch(batch.take(rows), n, rows)
 
     def points(self, step: int) -> list[int]:
         """What a whole batch that was fetched weighs, of each run; see `Batch.points`."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqattn.models import SequenceModel
+from seqattn.models import Seq2SeqModel
 from seqattn.training.batches import Batch, GatheredBatch
 
 PROBES = 8
@@ -32,13 +32,13 @@ class Frame:
     meaning: str = "distribution"
 
 
-def probe_of(validation: Batch | GatheredBatch) -> Batch:
+def probe_batch(validation: Batch | GatheredBatch) -> Batch:
     """The first validation sequences, of each run, fewer where they are long."""
     cells = validation.source_steps * validation.target_steps
     return validation.take(slice(0, max(1, min(PROBES, MOST_CELLS // cells)))).owned()
 
 
-def frames(model: SequenceModel, probe: Batch, epoch: int) -> list[Frame]:
+def frames(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[Frame]:
     """A frame of each run, or none of models without attention.
 
     They run free, nothing is left to chance, and no random number is drawn: a training ends the

@@ -13,28 +13,28 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Training
-from seqattn.errors import DataError, NotFiniteError, UsageError, WorldError
-from seqattn.models import SequenceModel
+from seqattn.errors import DataError, DistributedError, NonFiniteError, UsageError
+from seqattn.models import Seq2SeqModel
+from seqattn.rng import streams
 from seqattn.runs import EpochRecord
-from seqattn.storage import written_together
-from seqattn.streams import streams
+from seqattn.storage import write_transaction
 from seqattn.training.batch_key import batch_key
 from seqattn.training.batches import Batch, GatheredBatch, together
-from seqattn.training.checkpoints import Slot, TrainingState
-from seqattn.training.draws import StepDraws
+from seqattn.training.checkpoints import Slot, TrainState
 from seqattn.training.feeds import Feed
-from seqattn.training.film import Frame, frames, probe_of
-from seqattn.training.objective import COMPILE_SECONDS, Autograd, stacked
+from seqattn.training.film import Frame, frames, probe_batch
+from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, stacked
 from seqattn.training.optimizers import Optimizer
+from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     early_stopping,
     learning_rates,
+    sample_teacher_forcing,
     teacher_forcing_probability,
-    toss,
 )
-from seqattn.training.stack import at_hand
+from seqattn.training.stacked_params import cache_module_attributes
+from seqattn.training.step_rng import StepRNG
 from seqattn.training.validation import validate
-from seqattn.training.world import World
 
 MOST_NAMED = 8  # sequences of a batch that an error names
 
@@ -61,21 +61,21 @@ class Run:
         error: a loss, gradient or update that is not finite; the others go on.
     """
 
-    model: SequenceModel
+    model: Seq2SeqModel
     data: Batch | GatheredBatch
     validation: Batch | GatheredBatch
     config: Training
     seed: int
-    state: TrainingState | None = None
+    state: TrainState | None = None
     ids: Sequence[str] = ()
     on_epoch: Callable[[EpochRecord], None] = lambda record: None
-    save: Callable[[TrainingState], None] = lambda state: None
-    on_error: Callable[[NotFiniteError, TrainingState], None] = lambda error, state: None
+    save: Callable[[TrainState], None] = lambda state: None
+    on_error: Callable[[NonFiniteError, TrainState], None] = lambda error, state: None
     group: str = ""
     film: list[Frame] = field(default_factory=list)
     finished: bool = False
     early: bool = False
-    error: NotFiniteError | None = None
+    error: NonFiniteError | None = None
     # What the loop keeps for it, and a state says.
     history: list[EpochRecord] = field(default_factory=list)
     best_epoch: int = 0
@@ -97,7 +97,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     by_hand: bool = True,
     say: Callable[[str], None] = lambda line: None,
-    world: World | None = None,
+    world: ProcessGroup | None = None,
 ) -> None:
     """Train models of one shape side by side, from the beginning or all from one position.
 
@@ -114,7 +114,7 @@ def train(
         world: the processes that share every batch of one run; None: this one alone.
 
     Raises:
-        WorldError: one of them is lost; the state before is saved.
+        DistributedError: one of them is lost; the state before is saved.
     """
     if world is not None and len(runs) > 1:
         raise ValueError("processes share the batches of one run")
@@ -123,7 +123,7 @@ def train(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    going = list(runs)
+    active = list(runs)
     said: list[str] = []
 
     def tell(name: str) -> None:
@@ -131,10 +131,10 @@ def train(
             said.append(name)
             say(name)
 
-    while going:
-        group = Group(going, by_hand=by_hand, world=world)
-        with at_hand(group.stack.model):
-            going = group.train(stop, tell)
+    while active:
+        group = Group(active, by_hand=by_hand, world=world)
+        with cache_module_attributes(group.stack.model):
+            active = group.train(stop, tell)
 
 
 def _batch_key(run: Run) -> str:
@@ -149,9 +149,11 @@ class Group:
     those that go on have one. Of the others' rows nothing reaches a run that goes on.
     """
 
-    def __init__(self, runs: Sequence[Run], *, by_hand: bool, world: World | None = None) -> None:
+    def __init__(
+        self, runs: Sequence[Run], *, by_hand: bool, world: ProcessGroup | None = None
+    ) -> None:
         self.world = world
-        runs, self.going = in_rows(runs) if world is None else (list(runs), [True])
+        runs, self.active = in_rows(runs) if world is None else (list(runs), [True])
         self.runs, self.R = runs, len(runs)
         self.config = runs[0].config  # for what is not in PER_RUN
         self.feed = Feed([run.data for run in runs], self.config.batch_size, world)
@@ -173,12 +175,12 @@ class Group:
         self.batches = self.feed.batches
         self.seeds = [run.seed for run in runs]
         films = self.config.record_attention is not None
-        self.probe = probe_of(self.validation) if films else None
-        self.rates, self.chances = [0.0] * self.R, [0.0] * self.R
+        self.probe = probe_batch(self.validation) if films else None
+        self.rates, self.teacher_forcing_probs = [0.0] * self.R, [0.0] * self.R
         self.weighed: float | None = None  # an epoch's seconds before a compile; 0 once decided
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         self.bad: list[tuple[float, float, float]] | None = None
-        for k, run in self.still_going():
+        for k, run in self.active_rows():
             if run.state is not None:
                 self.take_in(k, run.state)
 
@@ -190,48 +192,48 @@ class Group:
         patience = [early_stopping(run.config, run.validation_losses) for run in self.runs]
         learning_rate = [learning_rates(run.config, run.validation_losses) for run in self.runs]
         loss_before: list[float | None] = [None] * self.R
-        for k, run in self.still_going():
-            if patience[k].ran_out or self.epoch >= run.config.epochs:
-                self.end(k, early=patience[k].ran_out)
+        for k, run in self.active_rows():
+            if patience[k].should_stop or self.epoch >= run.config.epochs:
+                self.end(k, early=patience[k].should_stop)
         saved_at = time.monotonic()
         if all(run.state is None for run in self.runs):
             self.record()
 
-        while any(self.going):
-            if self.step == 0 and sum(self.going) <= self.R // 2:
-                return self.those_left()
+        while any(self.active):
+            if self.step == 0 and sum(self.active) <= self.R // 2:
+                return self.compact()
             epoch, began = self.epoch, time.perf_counter() - self.seconds
-            for k, _ in self.still_going():
+            for k, _ in self.active_rows():
                 self.rates[k] = learning_rate[k](loss_before[k])
-            self.open_epoch()
+            self.start_epoch()
             mark, seen = self.mark(), list[Tensor]()
 
             while self.step < len(self.batches):
                 due = time.monotonic() - saved_at >= self.config.checkpoint_seconds
                 try:
-                    losses = self.one_step()
+                    losses = self.train_step()
                     assert losses is not None
                     seen.append(losses)
                     told_to_stop = stop()
                     if self.world is not None:
                         told_to_stop, due = self.world.agree(told_to_stop, due)
-                except (WorldError, DataError):
-                    self.save_what_is_whole(mark, seen, began)
+                except (DistributedError, DataError):
+                    self.save_last_good_state(mark, seen, began)
                     raise
                 last = self.step == len(self.batches)
                 if not (last or told_to_stop or due):
                     continue
-                if not self.take_stock(mark, seen):
+                if not self.commit_if_finite(mark, seen):
                     # Back to where all was well, and forward to just before the step that was not.
                     self.go_back(mark)
                     told_to_stop = due = False
-                    seen = self.up_to_the_bad_step(len(seen))
-                    self.take_stock(mark, seen)
+                    seen = self.replay_until_non_finite(len(seen))
+                    self.commit_if_finite(mark, seen)
                     if self.bad is not None:
                         self.refuse(self.bad)
-                    if not any(self.going):
+                    if not any(self.active):
                         return []
-                    self.open_epoch()
+                    self.start_epoch()
                     last = self.step == len(self.batches)
                 self.seconds = time.perf_counter() - began
                 if told_to_stop or (due and not last):  # else it can wait for the epoch's end
@@ -246,12 +248,12 @@ class Group:
                 free, forced = validate(
                     self.objective, self.validation, self.config.batch_size, self.world
                 )
-            except WorldError:
-                self.save_what_is_whole(mark, [], began)
+            except DistributedError:
+                self.save_last_good_state(mark, [], began)
                 raise
-            share = (time.perf_counter() - began) / sum(self.going)
+            share = (time.perf_counter() - began) / sum(self.active)
             improved = []
-            for k, run in self.still_going():
+            for k, run in self.active_rows():
                 if not math.isfinite(free[k] + forced[k]):
                     self.fail_validation(k, free[k] + forced[k])
                     continue
@@ -265,7 +267,7 @@ class Group:
                         validation_loss=free[k],
                         validation_loss_teacher_forced=forced[k],
                         learning_rate=self.rates[k],
-                        teacher_forcing=self.chances[k],
+                        teacher_forcing=self.teacher_forcing_probs[k],
                         seconds=share,
                     )
                 )
@@ -278,11 +280,11 @@ class Group:
             self.epoch, self.step, self.seconds = epoch + 1, 0, 0.0
             self.record()
             if self.config.compile == "auto":
-                self.weigh_compiling(time.perf_counter() - began, say)
-            with written_together():
-                for k, run in self.still_going():
+                self.maybe_compile(time.perf_counter() - began, say)
+            with write_transaction():
+                for k, run in self.active_rows():
                     run.on_epoch(run.history[-1])
-                    early = patience[k].lost_after(free[k])
+                    early = patience[k].epochs_without_improvement(free[k])
                     if early or self.epoch == run.config.epochs:
                         self.end(k, early=early)
                 if time.monotonic() - saved_at >= self.config.checkpoint_seconds:
@@ -296,23 +298,23 @@ class Group:
         if self.probe is None or every is None or self.epoch % every:
             return
         found = frames(self.stack.model, self.probe, self.epoch)
-        for k, run in self.still_going() if found else ():
+        for k, run in self.active_rows() if found else ():
             run.film.append(found[k])
 
     # --- a step ---------------------------------------------------------------------------------
 
     def compile(self) -> None:
         """Compile one step, where it is autograd that goes through it."""
-        if isinstance(self.objective, Autograd):
+        if isinstance(self.objective, AutogradLoss):
             self.objective.compile(self.feed.first())
 
-    def weigh_compiling(self, taken: float, say: Callable[[str], None]) -> None:
+    def maybe_compile(self, taken: float, say: Callable[[str], None]) -> None:
         """Compile once the epochs left would take longer than that, by the last one's time; take
         it back where the next is no faster."""
-        if not isinstance(self.objective, Autograd):
+        if not isinstance(self.objective, AutogradLoss):
             return
         if self.weighed is None:
-            left = max((run.config.epochs for _, run in self.still_going()), default=0) - self.epoch
+            left = max((run.config.epochs for _, run in self.active_rows()), default=0) - self.epoch
             if left * taken > COMPILE_SECONDS:
                 try:
                     self.compile()
@@ -324,31 +326,31 @@ class Group:
                     say(self.objective.name)
         elif self.weighed > 0:
             if taken > self.weighed:
-                self.objective.take_back()
-                say(f"{self.objective.name}: compiled steps were no faster")
+                self.objective.disable_compile()
+                say(f"{self.objective.name}; compilation disabled (no speed-up)")
             self.weighed = 0.0
 
     def stand_ins(self) -> list[int]:
         """For each row the one whose rate, coins and order it has: itself, or, where its run has
         ended, the first whose run goes on. Kernels are chosen by all rows' rates and coins."""
-        first = self.going.index(True)
-        return [k if going else first for k, going in enumerate(self.going)]
+        first = self.active.index(True)
+        return [k if active else first for k, active in enumerate(self.active)]
 
-    def open_epoch(self) -> None:
+    def start_epoch(self) -> None:
         """Each run's chance of teacher forcing, coins and order, functions of seed and epoch."""
         epoch, T = self.epoch, self.feed.T
         rows = self.stand_ins()
         runs = [self.runs[k] for k in rows]
         self.rates = [self.rates[k] for k in rows]
-        self.chances = [
+        self.teacher_forcing_probs = [
             teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
             for run in runs
         ]
         numbers = streams(((run.seed, epoch) for run in runs), "coins")
         tosses = [
-            toss(run.config.teacher_forcing, chance, coins,
+            sample_teacher_forcing(run.config.teacher_forcing, chance, coins,
                  sequences=self.feed.n, batches=len(self.batches), steps=T)
-            for run, chance, coins in zip(runs, self.chances, numbers, strict=True)
+            for run, chance, coins in zip(runs, self.teacher_forcing_probs, numbers, strict=True)
         ]  # fmt: skip
         coins = torch.from_numpy(tosses[0] if self.R == 1 else np.stack(tosses))
         if self.config.teacher_forcing.coin == "step":
@@ -358,7 +360,7 @@ class Group:
             self.coins = [coins[..., places, :] for places in self.batches]
         self.feed.open([run.seed for run in runs], epoch)
 
-    def one_step(self, look: bool = False) -> Tensor | None:
+    def train_step(self, look: bool = False) -> Tensor | None:
         """Fetch, forward, loss, backward, clip, step. Nothing waits for a device.
 
         Args:
@@ -374,16 +376,18 @@ class Group:
             part = n, rows
             coins = coins if coins.dim() == 1 else coins[..., rows, :]
             (share,) = batch.points if len(batch) else (0,)
-        draws = StepDraws(self.seeds, self.epoch, self.step, self.stack.weights, part)
+        draws = StepRNG(self.seeds, self.epoch, self.step, self.stack.weights, part)
         gradient = self.stack.gradient
         if share:
-            seen = self.objective.differentiate(batch, coins, draws)
+            seen = self.objective.value_and_grad(batch, coins, draws)
         else:  # fewer sequences than processes
             gradient.zero_()
             seen = self.stack.weights.new_zeros(())
         if self.world is not None:
-            self.world.add_up(gradient.mul_(share))
-            seen, points = self.world.add_up(torch.stack([seen * share, seen.new_tensor(share)]))
+            self.world.all_reduce(gradient.mul_(share))
+            seen, points = self.world.all_reduce(
+                torch.stack([seen * share, seen.new_tensor(share)])
+            )
             gradient.div_(points.clamp(min=1))
             seen = seen / points.clamp(min=1)
             self.feed.count(self.step, points)
@@ -392,7 +396,7 @@ class Group:
             if look:
                 losses = seen.expand(self.R).tolist()
                 found = [(*pair, 0.0) for pair in zip(losses, norms.tolist(), strict=True)]
-                if not all(math.isfinite(x) for row in itertools.compress(found, self.going)
+                if not all(math.isfinite(x) for row in itertools.compress(found, self.active)
                            for x in row):  # fmt: skip
                     self.bad = found
                     return None
@@ -406,16 +410,16 @@ class Group:
         self.step += 1
         return seen
 
-    def up_to_the_bad_step(self, steps: int) -> list[Tensor]:
+    def replay_until_non_finite(self, steps: int) -> list[Tensor]:
         """Steps again, looking at each, as many as are well."""
         self.bad, seen = None, list[Tensor]()
         for _ in range(steps):
             before = self.mark()
-            losses = self.one_step(look=True)
+            losses = self.train_step(look=True)
             if losses is None:
                 break
             finite = self.finite()
-            if not all(itertools.compress(finite, self.going)):
+            if not all(itertools.compress(finite, self.active)):
                 self.go_back(before)
                 self.bad = [(0.0, 0.0, 0.0 if fine else math.nan) for fine in finite]
                 break
@@ -430,15 +434,15 @@ class Group:
         found: list[bool] = zeros.sum(dim=1).isfinite().tolist()
         return found
 
-    def take_stock(self, mark: Mark, seen: Sequence[Tensor]) -> bool:
+    def commit_if_finite(self, mark: Mark, seen: Sequence[Tensor]) -> bool:
         """Add up the losses since a mark. If one of them, or a weight or an average of gradients
         by now, is not finite: False, and nothing is added."""
         if not seen:
             return True
         values = torch.stack(list(seen)).view(len(seen), self.R).double().cpu().numpy()
-        if not np.isfinite(values[:, self.going]).all():
+        if not np.isfinite(values[:, self.active]).all():
             return False
-        if not all(itertools.compress(self.finite(), self.going)):
+        if not all(itertools.compress(self.finite(), self.active)):
             return False
         points = np.array([self.feed.points(mark.step + i) for i in range(len(seen))])
         added = np.vstack([[run.loss_sum for run in self.runs], values * points])
@@ -462,14 +466,14 @@ class Group:
             tensor.copy_(before)
         self.step = mark.step
 
-    def take_in(self, k: int, state: TrainingState) -> None:
+    def take_in(self, k: int, state: TrainState) -> None:
         """Go on from a state."""
         run, stack, optimizer = self.runs[k], self.stack, self.optimizer
-        stack.set_run(stack.weights, k, state.weights)
-        stack.set_run(self.best, k, state.best_weights or state.weights)
+        stack.set_row(stack.weights, k, state.weights)
+        stack.set_row(self.best, k, state.best_weights or state.weights)
         if state.buffers:
             for name, rows in optimizer.buffers.items():
-                stack.set_run(rows, k, {key: kept[name] for key, kept in state.buffers.items()})
+                stack.set_row(rows, k, {key: kept[name] for key, kept in state.buffers.items()})
             counted = next(iter(state.buffers.values())).get("step")
             if counted is not None:
                 optimizer.updates.copy_(counted)
@@ -478,7 +482,7 @@ class Group:
         run.history, run.best_epoch = list(state.history), state.best_epoch
         run.loss_sum, run.points = state.loss_sum, state.points
 
-    def state_of(self, k: int) -> TrainingState:
+    def state_of(self, k: int) -> TrainState:
         """Where run k stands, as if it were alone."""
         run, stack, optimizer = self.runs[k], self.stack, self.optimizer
         kept = {name: stack.of_run(rows, k) for name, rows in optimizer.buffers.items()}
@@ -490,7 +494,7 @@ class Group:
         weights = stack.of_run(stack.weights, k)
         is_best = (run.best_epoch, 0) == (self.epoch, self.step)  # then one copy serves as both
         best = weights if is_best else stack.of_run(self.best, k)
-        return TrainingState(
+        return TrainState(
             weights=weights,
             buffers=buffers,
             epoch=self.epoch,
@@ -504,20 +508,20 @@ class Group:
             slot=Slot(run.group, k, self.R),
         )
 
-    def save_what_is_whole(self, mark: Mark, seen: Sequence[Tensor], began: float) -> None:
+    def save_last_good_state(self, mark: Mark, seen: Sequence[Tensor], began: float) -> None:
         """Save the last step that all processes made."""
-        if self.take_stock(mark, seen):
+        if self.commit_if_finite(mark, seen):
             self.seconds = time.perf_counter() - began
             self.save_all()
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def still_going(self) -> list[tuple[int, Run]]:
-        return [(k, run) for k, run in enumerate(self.runs) if self.going[k]]
+    def active_rows(self) -> list[tuple[int, Run]]:
+        return [(k, run) for k, run in enumerate(self.runs) if self.active[k]]
 
     def save_all(self) -> None:
-        with written_together():
-            for k, run in self.still_going():
+        with write_transaction():
+            for k, run in self.active_rows():
                 run.state = self.state_of(k)
                 run.save(run.state)
 
@@ -527,7 +531,7 @@ class Group:
         run.finished, run.early, run.state = True, early, self.state_of(k)
         if not (early and ended_before):
             run.save(run.state)
-        self.going[k] = False
+        self.active[k] = False
 
     def refuse(self, found: Sequence[tuple[float, float, float]]) -> None:
         """End the runs of whose step something is not finite, as they were before it.
@@ -536,13 +540,13 @@ class Group:
             found: loss, gradient's norm, and NaN for an update that is not finite, of each run.
         """
         named = ("training loss", "gradient's norm", "update of the weights")
-        for k, _ in self.still_going():
+        for k, _ in self.active_rows():
             for value, what in zip(found[k], named, strict=True):
                 if not math.isfinite(value):
-                    self.fail_step(k, value, what)
+                    self.mark_diverged(k, value, what)
                     break
 
-    def fail_step(self, k: int, value: float, what: str) -> None:
+    def mark_diverged(self, k: int, value: float, what: str) -> None:
         run = self.runs[k]
         ids = self.feed.names(self.step, run.seed, self.epoch, run.ids)
         batch = f"{len(ids)} training sequences: {', '.join(ids[:MOST_NAMED])}"
@@ -569,17 +573,17 @@ class Group:
         run = self.runs[k]
         run.state = self.state_of(k)
         run.save(run.state)
-        run.error = NotFiniteError(
+        run.error = NonFiniteError(
             f"{words} Try a lower training.learning_rate, set training.clip_norm, or data.scaling"
             " for data of your own.",
             self.epoch + 1,
             step,
         )
         run.on_error(run.error, run.state)
-        self.going[k] = False
+        self.active[k] = False
 
-    def those_left(self) -> list[Run]:
-        left = self.still_going()
+    def compact(self) -> list[Run]:
+        left = self.active_rows()
         for row, (k, run) in enumerate(left):
             run.state = replace(self.state_of(k), slot=Slot(run.group, row, len(left)))
         return [run for _, run in left]

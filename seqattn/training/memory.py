@@ -25,7 +25,7 @@ CHUNK_PAIRS = 2**22  # and pairs of their points, see `seqattn.evaluation`
 COPIES_OF_A_CHUNK = 6  # how many times their weights are there
 
 
-def numbers_of_a_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
+def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
     """Numbers that forward and backward pass keep of one sequence of a batch.
 
     A recurrent state: 40 of its width a step, for each layer and direction. A pair of points: 6 a
@@ -57,14 +57,14 @@ def numbers_of_a_sequence(model: Model, S: int, T: int, *, alone: bool = True) -
             D, hidden, L = model.model_dim, model.feedforward_dim, model.layers
             of_part = 14 * D + 2 * hidden if alone else 28 * D + 3 * hidden
             of_dropout = 10 * D if model.dropout else 0
-            of_pairs = 0 if alone else 2 * weights_of_a_sequence(model, S, T)
+            of_pairs = 0 if alone else 2 * attention_weights_per_sequence(model, S, T)
             # Of one layer at a time: what its backward pass holds besides.
             return (S + T) * (L * (of_part + of_dropout) + 6 * D) + of_pairs
         case _:
             assert_never(model)
 
 
-def weights_of_a_sequence(model: Model, S: int, T: int) -> int:
+def attention_weights_per_sequence(model: Model, S: int, T: int) -> int:
     """Attention weights of one sequence, of all layers, heads and kinds.
 
     Args:
@@ -111,11 +111,11 @@ def bytes_needed(
         counts = data.n_train, data.n_validation, data.n_test
     train, _, test = counts
     batch = min(config.training.batch_size, max(train, 1))
-    of_sequence = weights_of_a_sequence(model, S, T)
+    of_sequence = attention_weights_per_sequence(model, S, T)
     together = min(test, CHUNK, max(1, CHUNK_PAIRS // (S + T) ** 2))
     looked = min(test * of_sequence, SPOOLED) + COPIES_OF_A_CHUNK * together * of_sequence
     one_after_the_other = {
-        "a step": 4 * batch * numbers_of_a_sequence(model, S, T),
+        "a step": 4 * batch * activations_per_sequence(model, S, T),
         "the attention in the test sequences": 4 * looked,
     }
     largest = max(one_after_the_other, key=lambda what: one_after_the_other[what])

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from seqattn.cells import Cell, Kernel
 from seqattn.errors import UsageError
-from seqattn.models import Choices, Draws, SequenceModel
+from seqattn.models import RNG, SampledActions, Seq2SeqModel
 from seqattn.training.batches import Batch
-from seqattn.training.stack import Stack
+from seqattn.training.stacked_params import StackedParams
 
 MOST_PAIRS = 2**25
 BACKEND = "inductor"
@@ -28,7 +28,7 @@ COMPILE_SECONDS = 40.0
 """What a compile may take from nothing; measured in docs/performance.md."""
 
 
-class Objective(Protocol):
+class LossFn(Protocol):
     """A loss with its gradient, and the two losses that validation asks for.
 
     Attributes:
@@ -37,25 +37,25 @@ class Objective(Protocol):
 
     name: str
 
-    def differentiate(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         """Mean squared error of each run, (R,), or () for one run without an axis; its gradient
         is then the stack's `gradient`."""
 
-    def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def both_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same free running, and with every step teacher-forced; not for backward."""
 
 
-class Autograd:
+class AutogradLoss:
     """The loss of any model."""
 
     name: str = "autograd"
 
     def __init__(
-        self, model: SequenceModel, stack: Stack | None = None, *, bfloat16: bool = False
+        self, model: Seq2SeqModel, stack: StackedParams | None = None, *, bfloat16: bool = False
     ) -> None:
         """
         Args:
-            stack: of the model, for `differentiate`; None: only losses will be asked for.
+            stack: of the model, for `value_and_grad`; None: only losses will be asked for.
             bfloat16: multiply in it while training; see torch.autocast for what stays in float32.
         """
         self.model, self.stack = model, stack
@@ -73,7 +73,7 @@ class Autograd:
         """
         compiled = dict[Kernel, Kernel]()
         for cell in self._cells():
-            plain = cell.plain_kernel()
+            plain = cell.eager_step()
             cell.kernel = compiled.setdefault(plain, _compiled(plain))
         own = torch.zeros(batch.target.shape[-2], dtype=torch.bool)
         try:
@@ -82,7 +82,7 @@ class Autograd:
                 loss = self.loss(batch, own)
                 torch.autograd.grad(loss.sum(), list(self.model.parameters()), allow_unused=True)
         except Exception as error:  # whatever a compiler may say
-            self.take_back()
+            self.disable_compile()
             first = (str(error).strip() or "no reason given").splitlines()[0][:200]
             raise UsageError(
                 "training.compile: torch could not compile a step here"
@@ -91,18 +91,18 @@ class Autograd:
             ) from None
         self.name += ", a step compiled"
 
-    def take_back(self) -> None:
+    def disable_compile(self) -> None:
         """Go on without compiled steps."""
         for cell in self._cells():
-            cell.kernel = cell.plain_kernel()
+            cell.kernel = cell.eager_step()
         self.name = self.name.removesuffix(", a step compiled")
 
     def _cells(self) -> list[Cell]:
         return [module for module in self.model.modules() if isinstance(module, Cell)]
 
-    def differentiate(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         assert self.stack is not None
-        loss = self.loss(batch, told, draws)
+        loss = self.loss(batch, forced, draws)
         self.stack.clear_gradient()
         # The runs do not touch, so a sum gives each its own gradient. To hand backward a gradient
         # of ones would do the same, but makes torch import sympy, a quarter of a second.
@@ -110,17 +110,17 @@ class Autograd:
         self.stack.gather_gradient()
         return loss.detach()
 
-    def loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+    def loss(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         """The loss alone, with a way back."""
         if not self.bfloat16:
-            return self._loss(batch, told, draws)
+            return self._loss(batch, forced, draws)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
-            return self._loss(batch, told, draws)
+            return self._loss(batch, forced, draws)
 
-    def _loss(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
+    def _loss(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=told, with_attention=False, draws=draws,
+            teacher_forcing=forced, with_attention=False, draws=draws,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
         loss = mean_squared_error(values, batch.target, batch.target_keep)
@@ -133,7 +133,7 @@ class Autograd:
         return loss
 
     @torch.inference_mode()
-    def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def both_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         steps = batch.target.shape[-2]
         alone = self.model.forecast(
             batch.source, steps, source_lengths=batch.source_lengths, with_attention=False
@@ -145,23 +145,23 @@ class Autograd:
         )
 
 
-class Derived:
-    """The loss of the default family; see `seqattn.models.derived`."""
+class ManualBackwardLoss:
+    """The loss of the default family; see `seqattn.models.manual_backward`."""
 
-    name = "derived by hand"
+    name = "manual backward"
 
     def __init__(self, passes: Any) -> None:
         self.passes = passes
 
-    def differentiate(self, batch: Batch, told: Tensor, draws: Draws | None = None) -> Tensor:
-        loss: Tensor = self.passes.differentiate(
+    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
+        loss: Tensor = self.passes.value_and_grad(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            target_keep=batch.target_keep, teacher_forcing=told,
+            target_keep=batch.target_keep, teacher_forcing=forced,
         )  # fmt: skip
         return loss
 
-    def free_and_forced(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        losses: tuple[Tensor, Tensor] = self.passes.free_and_forced(
+    def both_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        losses: tuple[Tensor, Tensor] = self.passes.both_losses(
             batch.source, batch.target,
             source_lengths=batch.source_lengths, target_keep=batch.target_keep,
         )  # fmt: skip
@@ -169,12 +169,12 @@ class Derived:
 
 
 def stacked(
-    models: Sequence[SequenceModel],
+    models: Sequence[Seq2SeqModel],
     *,
     by_hand: bool = True,
     pairs: int = 0,
     bfloat16: bool = False,
-) -> tuple[Stack, Objective]:
+) -> tuple[StackedParams, LossFn]:
     """Models of one config side by side, and their objective.
 
     Args:
@@ -184,17 +184,17 @@ def stacked(
         bfloat16: multiply in it while training, by autograd.
     """
     derived = derived_passes() if by_hand and not bfloat16 and pairs <= MOST_PAIRS else None
-    if derived is not None and derived.covers(models[0]):
+    if derived is not None and derived.supports(models[0]):
         inner = derived.wants_runs_inner(models[0], len(models))
-        stack = Stack(models, runs_inner=inner)
-        return stack, Derived(derived.DerivedLoss(stack.model, stack.gradient))
-    stack = Stack(models)
-    return stack, Autograd(stack.model, stack, bfloat16=bfloat16)
+        stack = StackedParams(models, runs_innermost=inner)
+        return stack, ManualBackwardLoss(derived.ManualLoss(stack.model, stack.gradient))
+    stack = StackedParams(models)
+    return stack, AutogradLoss(stack.model, stack, bfloat16=bfloat16)
 
 
 def derived_passes() -> ModuleType | None:
     """The module with passes derived by hand, or None where somebody has taken it out."""
-    name = "seqattn.models.derived"
+    name = "seqattn.models.manual_backward"
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -203,7 +203,7 @@ def derived_passes() -> ModuleType | None:
         return None
 
 
-def reinforcement(choices: Choices, errors: Tensor, keep: Tensor | None) -> Tensor:
+def reinforcement(choices: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:
     """What to differentiate so that choices which led to small errors become likelier.
 
     With e_t the error of step t, a choice at step t is answerable for what comes from then on,
@@ -228,7 +228,7 @@ def reinforcement(choices: Choices, errors: Tensor, keep: Tensor | None) -> Tens
     rest = errors.flip(-1).cumsum(-1).flip(-1)
     steps = real.flip(-1).cumsum(-1).flip(-1)
     missed = rest - choices.baseline * steps
-    each = (choices.log_chance * missed.detach() + missed.square()) * (steps > 0)
+    each = (choices.log_prob * missed.detach() + missed.square()) * (steps > 0)
     total = real.sum(dim=(-2, -1))
     return each.sum(dim=(-2, -1)) / total.where(total > 0, 1)
 

@@ -49,7 +49,7 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
             assert_never(config)
 
 
-def toss(
+def sample_teacher_forcing(
     config: TeacherForcing,
     probability: float,
     coins: np.random.RandomState,
@@ -81,7 +81,7 @@ def toss(
     return heads
 
 
-class Patience:
+class EarlyStopper:
     """Counts the epochs without a new lowest loss."""
 
     def __init__(self, epochs: float, min_delta: float = 0.0) -> None:
@@ -90,29 +90,31 @@ class Patience:
         self.lowest = math.inf
         self.waited = 0
 
-    def lost_after(self, loss: float) -> bool:
+    def epochs_without_improvement(self, loss: float) -> bool:
         """Take in an epoch's loss; True when patience ran out with it."""
         if loss < self.lowest - self.min_delta:
             self.lowest, self.waited = loss, 0
         else:
             self.waited += 1
-        return self.ran_out
+        return self.should_stop
 
     @property
-    def ran_out(self) -> bool:
+    def should_stop(self) -> bool:
         return self.waited >= self.epochs
 
 
-def early_stopping(config: Training, history: Iterable[float]) -> Patience:
+def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
     """The patience that is left; without early stopping, endless.
 
     Args:
         history: validation losses of the epochs that are already done.
     """
     early = config.early_stopping
-    patience = Patience(math.inf) if early is None else Patience(early.patience, early.min_delta)
+    patience = (
+        EarlyStopper(math.inf) if early is None else EarlyStopper(early.patience, early.min_delta)
+    )
     for loss in history:
-        patience.lost_after(loss)
+        patience.epochs_without_improvement(loss)
     return patience
 
 
@@ -135,14 +137,18 @@ def learning_rates(config: Training, history: Iterable[float]) -> Callable[[floa
         before it (None before the first call); it gives that epoch's learning rate.
     """
     schedule = config.learning_rate_schedule
-    plateau = Patience(schedule.patience) if isinstance(schedule, PlateauRate) else None
+    plateau = EarlyStopper(schedule.patience) if isinstance(schedule, PlateauRate) else None
     epoch = 0
     factor = 1.0
 
     def take_in(loss: float) -> None:
         nonlocal epoch, factor
         epoch += 1
-        if plateau is not None and isinstance(schedule, PlateauRate) and plateau.lost_after(loss):
+        if (
+            plateau is not None
+            and isinstance(schedule, PlateauRate)
+            and plateau.epochs_without_improvement(loss)
+        ):
             factor *= schedule.factor
             plateau.waited = 0
 

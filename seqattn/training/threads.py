@@ -32,13 +32,13 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
     if len(cores()) == 1:
         return 1, "one core"
     if multiplications(runs) < TINY:
-        return 1, "a step is tiny"
+        return 1, "too few multiplications a step for more"
     trial = Group(
         [dataclasses.replace(run, model=copy.deepcopy(run.model), state=None) for run in runs],
         by_hand=True,
     )
     trial.rates = [run.config.learning_rate for run in runs]
-    trial.open_epoch()
+    trial.start_epoch()
 
     def seconds(threads: int) -> float:
         torch.set_num_threads(threads)
@@ -46,7 +46,7 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
         for _ in range(1 + STEPS):  # the first warms up
             trial.step = 0
             began = time.perf_counter()
-            trial.one_step()
+            trial.train_step()
             taken.append(time.perf_counter() - began)
         return min(taken[1:])
 

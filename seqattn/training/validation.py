@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from seqattn.training.batches import Batch, GatheredBatch
-from seqattn.training.objective import Objective
-from seqattn.training.world import World
+from seqattn.training.objective import LossFn
+from seqattn.training.process_group import ProcessGroup
 
 VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
 CHUNK_POINTS = 4096
@@ -23,10 +23,10 @@ def sequences_together(points: int, batch_size: int) -> int:
 
 
 def validate(
-    objective: Objective,
+    objective: LossFn,
     data: Batch | GatheredBatch,
     batch_size: int = 1,
-    world: World | None = None,
+    world: ProcessGroup | None = None,
 ) -> tuple[list[float], list[float]]:
     """Mean squared error over a part, free running and with every step teacher-forced.
 
@@ -47,13 +47,13 @@ def validate(
     for first in range(mine.start, mine.stop, at_once):
         batch = data.take(slice(first, min(first + at_once, mine.stop))).owned()
         real = batch.points
-        for total, losses in zip(totals, objective.free_and_forced(batch), strict=True):
+        for total, losses in zip(totals, objective.both_losses(batch), strict=True):
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):
                 total[k] += loss * n
         counted = [a + b for a, b in zip(counted, real, strict=True)]
     if world is not None:
         said = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
-        sums = world.add_up(said.to(world.device)).tolist()
+        sums = world.all_reduce(said.to(world.device)).tolist()
         totals, counted = (sums[:R], sums[R : 2 * R]), sums[2 * R :]
     free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
     return free, forced

@@ -26,25 +26,25 @@ from seqattn.config import OwnFile
 from seqattn.config.searching import Range, Search
 from seqattn.data import load
 from seqattn.errors import (
-    BusyError,
     CheckpointError,
     ConfigError,
     DataError,
-    NotFiniteError,
+    FolderLockedError,
+    NonFiniteError,
     Stopped,
     StorageError,
     UsageError,
 )
-from seqattn.experiment import Watchers, choose_device, run
+from seqattn.experiment import Callbacks, choose_device, run
 from seqattn.experiment.resume import HARMLESS
 from seqattn.run_files import read_search
 from seqattn.runs import SEARCH, EpochRecord, RunFolder
-from seqattn.storage import LOCK, PART, locked, only_writer, write_json
+from seqattn.storage import LOCK, PART, exclusive_lock, locked, write_json
 
 if TYPE_CHECKING:
     import optuna
 
-    from seqattn.tuning.results import Tuned
+    from seqattn.tuning.results import TuneResult
 
 MARK = SEARCH
 DATABASE = "study.db"
@@ -61,9 +61,9 @@ def tune(
     storage: str | None = None,
     device: str = "cpu",
     threads: int | None = None,
-    watchers: Watchers | None = None,
+    callbacks: Callbacks | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> Tuned:
+) -> TuneResult:
     """Search until there are `count` trials in the study, those of before and of other machines
     counted, or every combination of values is tried. A trial that is interrupted is tried again,
     under another number, and counts once.
@@ -77,7 +77,7 @@ def tune(
         UsageError: Optuna or a database's driver is missing, or the folder or the study is another
             search's.
         DataError: files that cannot be used.
-        BusyError: another process searches in the folder.
+        FolderLockedError: another process searches in the folder.
         StorageError: the database cannot be reached, or the disk refused; the trial that it struck
             is tried again.
         Stopped: told to.
@@ -93,14 +93,16 @@ def tune(
     path, about = output_dir / wanted.name, _about(wanted)
     _refuse_another(path, about)
     path.mkdir(parents=True, exist_ok=True)
-    with only_writer(path) if storage is None else contextlib.nullcontext(), _database_errors():
+    with exclusive_lock(path) if storage is None else contextlib.nullcontext(), _database_errors():
         with contextlib.nullcontext() if storage is None else locked(path, PATIENCE):
             study = trials.open_study(storage or f"sqlite:///{path / DATABASE}", wanted, about)
             _write_mark(path, about, study.user_attrs[trials.SEARCH])
         if storage is None:  # else another process may be at them
             trials.queue_killed(study, wanted)
         try:
-            _Searching(study, wanted, path, device, threads, watchers or Watchers(), say).on(count)
+            _Searching(study, wanted, path, device, threads, callbacks or Callbacks(), say).on(
+                count
+            )
         except BaseException:
             with contextlib.suppress(Exception), _tables(path, storage):
                 results.write_trials(study, wanted, path)
@@ -124,7 +126,7 @@ class _Searching:
     path: Path
     device: str
     threads: int | None
-    watchers: Watchers
+    callbacks: Callbacks
     say: Callable[[str], None]
 
     def on(self, count: int) -> None:
@@ -137,13 +139,13 @@ class _Searching:
 
         done, epochs = trials.count(self.study, self.wanted), self.wanted.epochs
         most = max(int(min(count, self.wanted.size)), done)
-        self.watchers.begin(done * epochs, most * epochs)
+        self.callbacks.begin(done * epochs, most * epochs)
         while trials.count(self.study, self.wanted) < count:
-            if number := self.watchers.stop():
+            if number := self.callbacks.stop():
                 raise Stopped(number, f"{self.path}: the same command goes on.")
             trial = trials.begin(
                 self.study, self.wanted,
-                lambda k: RunFolder(self.path / f"trial-{k}").is_free, self.say,
+                lambda k: RunFolder(self.path / f"trial-{k}").is_available, self.say,
             )  # fmt: skip
             if trial is None:
                 self.say(f"{self.path}: all {self.wanted.size} combinations are tried.")
@@ -164,8 +166,8 @@ class _Searching:
             self.say(f"{name}: {loss:.4g} with {said}")
         except optuna.TrialPruned:
             trials.prune(self.study, trial)
-        except (ConfigError, UsageError, DataError, NotFiniteError) as error:
-            refused, reason = not isinstance(error, NotFiniteError), _sentence(error)
+        except (ConfigError, UsageError, DataError, NonFiniteError) as error:
+            refused, reason = not isinstance(error, NonFiniteError), _sentence(error)
             trials.fail(self.study, trial, reason, refused=refused)
             self.say(f"{name}: {'refused' if refused else 'failed'} with {said}: {reason}")
         except optuna.exceptions.UpdateFinishedTrialError:
@@ -176,7 +178,7 @@ class _Searching:
                 stopped.exit_code - 128, f"in {self.path / name}; the same command goes on, and"
                 " tries its values again.",
             ) from None  # fmt: skip
-        except (StorageError, OSError, BusyError) as error:
+        except (StorageError, OSError, FolderLockedError) as error:
             # On a full disk nothing can be queued: then the trial is found as one that was killed.
             with contextlib.suppress(Exception):
                 self._queue_again(trial)
@@ -200,7 +202,7 @@ class _Searching:
         self.study.pruner = trials.pruner_of(config.training, epochs_vary=self.wanted.varies_epochs)
 
         def epoch(record: EpochRecord) -> None:
-            self.watchers.epoch(record)
+            self.callbacks.epoch(record)
             trial.report(record.validation_loss, record.epoch)
             if trial.should_prune():
                 self.say(f"{name}: pruned after epoch {record.epoch}, at"
@@ -210,7 +212,7 @@ class _Searching:
         _, summary = run(
             config.model_copy(update={"name": name}), self.path,
             device=self.device, threads=self.threads, plots=False,
-            watchers=replace(self.watchers, begin=lambda done, epochs: None, epoch=epoch,
+            callbacks=replace(self.callbacks, begin=lambda done, epochs: None, epoch=epoch,
                              say=lambda line: None, facts=lambda facts: None),
         )  # fmt: skip
         return float(summary["validation_loss"])

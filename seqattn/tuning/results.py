@@ -16,7 +16,7 @@ from seqattn.config import to_yaml
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError
 from seqattn.figures import as_bytes, importance_figure
-from seqattn.storage import write_whole
+from seqattn.storage import atomic_write
 from seqattn.tuning import trials
 from seqattn.wording import counted
 
@@ -29,7 +29,7 @@ ELSEWHERE = "ended by another process"
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     """What came of a search.
 
     Attributes:
@@ -51,14 +51,14 @@ class Tuned:
 def write_trials(study: optuna.Study, wanted: Search, path: Path) -> list[dict[str, Any]]:
     """trials.csv, and best.yaml once a trial has finished; returns the rows, the best first."""
     rows = _rows(study, wanted)
-    write_whole(path / "trials.csv", _csv(rows, wanted))
+    atomic_write(path / "trials.csv", _csv(rows, wanted))
     if rows and rows[0]["state"] == "complete":
         best = wanted.config(rows[0]["values"]).model_copy(update={"name": f"{wanted.name}-best"})
-        write_whole(path / "best.yaml", to_yaml(best).encode())
+        atomic_write(path / "best.yaml", to_yaml(best).encode())
     return rows
 
 
-def conclude(study: optuna.Study, wanted: Search, path: Path) -> Tuned:
+def conclude(study: optuna.Study, wanted: Search, path: Path) -> TuneResult:
     """All files of a search.
 
     Raises:
@@ -78,10 +78,10 @@ def conclude(study: optuna.Study, wanted: Search, path: Path) -> Tuned:
     importance, why_not = _importance(study, wanted)
     if importance:
         figure = importance_figure(importance, f"{wanted.name}: what made the difference")
-        write_whole(path / IMPORTANCE, as_bytes(figure))
+        atomic_write(path / IMPORTANCE, as_bytes(figure))
     else:
         (path / IMPORTANCE).unlink(missing_ok=True)  # of an earlier version, from fewer trials
-    return Tuned(path, rows, importance, why_not, dict(rows[0]["values"]))
+    return TuneResult(path, rows, importance, why_not, dict(rows[0]["values"]))
 
 
 def _rows(study: optuna.Study, wanted: Search) -> list[dict[str, Any]]:

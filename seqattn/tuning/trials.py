@@ -127,13 +127,16 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def begin(
-    study: optuna.Study, wanted: Search, is_free: Callable[[int], bool], say: Callable[[str], None]
+    study: optuna.Study,
+    wanted: Search,
+    is_available: Callable[[int], bool],
+    say: Callable[[str], None],
 ) -> Trial | None:
     """The next trial with its values: those of one that was interrupted, or an untried combination;
     None where there is neither.
 
     Args:
-        is_free: whether a number has no run folder yet.
+        is_available: whether a number has no run folder yet.
         say: told of a number that is passed over, and of a repeat that is not tried.
     """
     while True:
@@ -142,7 +145,7 @@ def begin(
         if not waits and len(_tried(trials, wanted)) >= wanted.size:
             return None
         trial = study.ask()
-        free, queued = is_free(trial.number), AGAIN in trial.user_attrs
+        free, queued = is_available(trial.number), AGAIN in trial.user_attrs
         if not free:
             say(f"trial-{trial.number}: is there already, of another study; the number is not used")
         if not queued:

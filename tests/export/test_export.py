@@ -27,12 +27,12 @@ from seqattn.data import Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.evaluation import free_run
-from seqattn.experiment import open_run, run_all
+from seqattn.experiment import open_run, train_many
 from seqattn.export.check import MOST, check
 from seqattn.export.onnx import graphs_of
-from seqattn.models import Points, build_model
+from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
-from seqattn.training import Layout, Trained
+from seqattn.training import Layout, LoadedModel
 from tests.conftest import ROOT, Ended
 from tests.test_docs import blocks
 
@@ -85,16 +85,18 @@ SETS = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.e
         "model.hidden_dim=5", "name=small"]  # fmt: skip
 
 
-def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> Trained:
+def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
     """A model that has learned nothing, but has weights."""
     described = {"kind": "recurrent", "hidden_dim": 11} | model
     if described["kind"] == "transformer":
         del described["hidden_dim"]
     config = TypeAdapter[Any](Model).validate_python(described)
     layout = Layout(FEATURES, SAID, 7, 5, scaling)
-    made = build_model(config, Points(2, 3, scaling.carried), 1)
+    made = build_model(config, FeatureSpec(2, 3, scaling.carried), 1)
     training = {"teacher_forcing": {"probability": 1}}
-    return Trained(made, Config.model_validate({"model": config, "training": training}), layout, 1)
+    return LoadedModel(
+        made, Config.model_validate({"model": config, "training": training}), layout, 1
+    )
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -148,7 +150,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run of squares of 2 or 3 points."""
     home = tmp_path_factory.mktemp("runs") / "small"
     config = resolve(None, [*SETS, "data.variable_length=true"]).config
-    run_all([(config, RunFolder(home))], threads=1, plots=False)
+    train_many([(config, RunFolder(home))], threads=1, plots=False)
     return home
 
 
@@ -276,7 +278,7 @@ def test_no_export_says_where_data_lay(tmp_path: Path, seqattn: Callable[..., En
     (tmp_path / "secret.csv").write_text("sequence,step,x\n" + rows)
     sets = [f"data.path={tmp_path / 'secret.csv'}", "data.kind=file", "data.source_length=2",
             "training.epochs=1", "model.hidden_dim=3"]  # fmt: skip
-    run_all([(resolve(None, sets).config, RunFolder(tmp_path / "r"))], threads=1, plots=False)
+    train_many([(resolve(None, sets).config, RunFolder(tmp_path / "r"))], threads=1, plots=False)
     assert seqattn("export", "r", "--output", "x", "--format", "safetensors").code == 0
     for path in Path("x").iterdir():
         assert b"secret" not in path.read_bytes(), path
@@ -351,14 +353,14 @@ def untrue(run: Path) -> Any:
     """Graphs of another seed."""
     _, trained = open_run(run)
     other = build_model(trained.config.model, trained.layout.points, 99)
-    return graphs_of(Trained(other, trained.config, trained.layout, 1), 2)
+    return graphs_of(LoadedModel(other, trained.config, trained.layout, 1), 2)
 
 
 def test_a_transformer_forecasts_no_further_than_its_positions(tmp_path: Path) -> None:
     sets = ["model.kind=transformer", "model.positions=learned", "model.longest=4", *SETS[:4],
             "training.teacher_forcing.probability=1"]  # fmt: skip
     home = tmp_path / "learned"
-    run_all([(resolve(None, sets).config, RunFolder(home))], threads=1, plots=False)
+    train_many([(resolve(None, sets).config, RunFolder(home))], threads=1, plots=False)
     with pytest.raises(UsageError, match="has learned 4 positions"):
         exporting.export(home, tmp_path / "x", steps=5)
     assert not (tmp_path / "x").exists()
@@ -370,7 +372,7 @@ def test_data_that_are_gone_are_told(
 ) -> None:
     from seqattn.errors import DataError
 
-    def gone(trained: Trained) -> Any:
+    def gone(trained: LoadedModel) -> Any:
         raise DataError("my.csv: no such file.")
 
     monkeypatch.setattr(exporting, "data_of", gone)

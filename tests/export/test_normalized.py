@@ -52,7 +52,7 @@ def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
     source[4, 5:] = 0
     part = Sequences(
         source, lengths, np.zeros((5, 0, 3)), np.zeros(5, dtype=np.int64), FEATURES,
-        tuple("abcde"), said=SAID,
+        tuple("abcde"), target_features=SAID,
     )  # fmt: skip
     right = free_run(trained.model, part, 3, scaling=INSTANCE).values
     padded = source.copy()

@@ -19,7 +19,7 @@ from seqattn.export import export
 from seqattn.export.check import check, session_of, step_by_step
 from seqattn.export.onnx import graphs_of
 from seqattn.models import Lengths, build_model
-from seqattn.training import Trained
+from seqattn.training import LoadedModel
 from tests.export.test_export import FAR, MOST, RELATIVE, trained_as
 
 S, T = 7, 5
@@ -34,7 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def trained_with_skip(kind: dict[str, Any], relative: bool) -> Trained:
+def trained_with_skip(kind: dict[str, Any], relative: bool) -> LoadedModel:
     """A model that has learned nothing, with numbers in what starts at zero."""
     trained = trained_as(kind, RELATIVE if relative else FAR)
     config = trained.config.model.model_copy(update={"skip": "linear"})

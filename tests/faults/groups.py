@@ -16,9 +16,9 @@ import torch
 from seqattn import storage
 from seqattn.config import Config, resolve
 from seqattn.errors import Stopped
-from seqattn.experiment import Watchers, run_all, seeds_of
-from seqattn.resuming import first_difference
+from seqattn.experiment import Callbacks, seeds_of, train_many
 from seqattn.runs import RunFolder
+from seqattn.verify_resume import first_difference
 from tests.faults import Tally
 from tests.faults.processes import nurtured, words
 
@@ -88,7 +88,7 @@ def after(steps: int | None) -> Callable[[], int]:
 def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
     """Whether it came to its end."""
     try:
-        run_all(runs, threads=1, resume=resume, watchers=Watchers(stop=after(stop)))
+        train_many(runs, threads=1, resume=resume, callbacks=Callbacks(stop=after(stop)))
     except Stopped:
         return False
     return True
@@ -96,7 +96,7 @@ def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
 
 def killed_at(show: int) -> Any:
     """Ends the process, so to speak, at the n-th checkpoint that is renamed into its place."""
-    real, seen = storage._Written.show, 0
+    real, seen = storage._PendingFile.show, 0
 
     def dying(written: Any) -> None:
         nonlocal seen
@@ -106,7 +106,7 @@ def killed_at(show: int) -> Any:
                 raise Killed
         real(written)
 
-    return mock.patch.object(storage._Written, "show", dying)
+    return mock.patch.object(storage._PendingFile, "show", dying)
 
 
 def difference(whole: Runs, parted: Runs) -> str | None:

@@ -103,8 +103,8 @@ class Nursery:
 
 
 EVERYTHING = (
-    "cli", "cli.terminal", "comparison", "experiment", "pictures", "resuming", "evaluation",
-    "data.own", "config.comparing",
+    "cli", "cli.terminal", "comparison", "experiment", "pictures", "verify_resume", "evaluation",
+    "data.file_dataset", "config.comparing",
 )  # fmt: skip
 
 
@@ -165,13 +165,13 @@ def _become(asked: dict[str, Any], said: int) -> None:
 
 def _plan(plan: dict[str, Any]) -> None:
     from seqattn import experiment, pictures, storage
-    from seqattn.training import loop, sealed
+    from seqattn.training import checksummed, loop
 
     if plan.get("no_precheck"):
-        experiment.refuse_full_disks = lambda *_: None
+        experiment.check_free_space = lambda *_: None
     if "signal" in plan:
         places: dict[str, list[tuple[Any, str]]] = {
-            "save": [(storage, "write_whole"), (sealed, "write_whole")],
+            "save": [(storage, "atomic_write"), (checksummed, "atomic_write")],
             "validation": [(loop, "validate")],
             "plotting": [(pictures, "as_bytes")],
         }

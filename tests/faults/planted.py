@@ -53,7 +53,7 @@ def _in_place() -> None:
             time.sleep(0.15 if path.name == "best.safetensors" else 0)
             file.write(content[len(content) // 2 :])
 
-    _everywhere("write_whole", write)
+    _everywhere("atomic_write", write)
 
 
 def _no_lock() -> None:
@@ -66,10 +66,10 @@ def _no_lock() -> None:
     import seqattn.experiment
     import seqattn.runs
 
-    _everywhere("only_writer", nobody)
+    _everywhere("exclusive_lock", nobody)
     _everywhere("locked", nobody)
-    seqattn.runs.RunFolder.is_free = property(lambda self: True)  # type: ignore[assignment]
-    seqattn.experiment.refuse_taken = lambda *_, **__: None  # type: ignore[assignment]
+    seqattn.runs.RunFolder.is_available = property(lambda self: True)  # type: ignore[assignment]
+    seqattn.experiment.check_not_taken = lambda *_, **__: None  # type: ignore[assignment]
 
 
 def _silent() -> None:
@@ -77,13 +77,13 @@ def _silent() -> None:
     _import_all()
     from seqattn import storage
 
-    real = storage.write_whole
+    real = storage.atomic_write
 
     def write(*args: Any, **options: Any) -> None:
         with contextlib.suppress(OSError):
             real(*args, **options)
 
-    _everywhere("write_whole", write)
+    _everywhere("atomic_write", write)
 
 
 def _deaf() -> None:
@@ -94,10 +94,10 @@ def _deaf() -> None:
 
     @contextlib.contextmanager
     def told() -> Iterator[Any]:
-        from seqattn.cli.terminal import Told
+        from seqattn.cli.terminal import StopRequest
 
         before = [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)]
-        yield Told()
+        yield StopRequest()
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
 
@@ -119,12 +119,12 @@ def _unchecked() -> None:
 
 def _replaces() -> None:
     """An output replaces whatever has its name: links, pipes, devices."""
-    from seqattn.storage import write_whole
+    from seqattn.storage import atomic_write
 
     def write(path: Path, content: bytes) -> None:
         if path.is_symlink() or path.is_fifo():
             path.unlink()
-        write_whole(path, content)
+        atomic_write(path, content)
 
     _everywhere("write_output", write)
 

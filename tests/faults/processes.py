@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.resuming import first_difference
 from seqattn.runs import RunFolder
 from seqattn.training import load_model, save_state
 from seqattn.training.checkpoints import VERSION
-from seqattn.training.sealed import read_sealed
+from seqattn.training.checksummed import load_checksummed
+from seqattn.verify_resume import first_difference
 from tests.conftest import ROOT
 from tests.faults import Tally
 from tests.faults.nursery import FIRED, SIGNALS, Nursery
@@ -152,7 +152,7 @@ def killed_side_by_side(calls: Sequence[int] | None = None) -> Tally:
                 done = nursery.run([*words(output), *seeds, "--resume"], home)
                 assert done.code == 0, done.err
                 assert "begins again" not in done.err, done.err
-                assert "Going on after" in done.err, done.err
+                assert "Resuming after" in done.err, done.err
                 for folder in folders:
                     whole = RunFolder(home / "seeds" / "run" / folder.path.name)
                     _, difference = first_difference(whole, folder)
@@ -163,7 +163,7 @@ def killed_side_by_side(calls: Sequence[int] | None = None) -> Tally:
 
 
 def _position(folder: RunFolder) -> tuple[int, int]:
-    metadata, _ = read_sealed(folder.last, VERSION)
+    metadata, _ = load_checksummed(folder.last, VERSION)
     return metadata["epoch"], metadata["step"]
 
 
@@ -399,7 +399,7 @@ def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
                 whole = []
                 for file in ("last", "previous"):
                     if (home / f"{file}.safetensors").exists():
-                        metadata, _ = read_sealed(home / f"{file}.safetensors", VERSION)
+                        metadata, _ = load_checksummed(home / f"{file}.safetensors", VERSION)
                         whole.append(metadata["epoch"])
                 assert whole, "no checkpoint is left"
                 assert max(whole) >= 2, f"only epoch {max(whole)} is left"

@@ -38,7 +38,7 @@ def good_files(home: Path) -> dict[str, bytes]:
     """A small file of every kind, by name."""
     from seqattn.config import Squares, resolve
     from seqattn.data import load
-    from seqattn.data.files.writing import write_sequences
+    from seqattn.data.files.sequence_files import write_sequences
     from seqattn.experiment import run
     from seqattn.runs import RunFolder
 
@@ -61,7 +61,7 @@ def good_files(home: Path) -> dict[str, bytes]:
 def reader_of(name: str) -> Callable[[Path], Any]:
     """What reads a file of that name."""
     from seqattn.config import resolve
-    from seqattn.data.files import ReadOptions, read_pieces
+    from seqattn.data.files import ReadOptions, read_chunks
     from seqattn.runs import RunFolder
     from seqattn.storage import read_arrays
     from seqattn.training import load_model
@@ -76,7 +76,7 @@ def reader_of(name: str) -> Callable[[Path], Any]:
         case "best.safetensors" | "last.safetensors":
             return load_model
         case _:
-            return lambda path: [len(piece) for piece in read_pieces(path, ReadOptions())]
+            return lambda path: [len(piece) for piece in read_chunks(path, ReadOptions())]
 
 
 def damaged(content: bytes, numbers: np.random.RandomState) -> bytes:

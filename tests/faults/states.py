@@ -72,11 +72,11 @@ class Bench:
 
 def same(one: Path, other: Path) -> str | None:
     """The first difference of two checkpoints; wall time is none."""
-    from seqattn.resuming import TIMED
     from seqattn.training.checkpoints import VERSION
-    from seqattn.training.sealed import read_sealed
+    from seqattn.training.checksummed import load_checksummed
+    from seqattn.verify_resume import TIMED
 
-    (said, tensors), (told, others) = (read_sealed(path, VERSION) for path in (one, other))
+    (said, tensors), (told, others) = (load_checksummed(path, VERSION) for path in (one, other))
     for name in sorted(tensors.keys() | others.keys()):
         if name not in tensors or name not in others:
             return name
@@ -184,14 +184,14 @@ def _forgetting(name: str) -> Any:
         """Draws that begin again instead of being a function of the position."""
 
         def of(places: Any, wanted: str) -> Any:
-            from seqattn.streams import streams
+            from seqattn.rng import streams
 
             moved = [(seed + (wanted == stream), position) for seed, position in places]
             return streams(moved, wanted)  # type: ignore[arg-type]
 
         return of
 
-    from seqattn.training import batches, draws
+    from seqattn.training import batches, step_rng
 
     patches = [mock.patch.object(loop.Group, "take_in", take_in)]
     if name == "coins":
@@ -199,7 +199,7 @@ def _forgetting(name: str) -> Any:
     elif name == "order":
         patches.append(mock.patch.object(batches, "streams", other("shuffle")))
     elif name in ("dropout", "sampling"):
-        patches.append(mock.patch.object(draws, "streams", other(name)))
+        patches.append(mock.patch.object(step_rng, "streams", other(name)))
     elif name == "schedule":
         rates = loop.learning_rates
         patches.append(

@@ -170,14 +170,14 @@ def test_mistakes_in_this_process_are_noticed(
 ) -> None:
     from seqattn import config
     from seqattn.config import mistakes
-    from seqattn.training import checkpoints, sealed
+    from seqattn.training import checkpoints, checksummed
 
     with monkeypatch.context() as patch:
-        patch.setattr(sealed, "_refuse_changed", passes)
+        patch.setattr(checksummed, "_refuse_changed", passes)
         noticed(lambda: files.flipped(200))
         noticed(files.swapped)
     with monkeypatch.context() as patch:
-        real, found = checkpoints.read_sealed, list[Any]()
+        real, found = checkpoints.load_checksummed, list[Any]()
 
         def once(path: Any, newest: int) -> Any:
             if not found:
@@ -186,7 +186,7 @@ def test_mistakes_in_this_process_are_noticed(
 
         file, _ = files.a_checkpoint(tmp_path)
         once(file, checkpoints.VERSION)
-        patch.setattr(checkpoints, "read_sealed", once)
+        patch.setattr(checkpoints, "load_checksummed", once)
         noticed(lambda: files.cut(every=40))
     with monkeypatch.context() as patch:
         patch.setattr(mistakes, "nearest", lambda word, known: None)
@@ -237,11 +237,11 @@ def test_a_reader_that_crashes_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_growth_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from seqattn.training import loop
 
-    real, kept = loop.Group.one_step, list[Any]()
+    real, kept = loop.Group.train_step, list[Any]()
 
     def hoards(group: Any, look: bool = False) -> Any:
         kept.append(bytes(100_000))
         return real(group, look)
 
-    monkeypatch.setattr(loop.Group, "one_step", hoards)
+    monkeypatch.setattr(loop.Group, "train_step", hoards)
     assert states.many_steps(800).failures

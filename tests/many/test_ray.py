@@ -211,7 +211,7 @@ def test_what_no_machine_could_run_is_refused() -> None:
 
 
 def test_a_task_that_fails_says_why() -> None:
-    from seqattn.errors import WorldError
+    from seqattn.errors import DistributedError
 
     class FailedError(RuntimeError):
         cause = OSError(28, "No space left on device")
@@ -225,5 +225,5 @@ def test_a_task_that_fails_says_why() -> None:
             RayError = RuntimeError
             RayTaskError = FailedError
 
-    with pytest.raises(WorldError, match="failed, OSError: .*No space left on device"):
+    with pytest.raises(DistributedError, match="failed, OSError: .*No space left on device"):
         cluster._result(Ray, None)

@@ -56,7 +56,7 @@ def test_all_processes_save_and_end_without_a_traceback(
         words("cut", "--resume", sets=[*LONG, "training.epochs=4000"]),
         plans={0: {"signal": number, "in": "validation", "call": 3, "after": 0.0}},
     )  # fmt: skip
-    assert "Going on after epoch" in done[0].err, done
+    assert "Resuming after epoch" in done[0].err, done
     assert done[0].code == 128 + number
 
 

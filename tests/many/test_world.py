@@ -150,7 +150,7 @@ def test_torchrun_starts_again_where_a_lost_process_left(nursery: Nursery, tmp_p
     os.kill(int(children[1]), signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err[-2000:]
-    assert "Going on after epoch" in err
+    assert "Resuming after epoch" in err
     for name in ("checkpoints/best.safetensors", "predictions.npz"):
         whole = tmp_path / "outputs" / "whole" / name
         assert whole.read_bytes() == (folder.path / name).read_bytes()

@@ -68,7 +68,7 @@ import torch
 from seqattn.config import resolve
 from seqattn.models import build_model
 from seqattn.training.batches import Batch
-from seqattn.training.memory import numbers_of_a_sequence
+from seqattn.training.memory import activations_per_sequence
 from seqattn.training.objective import stacked
 
 
@@ -80,7 +80,7 @@ def step(R, N, S, T, *sets):
     batch = Batch(torch.randn(*runs, N, S, 2), torch.randn(*runs, N, T, 2))
     for _ in range(2):
         objective.differentiate(batch, torch.ones(T, dtype=torch.bool))
-    return 4 * R * N * numbers_of_a_sequence(model, S, T, alone=R == 1)
+    return 4 * R * N * activations_per_sequence(model, S, T, alone=R == 1)
 
 R, N, S, T, *sets = json.loads(sys.argv[1])
 step(R, 2, 8, 8, "model.model_dim=8")
@@ -111,13 +111,13 @@ GROUP = (
     + """
 from seqattn.config import resolve
 from seqattn.data import load
-from seqattn.experiment import grouping, run_all
-from seqattn.experiment.jobs import Job
-from seqattn.experiment.sizes import bytes_of_a_run
+from seqattn.experiment import grouping, train_many
+from seqattn.experiment.job import Job
+from seqattn.experiment.sizes import estimate_run_memory
 from seqattn.runs import RunFolder
 
 RUNS = 16
-grouping.group_bytes = lambda: 2**40  # all in one group
+grouping.memory_budget = lambda: 2**40  # all in one group
 
 def trained(name, runs, *sets):
     wanted = [
@@ -125,13 +125,13 @@ def trained(name, runs, *sets):
          RunFolder(Path(name) / f"seed-{seed}"))
         for seed in range(runs)
     ]
-    run_all(wanted, threads=1)
+    train_many(wanted, threads=1)
     return wanted[0]
 
 trained("tiny", 2, "data.n_train=4", "data.n_validation=2", "data.n_test=2")
 before = peak()
 config, folder = trained("large", RUNS, *json.loads(sys.argv[1]))
-estimate = bytes_of_a_run(Job(config, folder, load(config.data)))
+estimate = estimate_run_memory(Job(config, folder, load(config.data)))
 print(json.dumps([(peak() - before) // RUNS, estimate]))
 """
 )

@@ -58,7 +58,7 @@ class Generated(Section):
 
 
 class Squares(Generated):
-    """Noisy squares: the first corners of a square are given, the others are to be said."""
+    """Noisy squares: the source is the first corners of a square, the target the others."""
 
     kind: Literal["squares"] = "squares"
     """What the sequences are."""
@@ -72,7 +72,7 @@ class Squares(Generated):
 
 class Polygons(Generated):
     """Regular polygons round the middle, turned and scaled at random: some corners are given, the
-    others are to be said."""
+    others are the target."""
 
     model_config = must_say("kind")
     kind: Literal["polygons"] = "polygons"
@@ -105,7 +105,7 @@ class Paths(Generated):
     """What tasks on random paths share. Points lie anywhere in the square from -1 to 1."""
 
     noise: Noise = 0.0
-    """Standard deviation of the normal noise on what is to be said."""
+    """Standard deviation of the normal noise on the target."""
     length: PathLength = 8
     """Points of each source, or of the longest."""
     min_length: PathLength | None = None
@@ -172,11 +172,11 @@ class Lag(Paths):
     kind: Literal["lag"] = "lag"
     """What the sequences are."""
     noise: Noise = 0.1
-    """Standard deviation of the normal noise on what is to be said."""
+    """Standard deviation of the normal noise on the target."""
     lag: PathLength = 4
     """How many steps back the source of each point lies."""
     steps: PathLength = 4
-    """T, points to be said; no more than `lag`, so that each has its source."""
+    """T, points of the target; no more than `lag`, so that each has its source."""
 
     @model_validator(mode="after")
     def _each_has_its_source(self) -> Self:
@@ -197,12 +197,12 @@ class Lag(Paths):
 
 
 class Window(Section):
-    """Stretches of long series: some points given, those after them to be said."""
+    """Windows over long series: points of the source, then those of the target."""
 
     source: Count
     """Points given."""
     target: Count
-    """Points to be said."""
+    """Points of the target."""
     stride: Count = 1
     """Points from the beginning of one window to that of the next."""
 
@@ -270,19 +270,19 @@ class OwnFile(Section):
     group: ColumnName | None = None
     """Column that says which group a sequence is of, for split.by: group."""
     features: ColumnNames | None = None
-    """Columns that are given and to be said; null: all that have no other purpose."""
+    """Columns of source and target; null: all that have no other purpose."""
     ignore: ColumnNames | None = None
     """Columns that are left out; null: none."""
     one_hot: ColumnNames | None = None
     """Columns of words that become a feature of 0 and 1 for each word; null: none."""
     source_features: ColumnNames | None = None
-    """Columns that are given, where those to be said are others; null: `features`."""
+    """Columns of the source, where those of the target are others; null: `features`."""
     target_features: ColumnNames | None = None
-    """Columns that are to be said, where those given are others; null: `features`."""
+    """Columns of the target, where those of the source are others; null: `features`."""
     source_length: Count | None = None
-    """Points given of each sequence; the rest is to be said."""
+    """Points of each source; the rest of the sequence is the target."""
     target_length: Count | None = None
-    """Points to be said of each sequence, its last; the rest is given."""
+    """Points of each target, the last of the sequence; the rest is the source."""
     window: Window | None = None
     """Sliding windows over long series, never across a split; instead of the two lengths."""
     split: Split = Split()
@@ -290,7 +290,7 @@ class OwnFile(Section):
     normalize: Literal["none", "global", "instance"] = "global"
     """global: as `scaling` says. instance: by mean and standard deviation of each sequence's own
     source, for series whose level and size change; `scaling` is then the unit of test losses, and
-    for features that are only to be said. none: as scaling: none."""
+    for features of the target alone. none: as scaling: none."""
     scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
     """To the model's units, feature by feature, fitted on the training part. standard: mean 0 and
     standard deviation 1. minmax: from -1 to 1. robust: median 0 and quartiles 1 apart, or standard
@@ -301,7 +301,7 @@ class OwnFile(Section):
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
     """What becomes of empty cells, and of rows that lack between evenly spaced steps. interpolate:
     what is given is filled linearly from the points of that source alone, and at an end the nearest
-    value stays; what is to be said stays missing, and counts in no loss and in no error."""
+    value stays; missing target cells stay missing, and count in no loss and in no error."""
     na_values: Words | None = None
     """What stands for an empty cell, beside the usual (NA, n/a, null, ?, -): [-999] say. null: the
     usual, and numbers such as -999 far from all others are asked about."""

@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqattn.data.files.arrays import read_npy, read_npz
-from seqattn.data.files.lines import holds_nested_points, read_json_lines
-from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import (
+from seqattn.data.files.chunk import (
     MOST_PIPED,
-    Piece,
+    Chunk,
     Ragged,
-    Seen,
+    SeenIds,
     check_values,
     joined,
     offsets_of,
 )
+from seqattn.data.files.lines import holds_nested_points, read_json_lines
+from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables import read_table
 from seqattn.data.tables.piped import read_piped_table
@@ -38,7 +38,7 @@ PACKED = (".gz", ".zst")
 """What the name of a packed text ends in."""
 
 
-def read_pieces(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Piece]:
+def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
     """A file's sequences, some at a time, in bounded memory.
 
     Args:
@@ -49,29 +49,29 @@ def read_pieces(path: Path, options: ReadOptions, *, whole: bool = False) -> Ite
         DataError: with file, row and column, and what would do.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    seen = Seen()
-    for piece in _opened(path, name, options, whole):
-        check_values(name, piece)
-        again = seen.again(piece.ids)
+    seen = SeenIds()
+    for chunk in _opened(path, name, options, whole):
+        check_values(name, chunk)
+        again = seen.first_repeat(chunk.ids)
         if again is not None:
             raise DataError(
                 f"{name}: the sequence {again!r} comes twice. Rows of one sequence stand together,"
                 " and every sequence has a name of its own."
-                + (" If a row is a point, set data.layout to long." if piece.is_wide else "")
+                + (" If a row is a point, set data.layout to long." if chunk.is_wide else "")
             )
-        yield piece
+        yield chunk
 
 
-def read_all(path: Path, options: ReadOptions) -> Piece:
+def read_all(path: Path, options: ReadOptions) -> Chunk:
     """All sequences of a file.
 
     Raises:
-        DataError, UsageError: see `read_pieces`.
+        DataError, UsageError: see `read_chunks`.
     """
-    found, numbers = list[Piece](), 0
-    for piece in read_pieces(path, options, whole=True):
-        found.append(piece)
-        numbers += piece.points.values.size
+    found, numbers = list[Chunk](), 0
+    for chunk in read_chunks(path, options, whole=True):
+        found.append(chunk)
+        numbers += chunk.points.values.size
         if str(path) == "-" and numbers > MOST_PIPED:
             raise DataError(
                 f"standard input: has more than {MOST_PIPED:,} numbers, and all are needed at once."
@@ -124,7 +124,7 @@ def check_file(path: Path) -> None:
         raise DataError(f"{text[:200]!r}: cannot be read ({error}).") from None
 
 
-def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Piece]:
+def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
     if str(path) != "-":
         check_file(path)
     kind = format_of(path, options.format)
@@ -155,15 +155,15 @@ def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterato
 __all__ = [
     "ENDINGS",
     "FORMATS",
-    "Piece",
+    "Chunk",
     "Ragged",
     "ReadOptions",
-    "Seen",
+    "SeenIds",
     "check_file",
     "format_of",
     "joined",
     "offsets_of",
     "read_all",
-    "read_pieces",
+    "read_chunks",
     "step_text",
 ]

@@ -9,7 +9,6 @@ are chosen by name, as columns of a table are.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,15 +17,15 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.chunk import Chunk, Ragged, first_line, offsets_of
 from seqattn.data.files.columns import chosen, listed
+from seqattn.data.files.npz_members import read_members
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import Piece, Ragged, first_line, offsets_of
-from seqattn.data.sequences import Integers, real_points, stretches
+from seqattn.data.sequences import Integers, real_points, row_blocks
 from seqattn.errors import DataError
-from seqattn.storage import MOST_UNPACKED
 
 
-def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Piece]:
+def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
     """Pieces of an NPY file; their values are views of the mapped file where they can be.
 
     Args:
@@ -46,23 +45,23 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
     if array.ndim == 2 and options.layout == "long":
         array = array[None, :, :]
     values = _points(array, str(path), "the array")
-    for first, part in [(0, values)] if whole and len(values) else stretches(values):
+    for first, part in [(0, values)] if whole and len(values) else row_blocks(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
-        yield _piece(
+        yield _chunk(
             part, None, names, _Which.by_place(where, part.shape[2], options), where, first
         )
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
 
-def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator[Piece]:
+def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
     """The one piece of an NPZ file.
 
     Raises:
         DataError: no NPZ of numbers, one that is too large when unpacked, or shapes that disagree.
     """
-    arrays = _members(file, name)
+    arrays = read_members(file, name)
     known = {"source", "target", "values", "lengths", "source_lengths", "target_lengths"}
     found = f"found {', '.join(sorted(arrays)) or 'nothing'}"
     if "source" in arrays:
@@ -83,8 +82,8 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
         raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
     lengths = _lengths(arrays, name, ("source_lengths", "lengths"), values, key)
     has_target = "target" in arrays and key != "values"
-    if has_target and options.apart is not None:
-        options = replace(options, features=options.apart[0])
+    if has_target and options.source_and_target is not None:
+        options = replace(options, features=options.source_and_target[0])
     which = _Which.of(arrays, "features", name, key, values.shape[2], options)
     ids = (
         tuple(str(word) for word in _texts(arrays["ids"], name, "ids"))
@@ -93,9 +92,9 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     )
     if len(ids) != N:
         raise DataError(f"{name}: has {N} sequences in {key!r} and {len(ids)} ids.")
-    piece = _piece(values, lengths, ids, which, key, 0)
+    chunk = _chunk(values, lengths, ids, which, key, 0)
     if not has_target:
-        yield piece
+        yield chunk
         return
     target = _points(arrays["target"], name, "'target'")
     if len(target) != N:
@@ -103,16 +102,20 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     T = target.shape[2]
     # Without names of its own the target has those of the source, where it is as wide.
     alike = "said" not in arrays and len(arrays.get("features", ())) == T
-    told = replace(options, features=(options.features if alike else None) if options.apart is None
-                   else options.apart[1])  # fmt: skip
-    if "said" not in arrays and not alike and told.features is None:
-        told = replace(told, features=_names_like(piece.points.features, T))
-    said = _Which.of(arrays, "features" if alike else "said", name, "target", T, told)
+    of_target = options.features if alike else None
+    if options.source_and_target is not None:
+        of_target = options.source_and_target[1]
+    target_options = replace(options, features=of_target)
+    if "said" not in arrays and not alike and target_options.features is None:
+        target_options = replace(target_options, features=_names_like(chunk.points.features, T))
+    chosen_targets = _Which.of(
+        arrays, "features" if alike else "said", name, "target", T, target_options
+    )
     target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
-    of_target = _piece(target, target_lengths, ids, said, "target", 0)
-    yield Piece(
-        piece.ids, piece.points, piece.where, of_target.points, of_target.where,
-        notes=tuple(dict.fromkeys([*piece.notes, *said.notes])),
+    targets = _chunk(target, target_lengths, ids, chosen_targets, "target", 0)
+    yield Chunk(
+        chunk.ids, chunk.points, chunk.where, targets.points, targets.where,
+        notes=tuple(dict.fromkeys([*chunk.notes, *chosen_targets.notes])),
     )  # fmt: skip
 
 
@@ -187,14 +190,14 @@ class _Which:
         return cls(names)
 
 
-def _piece(
+def _chunk(
     values: NDArray[np.floating],
     lengths: Integers | None,
     ids: tuple[str, ...],
     which: _Which,
     key: str,
     first: int,
-) -> Piece:
+) -> Chunk:
     """(N, L, F) with lengths as one piece; without, a tail of NaN points is padding."""
     if which.places is not None:
         values = values[:, :, which.places]
@@ -202,7 +205,7 @@ def _piece(
     names, notes = which.names, which.notes
     if lengths is None:
         lengths = np.empty(N, dtype=np.int64)
-        for at, rows in stretches(values):
+        for at, rows in row_blocks(values):
             empty = np.isnan(rows).all(axis=2)
             tail = np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
             lengths[at : at + len(rows)] = L - tail
@@ -219,7 +222,7 @@ def _piece(
         cell = f"[{first + k}, {step}, {place}]"
         return f"{key.split(' ')[0] if key.startswith('row') else key}{cell} ({names[feature]!r})"
 
-    return Piece(ids, Ragged(points, offsets, names), where, notes=notes)
+    return Chunk(ids, Ragged(points, offsets, names), where, notes=notes)
 
 
 def _points(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:
@@ -268,56 +271,3 @@ def _texts(array: NDArray[Any], name: str, key: str) -> list[str]:
     if array.ndim != 1 or array.dtype.kind not in "Uiu":
         raise DataError(f"{name}: {key!r} must be a list of texts; it is {array.dtype}.")
     return [str(word) for word in array.tolist()]
-
-
-def _members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
-    """All arrays, after their sizes were found to be bearable."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            size = sum(entry.file_size for entry in entries)
-            if size > MOST_UNPACKED:
-                largest = max(entries, key=lambda entry: entry.file_size)
-                raise DataError(
-                    f"{name}: unpacks to {size / 2**30:.1f} GiB ({largest.filename!r} alone to"
-                    f" {largest.file_size / 2**30:.1f}); at most {MOST_UNPACKED / 2**30:.0f} GiB"
-                    " are unpacked. Save it as NPY, which is mapped instead."
-                )
-            arrays: dict[str, NDArray[Any]] = {}
-            for entry in entries:
-                key = entry.filename.removesuffix(".npy")
-                if not entry.filename.endswith(".npy"):
-                    raise DataError(f"{name}: {entry.filename!r} in it is no array.")
-                if key in arrays:
-                    raise DataError(f"{name}: has {key!r} twice.")
-                with archive.open(entry) as member:
-                    arrays[key] = _member(member, entry, name, key)
-            return arrays
-    except DataError:
-        raise
-    except Exception as error:  # whatever a broken archive may raise, from five modules
-        raise DataError(f"{name}: is no whole NPZ file ({first_line(error)}).") from None
-
-
-def _member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
-    version = np.lib.format.read_magic(member)
-    read = {(1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip
-    if read is None:
-        raise DataError(f"{name}: {key!r} is of NPY version {version}, which is not known here.")
-    shape, fortran, dtype = read(member)
-    if dtype.hasobject:
-        raise DataError(
-            f"{name}: {key!r} holds Python objects; they are never opened. Save numbers or texts."
-        )
-    count = 1
-    for length in shape:
-        count *= int(length)
-    wanted = count * dtype.itemsize
-    if wanted < 0 or wanted > entry.file_size:
-        raise DataError(f"{name}: {key!r} is cut short: its header promises {wanted} bytes.")
-    data = member.read(wanted)
-    if len(data) != wanted:
-        raise DataError(f"{name}: {key!r} is cut short.")
-    array: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count)
-    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)

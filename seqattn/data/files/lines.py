@@ -17,8 +17,8 @@ import numpy as np
 
 from seqattn.data.files.arrays import default_names
 from seqattn.data.files.blocks import blocks_of_lines
+from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, offsets_of
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import LONGEST_LINE, Piece, Ragged, offsets_of
 from seqattn.data.sequences import Integers
 from seqattn.errors import DataError
 
@@ -35,7 +35,7 @@ def holds_nested_points(path: Path) -> bool:
     return b'"source"' in first or not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
 
 
-def refuse_first_broken_line(path: Path, name: str) -> None:
+def check_json_lines(path: Path, name: str) -> None:
     """
     Raises:
         DataError: a line is longer than any may be, or no JSON; the first of them.
@@ -57,7 +57,7 @@ def refuse_first_broken_line(path: Path, name: str) -> None:
                     ) from None
 
 
-def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Piece]:
+def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
     """Pieces of a file.
 
     Raises:
@@ -81,13 +81,13 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
             gathered.append(found)
             size += found[2].size + (0 if found[3] is None else found[3].size)
             if size >= AT_ONCE:
-                yield reader.piece(gathered)
+                yield reader.chunk(gathered)
                 gathered, size = [], 0
         if pauses and gathered:
-            yield reader.piece(gathered)
+            yield reader.chunk(gathered)
             gathered, size = [], 0
     if gathered:
-        yield reader.piece(gathered)
+        yield reader.chunk(gathered)
     if reader.features is None:
         raise DataError(
             f'{name}: is empty. Expected an object a line, such as {{"source": [[0.0, 1.0]]}}.'
@@ -100,7 +100,7 @@ class _Reader:
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self.options = name, options
         self.features: int | None = None
-        self.said: int | None = None
+        self.target_width: int | None = None
         self.has_target: bool | None = None
 
     def object(self, line: bytes, number: int) -> tuple[int, str, Any, Any, str | None]:
@@ -140,12 +140,12 @@ class _Reader:
                 f"{place}: {'has a' if target is not None else 'has no'} 'target', the lines before"
                 f" have {'one' if self.has_target else 'none'}."
             )
-        told = None if target is None else self.points(target, "target", place)
-        if told is not None and self.said is None:
-            self.said = told.shape[1]
+        target_points = None if target is None else self.points(target, "target", place)
+        if target_points is not None and self.target_width is None:
+            self.target_width = target_points.shape[1]
         for what, points, wanted in (
             ("source", source, self.features),
-            ("target", told, self.said),
+            ("target", target_points, self.target_width),
         ):
             if points is not None and points.shape[1] != wanted:
                 raise DataError(
@@ -155,7 +155,7 @@ class _Reader:
         group = content.get(self.options.group) if self.options.group else None
         if self.options.group and not isinstance(group, str | int):
             raise DataError(f"{place}: has no group {self.options.group!r}.")
-        return number, str(named), source, told, None if group is None else str(group)
+        return number, str(named), source, target_points, None if group is None else str(group)
 
     def points(self, given: Any, what: str, place: str) -> Any:
         """(L, F) numbers; null is NaN."""
@@ -181,19 +181,23 @@ class _Reader:
         except OverflowError:
             raise DataError(f"{place}: {what!r} has a number too large to work with.") from None
 
-    def piece(self, gathered: list[tuple[int, str, Any, Any, str | None]]) -> Piece:
+    def chunk(self, gathered: list[tuple[int, str, Any, Any, str | None]]) -> Chunk:
         lines = [number for number, *_ in gathered]
         assert self.features is not None
         names = self.options.features or default_names(self.features)
         points = _ragged([source for _, _, source, _, _ in gathered], names)
         groups = [group for *_, group in gathered if group is not None]
         target, where_target = None, None
-        if self.has_target and self.said is not None:
-            same = self.said == self.features
-            said = names if same else tuple(f"t{i}" for i in range(1, self.said + 1))
-            target = _ragged([told for _, _, _, told, _ in gathered], said)
-            where_target = _where(lines, target.offsets, said, "target")
-        return Piece(
+        if self.has_target and self.target_width is not None:
+            same = self.target_width == self.features
+            target_names = (
+                names if same else tuple(f"t{i}" for i in range(1, self.target_width + 1))
+            )
+            target = _ragged(
+                [target_points for _, _, _, target_points, _ in gathered], target_names
+            )
+            where_target = _where(lines, target.offsets, target_names, "target")
+        return Chunk(
             ids=tuple(name for _, name, *_ in gathered),
             points=points,
             where=_where(lines, points.offsets, names, "source"),

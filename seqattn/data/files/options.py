@@ -33,8 +33,8 @@ class ReadOptions:
         may_rename: where no column has the name of a feature, but there are as many columns, they
             are taken in their own order.
         asks: whether a number that looks like a missing value is a question; else it is a note.
-        apart: features of source and target, for an NPZ file that keeps them apart and names them;
-            None: `features`, and all of the target.
+        source_and_target: features of source and of target, for an NPZ file with an array and
+            names for each; None: `features`, and all of the target.
         most: numbers of one sequence of a table with a point a row; None: any.
     """
 
@@ -57,7 +57,7 @@ class ReadOptions:
     one_hot: tuple[str, ...] = ()
     may_rename: bool = False
     asks: bool = True
-    apart: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    source_and_target: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     most: int | None = None
 
     @property

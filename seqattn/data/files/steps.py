@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.data.files.piece import DATES
+from seqattn.data.files.chunk import DATES
 
 
 def step_text(step: Any) -> str:

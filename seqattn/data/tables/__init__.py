@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seqattn.data.files.chunk import Chunk
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import Piece
-from seqattn.data.tables.long import long_pieces
+from seqattn.data.tables.long import long_chunks
 from seqattn.data.tables.roles import Roles, infer_roles
 from seqattn.data.tables.sentinels import ask_about_missing_values
 from seqattn.data.tables.table import Table, typed_table
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import table_of_text
 from seqattn.data.tables.tidy import tidied
-from seqattn.data.tables.wide import Wide, wide_layout, wide_pieces
+from seqattn.data.tables.wide import Wide, wide_chunks, wide_layout
 from seqattn.errors import DataError
 
 DELIMITERS = {"tsv": "\t"}
@@ -74,22 +74,22 @@ def understand(table: Table, options: ReadOptions) -> Understood:
     return Understood(roles, None)
 
 
-def pieces(
+def chunks(
     table: Table, understood: Understood, options: ReadOptions, *, whole: bool
-) -> Iterator[Piece]:
+) -> Iterator[Chunk]:
     """The sequences of a table.
 
     Raises:
         DataError: see `understand`.
     """
     if understood.wide is not None:
-        yield from wide_pieces(table, understood.wide, options)
+        yield from wide_chunks(table, understood.wide, options)
         return
     assert understood.roles is not None
-    yield from long_pieces(table, understood.roles, options, whole=whole)
+    yield from long_chunks(table, understood.roles, options, whole=whole)
 
 
-def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> Iterator[Piece]:
+def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> Iterator[Chunk]:
     """The sequences of a table file.
 
     Args:
@@ -100,7 +100,7 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
     """
     with opened(path, kind, options) as table:
         options = for_file(table, options)
-        yield from pieces(table, understand(table, options), options, whole=whole)
+        yield from chunks(table, understand(table, options), options, whole=whole)
 
 
 def for_file(table: Table, options: ReadOptions) -> ReadOptions:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables.checks import empty_cells, first_word
 from seqattn.data.tables.connection import literal
@@ -29,9 +29,9 @@ FETCHED = 2**17
 """Rows that are fetched at once."""
 
 
-def long_pieces(
+def long_chunks(
     table: Table, roles: Roles, options: ReadOptions, *, whole: bool
-) -> Iterator[Piece]:
+) -> Iterator[Chunk]:
     """
     Args:
         whole: all sequences as one piece.
@@ -58,10 +58,10 @@ def long_pieces(
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
     parts = _id_parts(table, roles) if len(roles.series) > 1 else None
     style = style_of(table, roles)
-    for first, last in _chunks(lengths, whole):
+    for first, last in _chunk_bounds(lengths, whole):
         begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
         rows, order, points = _fetched(table, roles, len(values), begin, end)
-        yield Piece(
+        yield Chunk(
             ids=ids[first:last],
             points=Ragged(points, offsets_of(lengths[first:last]), features),
             where=_where(table, rows, features),
@@ -214,11 +214,11 @@ def _check_times(table: Table, roles: Roles) -> None:
     )
     if twice:
         row, before, series, step = twice[0]
-        whose = f" of series {series!r}" if roles.series else ""
+        of_series = f" of series {series!r}" if roles.series else ""
         shown = step_text(np.datetime64(step, "us") if roles.time.is_date else step)
         raise DataError(
             f"{table.name}: {table.line(before)} and {table.line(row)} are both of time {shown}"
-            f"{whose}. Remove one of them, or name what tells them apart: data.series (in data"
+            f"{of_series}. Remove one of them, or name what tells them apart: data.series (in data"
             " check: --series COLUMN)."
         )
 
@@ -235,7 +235,7 @@ def _several_groups(table: Table, roles: Roles, series: str) -> None:
     )
 
 
-def _chunks(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
+def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
     """(first, last) sequences of each piece."""
     if whole:
         yield 0, len(lengths)

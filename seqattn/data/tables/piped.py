@@ -11,16 +11,16 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from seqattn.data.files.blocks import blocks_of_lines
+from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, joined
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import LONGEST_LINE, Piece, Ragged, joined
 from seqattn.data.tables import DELIMITERS, Understood, for_file, understand
-from seqattn.data.tables.long import long_pieces
+from seqattn.data.tables.long import long_chunks
 from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, plain
 from seqattn.data.tables.roles import check_more_cells
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import table_of_text
 from seqattn.data.tables.tidy import tidied
-from seqattn.data.tables.wide import wide_pieces
+from seqattn.data.tables.wide import wide_chunks
 from seqattn.errors import DataError
 
 BLOCK = 2**22
@@ -29,7 +29,7 @@ ROWS_THAT_SHOW = 64
 """Lines after which roles are inferred, where fewer may be too few."""
 
 
-def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Piece]:
+def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Chunk]:
     """Whole sequences as they come; the last waits for what follows.
 
     The first block says how the rest is read. Rows of one sequence stand together: a sequence that
@@ -47,7 +47,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
 
     form: TextFormat | None = None
     understood: Understood | None = None
-    held: Piece | None = None
+    held: Chunk | None = None
     rows = lines = 0
     blocks = (block for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long))
     given = options
@@ -68,11 +68,11 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
                     check_more_cells(table, understood.roles)
                 if len(table):
                     if understood.wide is not None:
-                        yield from wide_pieces(table, understood.wide, options)
+                        yield from wide_chunks(table, understood.wide, options)
                     else:
                         assert understood.roles is not None
-                        (piece,) = long_pieces(table, understood.roles, options, whole=True)
-                        ready, held = _split_last(_joined(held, piece), options, name)
+                        (chunk,) = long_chunks(table, understood.roles, options, whole=True)
+                        ready, held = _split_last(_joined(held, chunk), options, name)
                         if ready is not None:
                             yield ready
         rows += count
@@ -125,16 +125,16 @@ def _line_from(before: int) -> Any:
     return lambda row: f"row {before + row}"
 
 
-def _joined(held: Piece | None, piece: Piece) -> Piece:
+def _joined(held: Chunk | None, chunk: Chunk) -> Chunk:
     """The sequence that was held back before those of the next block; its rows go on there.
 
     Raises:
         DataError: its times do not go on.
     """
     if held is None:
-        return piece
-    goes_on = held.ids[-1] == piece.ids[0]
-    orders = held.order, piece.order
+        return chunk
+    goes_on = held.ids[-1] == chunk.ids[0]
+    orders = held.order, chunk.order
     if (
         goes_on
         and orders[0] is not None
@@ -142,10 +142,10 @@ def _joined(held: Piece | None, piece: Piece) -> Piece:
         and orders[1][0] <= orders[0][-1]
     ):
         raise DataError(
-            f"{piece.where(0, 0)}: its time comes before that of the row before, and what comes"
+            f"{chunk.where(0, 0)}: its time comes before that of the row before, and what comes"
             " through a pipe cannot be sorted. Give a file."
         )
-    together = joined([held, piece])
+    together = joined([held, chunk])
     if not goes_on:
         return together
     n, points = len(held), together.points
@@ -160,29 +160,29 @@ def _joined(held: Piece | None, piece: Piece) -> Piece:
     )  # fmt: skip
 
 
-def _split_last(piece: Piece, options: ReadOptions, name: str) -> tuple[Piece | None, Piece]:
+def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk | None, Chunk]:
     """All sequences but the last, and the last.
 
     Raises:
         DataError: the last has too many numbers.
     """
-    points, n = piece.points, len(piece) - 1
+    points, n = chunk.points, len(chunk) - 1
     at = int(points.offsets[n])
     if options.most is not None and points.values[at:].size > options.most:
         raise DataError(
-            f"{name}: the series {piece.ids[-1]!r} has more than {options.most:,} numbers. Write it"
+            f"{name}: the series {chunk.ids[-1]!r} has more than {options.most:,} numbers. Write it"
             " to a file, and give that instead."
         )
 
-    def part(first: int, last: int, begin: int, end: int) -> Piece:
+    def part(first: int, last: int, begin: int, end: int) -> Chunk:
         return replace(
-            piece, ids=piece.ids[first:last],
+            chunk, ids=chunk.ids[first:last],
             points=Ragged(points.values[begin:end], points.offsets[first : last + 1] - begin,
                           points.features),
-            where=lambda row, feature: piece.where(row + begin, feature),
-            order=None if piece.order is None else piece.order[begin:end],
-            groups=None if piece.groups is None else piece.groups[first:last],
-            id_parts=None if piece.id_parts is None else piece.id_parts[first:last],
+            where=lambda row, feature: chunk.where(row + begin, feature),
+            order=None if chunk.order is None else chunk.order[begin:end],
+            groups=None if chunk.groups is None else chunk.groups[first:last],
+            id_parts=None if chunk.id_parts is None else chunk.id_parts[first:last],
         )  # fmt: skip
 
     last = part(n, n + 1, at, len(points.values))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.lines import refuse_first_broken_line
-from seqattn.data.files.piece import LONGEST_LINE
+from seqattn.data.files.chunk import LONGEST_LINE
+from seqattn.data.files.lines import check_json_lines
 from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
 from seqattn.data.tables.durations import durations_of
 from seqattn.errors import DataError
@@ -123,7 +123,7 @@ def typed_table(
         except read_errors() as error:
             what = {"parquet": "Parquet", "arrow": "Arrow"}.get(kind, "JSON")
             if kind == "jsonl":
-                refuse_first_broken_line(path, name)
+                check_json_lines(path, name)
             raise DataError(f"{name}: is no whole {what} file ({first_line(error)}).") from None
         yield Table(connection, name, header, types, lambda row: f"row {row}", False)
 

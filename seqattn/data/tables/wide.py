@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.columns import chosen, listed
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.piece import DATES, Piece, Ragged, offsets_of
 from seqattn.data.files.style import TableStyle
 from seqattn.data.tables.casting import columns_of
 from seqattn.data.tables.checks import check_cells, first_word
@@ -169,7 +169,7 @@ def _looks_wide(
     return not different and len(same) > 1 and same[-1] - same[0] < len(same)
 
 
-def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piece]:
+def wide_chunks(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Chunk]:
     """
     Raises:
         DataError: a cell is no number.
@@ -203,7 +203,7 @@ def wide_pieces(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Piec
             [np.ma.filled(found[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
         ).reshape(len(rows), -1, F)
         words = {name: _words(table, found[f"w{i}"], rows, name) for i, name in enumerate(names)}
-        yield _piece(table, wide, rows, cells, words, options.group, decimal)
+        yield _chunk(table, wide, rows, cells, words, options.group, decimal)
 
 
 def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
@@ -214,10 +214,10 @@ def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str
     return tuple(map(str, found))
 
 
-def _piece(
+def _chunk(
     table: Table, wide: Wide, rows: NDArray[Any], cells: NDArray[Any],
     words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
-) -> Piece:  # fmt: skip
+) -> Chunk:  # fmt: skip
     """Rows as sequences; empty cells at the end of a row are no points."""
     n, L, F = cells.shape
     empty = np.isnan(cells).all(axis=2)
@@ -230,7 +230,7 @@ def _piece(
         column = wide.cells[(row - int(offsets[k])) * F + feature]
         return f"{table.line(int(rows[k]))}, column {column!r}"
 
-    return Piece(
+    return Chunk(
         ids=tuple(map(str, rows.tolist())) if wide.series is None else words[wide.series],
         points=Ragged(cells[kept], offsets, wide.features),
         where=where,

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from seqattn.attention import Override
 from seqattn.models.skip import LinearSkip
 
-MapKind = Literal["cross", "encoder_self", "decoder_self"]
-MapMeaning = Literal["distribution", "partial", "strength"]
+AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
+WeightSemantics = Literal["distribution", "partial", "strength"]
 
 
-class Draws(Protocol):
+class RNG(Protocol):
     """Random numbers for one training step, from the run's own named streams."""
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
@@ -31,7 +31,7 @@ class Draws(Protocol):
 
 
 @dataclass(frozen=True)
-class Points:
+class FeatureSpec:
     """What a source point and a target point have.
 
     Attributes:
@@ -45,7 +45,7 @@ class Points:
     carried: tuple[int, ...]
 
     @classmethod
-    def alike(cls, features: int) -> Points:
+    def alike(cls, features: int) -> FeatureSpec:
         """The same features on both sides."""
         return cls(features, features, tuple(range(features)))
 
@@ -53,7 +53,7 @@ class Points:
     def are_alike(self) -> bool:
         return self.carried == tuple(range(self.given)) and self.given == self.said
 
-    def first_fed(self, point: Tensor) -> Tensor:
+    def start_token(self, point: Tensor) -> Tensor:
         """What a decoder is fed first: of the last source point (..., N, given) what could have
         been said, and 0 for what is not given; (..., N, said)."""
         if self.are_alike:
@@ -77,21 +77,21 @@ class AttentionMap:
     """
 
     weights: Tensor
-    kind: MapKind = "cross"
-    meaning: MapMeaning = "distribution"
+    kind: AttentionKind = "cross"
+    meaning: WeightSemantics = "distribution"
     layer: int = 0
 
 
 @dataclass(frozen=True)
-class Choices:
+class SampledActions:
     """Hard choices that were drawn, and by what they are to be reinforced.
 
     Attributes:
-        log_chance: (..., N, T), the logarithm of the chance of what was chosen at each step.
+        log_prob: (..., N, T), the logarithm of the chance of what was chosen at each step.
         baseline: (..., 1, 1), the mean squared error a step that a choice is measured by.
     """
 
-    log_chance: Tensor
+    log_prob: Tensor
     baseline: Tensor
 
 
@@ -107,10 +107,10 @@ class Forecast:
 
     values: Tensor
     attention: tuple[AttentionMap, ...] = ()
-    choices: Choices | None = None
+    choices: SampledActions | None = None
 
 
-class SequenceModel(nn.Module, ABC):
+class Seq2SeqModel(nn.Module, ABC):
     """The interface of every model. It holds weights and nothing else: whatever was worked out
     on the way is in the forecast.
 
@@ -121,7 +121,7 @@ class SequenceModel(nn.Module, ABC):
         skip: what is added to the network's output; None: nothing.
     """
 
-    points: Points
+    points: FeatureSpec
     longest: int | None = None
 
     def __init__(self) -> None:
@@ -154,13 +154,13 @@ class SequenceModel(nn.Module, ABC):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
-        draws: Draws | None = None,
+        draws: RNG | None = None,
     ) -> Forecast:
         """For training: forecast T steps, told the truth wherever a coin says so.
 
         Args:
             source: (..., N, S, F).
-            target: (..., N, T, F), where F may be another number than in the source; see `Points`.
+            target: (..., N, T, F), where F may differ from that of the source; see `FeatureSpec`.
             source_lengths: (..., N) real points of each source; None: all S.
             teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: step t is
                 fed the true point of step t - 1; False: the model's own. Step 0 is fed the last

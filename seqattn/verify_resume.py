@@ -11,16 +11,16 @@ import torch
 
 from seqattn.config import Config
 from seqattn.errors import Stopped, UsageError
-from seqattn.experiment import Watchers, run_all
+from seqattn.experiment import Callbacks, train_many
 from seqattn.runs import METRICS, RunFolder
 from seqattn.training.checkpoints import VERSION
-from seqattn.training.sealed import read_sealed
+from seqattn.training.checksummed import load_checksummed
 
 TIMED = METRICS.index("seconds")
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifyResult:
     """What came of it.
 
     Attributes:
@@ -44,7 +44,7 @@ def verify_resume(
     device: str = "cpu",
     threads: int = 1,
     say: Callable[[str], None] = lambda line: None,
-) -> Verified:
+) -> VerifyResult:
     """Train a config twice: at once, and with stops after random steps, each gone on from by what
     lies on the disk.
 
@@ -58,7 +58,7 @@ def verify_resume(
     """
     whole, parted = RunFolder(home / "at-once"), RunFolder(home / "with-stops")
     say("Training at once.")
-    (job,) = run_all([(config, whole)], device=device, threads=threads)
+    (job,) = train_many([(config, whole)], device=device, threads=threads)
     if job.error is not None:
         raise job.error
     batches = job.data.batches(config.training.batch_size)
@@ -75,16 +75,16 @@ def verify_resume(
     for at in (*chosen, None):
         left = None if at is None else at - past
         try:
-            run_all(
+            train_many(
                 [(config, parted)], device=device, threads=threads, resume=past > 0,
-                watchers=Watchers(stop=_counting(left)),
+                callbacks=Callbacks(stop=_counting(left)),
             )  # fmt: skip
         except Stopped:
             assert at is not None
             say(f"Stopped after step {at} of {steps}.")
             past = at
     compared, difference = first_difference(whole, parted)
-    return Verified(steps, tuple(chosen), compared, difference)
+    return VerifyResult(steps, tuple(chosen), compared, difference)
 
 
 def _counting(left: int | None) -> Callable[[], int]:
@@ -107,7 +107,7 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
     """
     compared = 0
     (said_one, tensors), (said_other, others) = (
-        read_sealed(folder.last, VERSION) for folder in (one, other)
+        load_checksummed(folder.last, VERSION) for folder in (one, other)
     )
     if tensors.keys() != others.keys():
         odd = sorted(tensors.keys() ^ others.keys())[0]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from seqattn.errors import CheckpointError
-from seqattn.storage import physical_memory, read_whole, write_whole
+from seqattn.storage import atomic_write, physical_memory, read_file
 
 METADATA_KEY = "seqattn"
 CHECKSUM = "checksum"
@@ -31,7 +31,7 @@ FIRST_SEALED = 3
 """The first version of checkpoints with a checksum."""
 
 
-def write_sealed(
+def save_checksummed(
     path: Path,
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, Any],
@@ -52,7 +52,7 @@ def write_sealed(
     raw = safetensors.numpy.save(owned, {METADATA_KEY: text})
     at = raw.index(NONE_YET.encode())
     digest = hashlib.sha256(raw).hexdigest().encode()
-    write_whole(path, raw[:at] + digest + raw[at + len(digest) :], keep_as=keep_as, read_back=True)
+    atomic_write(path, raw[:at] + digest + raw[at + len(digest) :], keep_as=keep_as, read_back=True)
 
 
 def write_plain(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -62,10 +62,10 @@ def write_plain(path: Path, tensors: Mapping[str, Tensor]) -> None:
         OSError: the disk refused.
     """
     owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
-    write_whole(path, safetensors.numpy.save(owned))
+    atomic_write(path, safetensors.numpy.save(owned))
 
 
-def read_sealed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Metadata and tensors, after the file was found to be whole.
 
     Files of versions before there was a checksum are taken without one.
@@ -123,7 +123,7 @@ def _content(path: Path) -> bytes:
             raise CheckpointError(
                 f"{path}: has {size / 2**30:.0f} GiB, more than this machine has memory."
             )
-        return read_whole(path)
+        return read_file(path)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint.") from None
     except OSError as error:
@@ -142,12 +142,12 @@ def _refuse_changed(path: Path, raw: bytes, length: int, checksum: Any) -> None:
     digest.update(NONE_YET.encode())
     digest.update(memoryview(raw)[at + len(found) :])
     if digest.hexdigest() != checksum:
-        raise _not_whole(path, "its checksum is another's: a part of it was changed")
+        raise _not_whole(path, "checksum mismatch: a part of it was changed")
 
 
 def _not_whole(path: Path, why: str) -> CheckpointError:
     return CheckpointError(
-        f"{path}: is no whole checkpoint ({why}). It was cut short or damaged, or is something else"
-        " under this name; pickles are never opened. Take another checkpoint, or remove its run"
-        " folder and train again."
+        f"{path}: is a truncated or corrupt checkpoint ({why}). It was cut short or damaged, or is"
+        " another kind of file under this name; pickles are never opened. Take another checkpoint,"
+        " or remove its run folder and train again."
     )

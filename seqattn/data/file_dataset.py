@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.data.cutting import LeftOut, cut
-from seqattn.data.files import Piece, Ragged
+from seqattn.data.cutting import cut
+from seqattn.data.files import Chunk, Ragged
 from seqattn.data.fitting import fit
 from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, places_of_targets
@@ -25,11 +25,12 @@ from seqattn.data.reading import digest_of, read_series
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.series import Series, Spans
+from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency
 from seqattn.data.splitting import PARTS, three_parts
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
-from seqattn.streams import stream
+from seqattn.rng import stream
 
 UNKNOWN = "unknown"
 """The path in a checkpoint's config: a checkpoint names no file."""
@@ -40,7 +41,7 @@ MOST_LISTED = 10**5
 
 
 @dataclass(frozen=True, eq=False)
-class Own:
+class FileDataset:
     """What became of the user's files.
 
     Attributes:
@@ -66,7 +67,7 @@ class Own:
     in_sample: InSample
 
 
-def load_own(config: OwnFile) -> Own:
+def load_file_dataset(config: OwnFile) -> FileDataset:
     """Read, split, cut and scale.
 
     Raises:
@@ -97,15 +98,15 @@ def load_own(config: OwnFile) -> Own:
     _check_alike(parts)
     train, validation, test = parts
     in_sample, of_season = in_sample_of(target_series(series[0], spans[0], config), train, config)
-    scaling, said = fit(config, train)
+    scaling, scaling_notes = fit(config, train)
     fitted_on = _some(train, config)
-    notes += [*left_out_notes(read, left_out), *said, *of_season]
+    notes += [*left_out_notes(read, left_out), *scaling_notes, *of_season]
     notes.append(size_note(train, validation, test))
     if len(fitted_on) < len(train):
         notes.append(f"baselines are fitted to {len(fitted_on):,} training sequences")
     frequency = _common(series[0], spans[0])
     sources = {path: digest for one in read for path, digest in one.digests.items()}
-    return Own(
+    return FileDataset(
         (train, validation, test), fitted_on, scaling, tuple(notes), split,
         tuple(_digest(one) for one in read), sources if len(sources) > len(read) else {},
         frequency, in_sample,
@@ -184,7 +185,10 @@ def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
     file keeps targets apart, they alone, since nothing says that they go on from their sources."""
     if series.target is not None:
         target = series.target
-        starts, lengths = target.offsets[:-1][spans.whose], target.lengths[spans.whose]
+        starts, lengths = (
+            target.offsets[:-1][spans.series_index],
+            target.lengths[spans.series_index],
+        )
         return SeriesTable(target.values, list(range(len(target.features))), starts, lengths)
     names = config.target_features or series.columns
     places = [series.columns.index(name) for name in names]
@@ -218,31 +222,34 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
     """
     if not part.masks_targets:
         return
-    seen = np.zeros(len(part.said), dtype=bool)
-    for _, some in part.chunks():
-        seen |= some.target_cells.any(axis=(0, 1))
+    seen = np.zeros(len(part.target_features), dtype=bool)
+    for cells in part.observed_targets():
+        seen |= cells.any(axis=(0, 1))
     if not seen.any():
         raise DataError(
             f"{called} has no target that was observed: all its cells are empty, so nothing can be"
-            " learned or scored. Give rows with values, or change what is to be said."
+            " learned or scored. Give rows with values, or change the target features."
         )
     if every_feature and not seen.all():
+        name = part.target_features[int(seen.argmin())]
         raise DataError(
-            f"{called} has no observed {part.said[int(seen.argmin())]!r} in its targets, so it"
-            " cannot be learned. Give rows with values, or leave it out of what is to be said."
+            f"{called} has no observed {name!r} in its targets, so it"
+            " cannot be learned. Give rows with values, or leave it out of the target features."
         )
 
 
-def renamed(piece: Piece, features: tuple[str, ...]) -> Piece:
+def renamed(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
     """The same with the model's names for its columns."""
-    points = piece.points
-    return replace(piece, points=Ragged(points.values, points.offsets, features))
+    points = chunk.points
+    return replace(chunk, points=Ragged(points.values, points.offsets, features))
 
 
 def _some(train: Windows, config: OwnFile) -> Windows:
     """Training sequences for the baselines: all, or as many as bear it, drawn by the seed of the
     split."""
-    numbers = train.source_steps * len(train.features) + train.target_steps * len(train.said)
+    numbers = train.source_steps * len(train.features) + train.target_steps * len(
+        train.target_features
+    )
     most = max(1, MOST_FITTED // numbers)
     if len(train) <= most:
         return train
@@ -257,23 +264,23 @@ def _check_alike(parts: Sequence[Sequences]) -> None:
     """
     first = parts[0]
     for part in parts:
-        if (part.features, part.said) != (first.features, first.said):
+        if (part.features, part.target_features) != (first.features, first.target_features):
             raise DataError(
-                f"one part has the features {', '.join(part.features)} (given) and"
-                f" {', '.join(part.said)} (to be said), the training part"
-                f" {', '.join(first.features)} and {', '.join(first.said)}."
+                f"one part has the features {', '.join(part.features)} (source) and"
+                f" {', '.join(part.target_features)} (target), the training part"
+                f" {', '.join(first.features)} and {', '.join(first.target_features)}."
             )
 
 
 def _common(series: Series, spans: Spans) -> Frequency | None:
-    return None if series.spacing is None else series.spacing.at(spans.whose).common()
+    return None if series.spacing is None else series.spacing.at(spans.series_index).common()
 
 
 def _split_rows(
     series: Sequence[Series], spans: Sequence[Spans]
 ) -> Iterator[tuple[str, str, str, str]]:
     for part, one, some in zip(PARTS, series, spans, strict=True):
-        for k, first, length in zip(some.whose, some.starts, some.lengths, strict=True):
+        for k, first, length in zip(some.series_index, some.starts, some.lengths, strict=True):
             last = int(first + length - 1)
             if one.order is None:
                 yield one.ids[int(k)], part, "1", str(int(length))

@@ -11,7 +11,7 @@ from seqattn.errors import UsageError
 from seqattn.runs import EpochRecord, RunFolder
 
 
-def refuse_without_tensorboard(config: Config) -> None:
+def require_tensorboard(config: Config) -> None:
     """
     Raises:
         UsageError: it is asked for, and missing.
@@ -22,21 +22,21 @@ def refuse_without_tensorboard(config: Config) -> None:
         )
 
 
-class Board:
+class TensorBoardLogger:
     """Writes what is new since it was last asked. What an earlier process wrote is written again,
     so that after a stop and a resume every epoch is there once."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.told = 0
+        self.written = 0
         folder.clear_board()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
         """Scalars of the epochs that are new."""
-        if self.told == len(history):
+        if self.written == len(history):
             return
         with _writer(self.folder) as writer:
-            for record in history[self.told :]:
+            for record in history[self.written :]:
                 for tag, value in (
                     ("loss/training", record.train_loss),
                     ("loss/validation", record.validation_loss),
@@ -45,7 +45,7 @@ class Board:
                     ("schedule/teacher forcing", record.teacher_forcing),
                 ):
                     writer.add_scalar(tag, value, record.epoch)
-        self.told = len(history)
+        self.written = len(history)
 
 
 def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:

@@ -11,20 +11,20 @@ from typing import Any
 import torch
 
 from seqattn.data import Sequences, Splits
-from seqattn.errors import NotFiniteError, SeqattnError, StorageError
-from seqattn.experiment import board, results
+from seqattn.errors import NonFiniteError, SeqattnError, StorageError
+from seqattn.experiment import results, tensorboard
 from seqattn.experiment.film import read_film, write_film
-from seqattn.experiment.jobs import Job, Watchers, leave_if_told
-from seqattn.experiment.sizes import bytes_of_a_run
+from seqattn.experiment.job import Callbacks, Job, raise_if_stopped
+from seqattn.experiment.sizes import estimate_run_memory
 from seqattn.runs import EpochRecord
-from seqattn.storage import Beside, write_json, written_together
+from seqattn.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
     Batch,
     Frame,
     GatheredBatch,
+    ProcessGroup,
     Run,
-    TrainingState,
-    World,
+    TrainState,
     batch_in_order,
     batch_of,
     save_best,
@@ -39,9 +39,9 @@ def train_group(
     device: torch.device,
     threads: int | None,
     resume: bool,
-    watchers: Watchers,
+    callbacks: Callbacks,
     about: dict[str, Any],
-    world: World | None = None,
+    world: ProcessGroup | None = None,
 ) -> None:
     """Train jobs side by side and conclude each."""
     alone = len(jobs) == 1
@@ -55,8 +55,8 @@ def train_group(
         return tensors[id(sequences)]
 
     # Many runs save together, so that the disk is waited for once; one saves while it goes on.
-    beside = Beside() if alone else None
-    runs = [_run_of(job, part, device, watchers, beside) for job in jobs]
+    beside = BackgroundWriter() if alone else None
+    runs = [_run_of(job, part, device, callbacks, beside) for job in jobs]
     before = next((job.threads for job in jobs if job.threads), None)
     count, why = (threads, "asked for") if threads else (before, "as before")
     if count is None and world is not None:
@@ -69,14 +69,14 @@ def train_group(
     def say(line: str) -> None:
         for job in jobs:
             job.folder.say(line)
-        watchers.say(line)
+        callbacks.say(line)
 
     def engine(name: str) -> None:
         for job in jobs:
             job.folder.say(f"gradients: {name}")
 
     for note in dict.fromkeys(note for job in jobs for note in job.data.notes):
-        watchers.say(note)
+        callbacks.say(note)
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
@@ -92,29 +92,29 @@ def train_group(
         ]
         if not alone:
             lines.append(
-                f"side by side with {len(jobs) - 1} more, about"
-                f" {bytes_of_a_run(job) / 2**20:.1f} MiB each"
+                f"batched with {len(jobs) - 1} other runs, about"
+                f" {estimate_run_memory(job) / 2**20:.1f} MiB each"
             )
-        passed_over = list(job.passed_over)
+        skipped_checkpoints = list(job.skipped_checkpoints)
         if job.begins_again:
-            passed_over.append(
+            skipped_checkpoints.append(
                 f"{job.folder.path}: begins again: not all runs that it began with have a"
                 " checkpoint yet."
             )
-        job.folder.say("\n".join([*lines, *passed_over]))
-        for line in passed_over:
-            watchers.say(line)
+        job.folder.say("\n".join([*lines, *skipped_checkpoints]))
+        for line in skipped_checkpoints:
+            callbacks.say(line)
     first = jobs[0].state
     if first is not None:
         step = f", step {first.step}" if first.step else ""
-        say(f"Going on after epoch {first.epoch}{step}.")
+        say(f"Resuming after epoch {first.epoch}{step}.")
     elif resume and alone:
         say("There is no checkpoint to resume from yet: starting from the beginning.")
 
     def stop() -> bool:
         if beside is not None:
             beside.ask()
-        return watchers.stop() != 0
+        return callbacks.stop() != 0
 
     try:
         with beside or contextlib.nullcontext():
@@ -135,7 +135,7 @@ def train_group(
     for job, run in zip(jobs, runs, strict=True):
         job.state, job.error = run.state, run.error
         if run.early:
-            watchers.say(
+            callbacks.say(
                 f"Stopped early after epoch {job.state.epoch if job.state else 0}: no improvement"
                 " any more."
             )
@@ -146,17 +146,17 @@ def train_group(
         else:
             job.folder.say("stopped")
     if finished:
-        with written_together():
+        with write_transaction():
             results.conclude(finished)
         results.say_how_they_ended(job for job, _ in finished)
         for job, _ in finished:
             if job.config.logging.tensorboard and job.summary is not None:
-                board.conclude(job.folder, job.config, job.summary)
+                tensorboard.conclude(job.folder, job.config, job.summary)
     if world is not None and world.stopped:
-        own = watchers.stop  # 0 where only another process was told
-        watchers = dataclasses.replace(watchers, stop=lambda: own() or signal.SIGTERM)
-    leave_if_told(
-        watchers,
+        own = callbacks.stop  # 0 where only another process was told
+        callbacks = dataclasses.replace(callbacks, stop=lambda: own() or signal.SIGTERM)
+    raise_if_stopped(
+        callbacks,
         [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
         f"in epoch {jobs[0].state.epoch + 1 if jobs[0].state else 1}; --resume, with the same"
         " config and --set, goes on from there",
@@ -167,8 +167,8 @@ def _run_of(
     job: Job,
     part: Callable[[Sequences, Splits], Batch | GatheredBatch],
     device: torch.device,
-    watchers: Watchers,
-    beside: Beside | None,
+    callbacks: Callbacks,
+    beside: BackgroundWriter | None,
 ) -> Run:
     """A job as the training loop sees it.
 
@@ -178,21 +178,21 @@ def _run_of(
     assert job.model is not None
     folder, layout = job.folder, job.layout
     written_best = written_film = 0
-    scalars = board.Board(folder) if job.config.logging.tensorboard else None
+    scalars = tensorboard.TensorBoardLogger(folder) if job.config.logging.tensorboard else None
     film = list[Frame]()
     if job.state is not None:
         film += read_film(folder, job.state.epoch)
 
-    def save(state: TrainingState) -> None:
+    def save(state: TrainState) -> None:
         if beside is None:
             write(state, film)
         else:  # the loop goes on to add to its history and film
             kept, frames = dataclasses.replace(state, history=list(state.history)), list(film)
             beside.begin(lambda: write(kept, frames))
 
-    def write(state: TrainingState, film: Sequence[Frame]) -> None:
+    def write(state: TrainState, film: Sequence[Frame]) -> None:
         nonlocal written_best, written_film
-        with written_together():
+        with write_transaction():
             if state.best_epoch != written_best:
                 save_best(folder.best, state, job.config, layout)
                 written_best = state.best_epoch
@@ -213,9 +213,9 @@ def _run_of(
                 f" {record.validation_loss:.6g} free running,"
                 f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
             )
-        watchers.epoch(record)
+        callbacks.epoch(record)
 
-    def diverged(error: NotFiniteError, state: TrainingState) -> None:
+    def diverged(error: NonFiniteError, state: TrainState) -> None:
         results.write_divergence(job, error, state)
 
     return Run(

@@ -63,20 +63,20 @@ class Pages:
         found = np.frombuffer(content, dtype=values.dtype)
         return found.reshape(len(starts), length, values.shape[1])
 
-    def count(self, stretches: int, size: int) -> None:
+    def count(self, row_blocks: int, size: int) -> None:
         """Let go of all pages once many have been read.
 
         Args:
             size: bytes of a stretch.
         """
-        self.read += stretches * (size + AROUND)
+        self.read += row_blocks * (size + AROUND)
         if self.mapping is not None and self.read > MOST_MAPPED:
             self.mapping.madvise(mmap.MADV_DONTNEED)
             self.read = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Stretches:
+class RowRanges:
     """N stretches of rows of an array.
 
     Attributes:
@@ -143,18 +143,23 @@ def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) 
         points, known: (n, L, F).
         at: (n, L) where the steps lie.
     """
-    n, L, F = points.shape
-    steps = np.arange(L)[:, None]
-    before = np.maximum.accumulate(np.where(known, steps, -1), axis=1)
-    after = np.minimum.accumulate(np.where(known, steps, L)[:, ::-1], axis=1)[:, ::-1]
+    L = points.shape[1]
+    found = np.where(known, points, np.nan).astype(np.float64)
+    series_index, feature = np.nonzero(
+        ~known.all(axis=1)
+    )  # c columns with a cell that is not known
+    seen, steps = known[series_index, :, feature], np.arange(L)  # (c, L)
+    before = np.maximum.accumulate(np.where(seen, steps, -1), axis=1)
+    after = np.minimum.accumulate(np.where(seen, steps, L)[:, ::-1], axis=1)[:, ::-1]
+    column, step = np.nonzero(~seen & seen.any(axis=1, keepdims=True))
+    before, after = before[column, step], after[column, step]
     low, high = np.where(before < 0, after, before), np.where(after >= L, before, after)
-    low, high = np.clip(low, 0, L - 1), np.clip(high, 0, L - 1)
-    values = np.where(known, points, np.nan)
-    first, last = (np.take_along_axis(values, place, axis=1) for place in (low, high))
-    where = np.broadcast_to(at[:, :, None], (n, L, F))
-    begin, end = (np.take_along_axis(where, place, axis=1) for place in (low, high))
-    slope = np.divide(last - first, end - begin, out=np.zeros((n, L, F)), where=high > low)
-    return np.asarray(np.where(known, points, slope * (where - begin) + first))
+    series_index, feature = series_index[column], feature[column]
+    first, last = points[series_index, low, feature], points[series_index, high, feature]
+    begin, end = at[series_index, low], at[series_index, high]
+    slope = np.divide(last - first, end - begin, out=np.zeros(len(step)), where=high > low)
+    found[series_index, step, feature] = slope * (at[series_index, step] - begin) + first
+    return found
 
 
 def _numbers(order: NDArray[Any]) -> NDArray[Any]:

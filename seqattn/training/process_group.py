@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from seqattn.errors import SeqattnError, WorldError
+from seqattn.errors import DistributedError, SeqattnError
 
 PATIENCE = timedelta(seconds=120)
 """How long a process waits for the others to be there."""
@@ -30,7 +30,7 @@ once."""
 NOTHING, FAILED = b"", bytes(64)
 
 
-class World:
+class ProcessGroup:
     """The processes of one training.
 
     Attributes:
@@ -45,11 +45,11 @@ class World:
         self.agreed = self.stopped = False
 
     @classmethod
-    def begin(cls, device: torch.device) -> World | None:
+    def begin(cls, device: torch.device) -> ProcessGroup | None:
         """What torchrun's environment says; None for a process by itself.
 
         Raises:
-            WorldError: the others cannot be reached.
+            DistributedError: the others cannot be reached.
         """
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size < 2 or "RANK" not in os.environ:
@@ -67,7 +67,9 @@ class World:
                 timeout=SLOWEST, store=PrefixStore(f"seqattn/{attempt}", store),
             )  # fmt: skip
         except (RuntimeError, ValueError) as error:
-            raise WorldError(f"process {rank} of {size} cannot reach the others: {error}") from None
+            raise DistributedError(
+                f"process {rank} of {size} cannot reach the others: {error}"
+            ) from None
         return cls(rank, size, device)
 
     def end(self) -> None:
@@ -78,11 +80,11 @@ class World:
         """This process's part of n sequences; empty where there are fewer than processes."""
         return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
 
-    def add_up(self, tensor: Tensor) -> Tensor:
+    def all_reduce(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, in place.
 
         Raises:
-            WorldError: one of them is lost.
+            DistributedError: one of them is lost.
         """
         with self._heard():
             dist.all_reduce(tensor)
@@ -92,7 +94,7 @@ class World:
         """Stop if any is told to; save when the first finds it due, by its clock.
 
         Raises:
-            WorldError: one of them is lost.
+            DistributedError: one of them is lost.
         """
         said = torch.tensor([told_to_stop, due and self.rank == 0], dtype=torch.uint8)
         said = said.to(self.device)
@@ -109,7 +111,7 @@ class World:
             yield
         except SeqattnError:
             if not self.agreed:
-                with contextlib.suppress(WorldError):
+                with contextlib.suppress(DistributedError):
                     self.compare(None, None)
             raise
 
@@ -121,7 +123,7 @@ class World:
             data: a digest.
 
         Raises:
-            WorldError: they differ, or one has failed.
+            DistributedError: they differ, or one has failed.
         """
         self.agreed = True
         own = FAILED
@@ -134,20 +136,22 @@ class World:
         said = [bytes(each.cpu().numpy()) for each in found]
         failed = [rank for rank, each in enumerate(said) if each == FAILED]
         if failed and own != FAILED:
-            raise WorldError(f"process {failed[0]} of {self.size} could not begin; it says why.")
+            raise DistributedError(
+                f"process {failed[0]} of {self.size} could not begin; it says why."
+            )
         for place, what in ((slice(0, 32), "config"), (slice(32, 64), "set of data")):
             others = [rank for rank, each in enumerate(said) if each[place] != said[0][place]]
             if others and not failed:
-                raise WorldError(
+                raise DistributedError(
                     f"process {others[0]} of {self.size} has another {what} than process 0. Give"
                     " all the same files."
                 )
 
-    def from_first(self, content: bytes) -> bytes:
+    def broadcast(self, content: bytes) -> bytes:
         """What the first process has, in all of them.
 
         Raises:
-            WorldError: one of them is lost.
+            DistributedError: one of them is lost.
         """
         length = torch.tensor([len(content)], dtype=torch.int64, device=self.device)
         with self._heard():
@@ -166,6 +170,6 @@ class World:
             yield
         except RuntimeError as error:
             first = (str(error).strip() or "no reason given").splitlines()[0][:200]
-            raise WorldError(
+            raise DistributedError(
                 f"process {self.rank} of {self.size} lost the others: {first}"
             ) from None

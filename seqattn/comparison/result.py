@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from seqattn.comparison.statistics import Difference, Spread
+from seqattn.comparison.statistics import PairedTest, SeedSummary
 from seqattn.runs import RunFolder
 from seqattn.wording import counted
 
@@ -30,14 +30,14 @@ def seeds_in_words(counts: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """What came of one variant.
 
     Attributes:
         name: of the variant.
         folders: seed -> run folder, of all seeds.
         summaries: seed -> summary.json, of the seeds that ended with a finite loss.
-        diverged: the seeds that left the finite numbers.
+        diverged: the diverged seeds.
         series, at: the variant without its number, and the number, where variants are compared
             along a key.
     """
@@ -52,7 +52,7 @@ class Arm:
     @classmethod
     def read(
         cls, name: str, folders: Mapping[int, RunFolder], series: str = "", at: float | None = None
-    ) -> Arm:
+    ) -> Variant:
         """The seeds of one variant as their folders have them.
 
         Raises:
@@ -76,9 +76,9 @@ class Arm:
         return {seed: found[seed] for seed in self.folders if seed in found}
 
     @cached_property
-    def spread(self) -> Spread | None:
+    def spread(self) -> SeedSummary | None:
         """Of the test losses; None where no seed has ended."""
-        return Spread.of(self.losses) if self.losses else None
+        return SeedSummary.of(self.losses) if self.losses else None
 
     @property
     def any_summary(self) -> Mapping[str, Any]:
@@ -92,7 +92,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ComparisonResult:
     """A comparison, finished or as far as it has come.
 
     Attributes:
@@ -110,8 +110,8 @@ class Outcome:
 
     path: Path
     name: str
-    arms: tuple[Arm, ...]
-    pairs: tuple[Difference, ...]
+    arms: tuple[Variant, ...]
+    pairs: tuple[PairedTest, ...]
     same_data: bool
     same_data_in_pairs: bool
     same_units: bool

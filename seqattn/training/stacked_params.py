@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from seqattn.models import SequenceModel
+from seqattn.models import Seq2SeqModel
 
 
-class Stack:
+class StackedParams:
     """R models side by side.
 
     Attributes:
@@ -27,14 +27,14 @@ class Stack:
 
     def __init__(
         self,
-        models: Sequence[SequenceModel],
+        models: Sequence[Seq2SeqModel],
         *,
-        runs_inner: bool = False,
+        runs_innermost: bool = False,
     ) -> None:
         """
         Args:
             models: of one config; the first is changed to be the stack's model.
-            runs_inner: keep the runs innermost in memory.
+            runs_innermost: keep the runs innermost in memory.
         """
         self.R = len(models)
         self.model = models[0] if self.R == 1 else copy.deepcopy(models[0])
@@ -44,8 +44,8 @@ class Stack:
         rows = torch.stack(
             [torch.cat([p.detach().flatten() for p in one.values()]) for one in named]
         )
-        self.runs_inner = runs_inner and self.R > 1
-        self.weights = rows.T.contiguous().T if self.runs_inner else rows
+        self.runs_innermost = runs_innermost and self.R > 1
+        self.weights = rows.T.contiguous().T if self.runs_innermost else rows
         self.gradient = torch.zeros_like(self.weights)
         self.slopes: list[tuple[nn.Parameter, Tensor]] = []
         gradients = self.pieces(self.gradient)
@@ -70,7 +70,7 @@ class Stack:
         split = zip(self.shapes.items(), torch.split(row, self.sizes), strict=True)
         return {name: piece.view(shape) for (name, shape), piece in split}
 
-    def set_run(self, rows: Tensor, run: int, named: Mapping[str, Tensor]) -> None:
+    def set_row(self, rows: Tensor, run: int, named: Mapping[str, Tensor]) -> None:
         """Write one run's share of (R, P)."""
         rows[run] = torch.cat([named[name].detach().flatten().to(rows) for name in self.shapes])
 
@@ -93,7 +93,7 @@ class Stack:
 
 
 @contextlib.contextmanager
-def at_hand(model: nn.Module) -> Iterator[None]:
+def cache_module_attributes(model: nn.Module) -> Iterator[None]:
     """Parts and parameters as plain attributes of their modules. torch looks for them with Python
     code of its own at each use, which is a twentieth of a small model's step.
 

@@ -13,15 +13,15 @@ import torch
 from seqattn.config import Config, as_plain
 from seqattn.data import Splits, load
 from seqattn.errors import Stopped, UsageError
-from seqattn.experiment.jobs import Job
-from seqattn.experiment.surroundings import choose_device
+from seqattn.experiment.environment import choose_device
+from seqattn.experiment.job import Job
 from seqattn.runs import RunFolder
-from seqattn.training import Run, World, batch_of, load_state, train
+from seqattn.training import ProcessGroup, Run, batch_of, load_state, train
 
 TRAINED = b"trained already"
 
 
-def refuse_what_cannot_be_shared(config: Config) -> None:
+def check_can_be_distributed(config: Config) -> None:
     """
     Raises:
         UsageError: its steps depend on more than sums over the sequences of a batch, or on a clock.
@@ -40,7 +40,7 @@ def refuse_what_cannot_be_shared(config: Config) -> None:
         )
 
 
-def told(config: Config) -> str:
+def config_fingerprint(config: Config) -> str:
     """What all processes must have alike of a config; where its files lie may differ."""
     plain = as_plain(config)
     for key in ("path", "validation_path", "test_path"):
@@ -48,7 +48,7 @@ def told(config: Config) -> str:
     return repr(plain)
 
 
-def digest(data: Splits) -> bytes:
+def data_fingerprint(data: Splits) -> bytes:
     """What all processes must have alike of the sequences."""
     found = hashlib.sha256("".join(data.digests).encode())
     for part in (data.train, data.validation):
@@ -59,19 +59,19 @@ def digest(data: Splits) -> bytes:
 
 
 def follow(
-    config: Config, world: World, device: str, threads: int | None, stop: Callable[[], int]
+    config: Config, world: ProcessGroup, device: str, threads: int | None, stop: Callable[[], int]
 ) -> None:
     """Train along with the first process, until it ends.
 
     Raises:
-        WorldError: the others have another config or other data, or are lost.
+        DistributedError: the others have another config or other data, or are lost.
     """
     with world.beginning():
         chosen = choose_device(device)
-        refuse_what_cannot_be_shared(config)
+        check_can_be_distributed(config)
         data = load(config.data)
-        world.compare(told(config), digest(data))
-    raw = world.from_first(b"")
+        world.compare(config_fingerprint(config), data_fingerprint(data))
+    raw = world.broadcast(b"")
     if raw == TRAINED:
         return
     job = Job(config, RunFolder(Path()), data)

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqattn.streams import streams
+from seqattn.rng import streams
 
 STEP_BITS, CALL_BITS = 32, 10
 
 
-class StepDraws:
+class StepRNG:
     """See `seqattn.models.Draws`. Each number is a function of seed, epoch, step and which call it
     was, so a run draws the same alone, side by side with others, and resumed in mid-epoch.
 

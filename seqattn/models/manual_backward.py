@@ -44,11 +44,11 @@ from torch import Tensor, nn
 
 from seqattn.attention import Attention, DotScore, GeneralScore, ScaledDotScore, Softmax
 from seqattn.cells import GRU
-from seqattn.layers import Affine
-from seqattn.models.feeding import who_is_told
+from seqattn.layers import Linear
 from seqattn.models.recurrent import RecurrentModel
+from seqattn.models.teacher_forcing import forced_steps
 
-Stretch = tuple[int, int, str]  # first target step, the one after the last, how the first is fed
+Segment = tuple[int, int, str]  # first target step, the one after the last, how the first is fed
 
 # From measuring; none of them changes a result by more than rounding.
 MOST_PROGRAMS = 4096  # lists of operations that are remembered for one shape of batch
@@ -60,14 +60,14 @@ LARGE = 2048  # numbers from which on tanh takes a detour
 
 
 COVERED_CLASSES = frozenset({
-    RecurrentModel, nn.ModuleList, GRU, Affine, Attention, Softmax,
+    RecurrentModel, nn.ModuleList, GRU, Linear, Attention, Softmax,
     DotScore, ScaledDotScore, GeneralScore,
 })  # fmt: skip
 """Classes of all modules of a covered model. A subclass is not covered: it may compute something
 else."""
 
 
-def covers(model: object) -> bool:
+def supports(model: object) -> bool:
     """Whether this file has the backward pass of a model."""
     return (
         type(model) is RecurrentModel
@@ -88,16 +88,16 @@ def wants_runs_inner(model: RecurrentModel, runs: int) -> bool:
     return runs >= INNER_FROM and model.encoder.hidden <= INNER_UP_TO
 
 
-class DerivedLoss:
+class ManualLoss:
     """The mean squared error of a covered model under teacher forcing.
 
-    Called, it is a loss like any other, ready for `backward`. `differentiate` goes both ways at
+    Called, it is a loss like any other, ready for `backward`. `value_and_grad` goes both ways at
     once: for a dozen tiny parameters autograd's own bookkeeping would take a third of the time.
 
     Args:
         model: its parameters, with a leading axis (R, ...) where runs are trained side by side.
             From here on they must stay where they are in memory.
-        gradient: where `differentiate` is to leave the gradient, (R, P), in the parameters' order
+        gradient: where `value_and_grad` is to leave the gradient, (R, P), in the parameters' order
             and with zeros in it; None: in memory of its own.
     """
 
@@ -112,7 +112,7 @@ class DerivedLoss:
         }
         self.like = self.weight["output.weight"]
         self.R, self.F, self.H = self.like.shape[0], model.points.said, model.encoder.hidden
-        self.runs_inner = self.like.stride(0) == 1 and self.R > 1
+        self.runs_innermost = self.like.stride(0) == 1 and self.R > 1
         sizes = [w[0].numel() for w in self.weight.values()]
         if gradient is None:
             gradient = self.new(self.R, sum(sizes)).zero_()
@@ -127,15 +127,15 @@ class DerivedLoss:
 
     def new(self, *shape: int, runs: int = 0) -> Tensor:
         """Memory; `runs` is the axis of runs, which lies innermost where that pays."""
-        if not self.runs_inner:
+        if not self.runs_innermost:
             return self.like.new_empty(shape)
         inner = shape[:runs] + shape[runs + 1 :] + shape[runs : runs + 1]
         return self.like.new_empty(inner).movedim(-1, runs)
 
-    def slope_of_biases(self, cell: str) -> Tensor:
+    def bias_grad(self, cell: str) -> Tensor:
         """The gradient of a GRU's two biases, which lie side by side, (R, 6H)."""
         first, second = (self.slope[f"{cell}.bias_{of}"] for of in ("ih", "hh"))
-        place = first.storage_offset() // (self.R if self.runs_inner else 1)
+        place = first.storage_offset() // (self.R if self.runs_innermost else 1)
         both = self.gradient[:, place : place + 6 * self.H]
         assert both[:, 3 * self.H :].data_ptr() == second.data_ptr()
         return both
@@ -154,14 +154,14 @@ class DerivedLoss:
         Args:
             target_keep: (..., N, T), True at real target points, or (..., N, T, F), True at
                 observed cells; None: all.
-            source, target, source_lengths, teacher_forcing: see `SequenceModel.forward`.
+            source, target, source_lengths, teacher_forcing: see `Seq2SeqModel.forward`.
         """
         passes = self._reading(source, target, source_lengths, target_keep)
         passes.stretches = passes.plan(teacher_forcing)
         loss: Tensor = _Loss.apply(passes, *self.parameters)  # type: ignore[no-untyped-call]
         return loss
 
-    def differentiate(
+    def value_and_grad(
         self,
         source: Tensor,
         target: Tensor,
@@ -178,7 +178,7 @@ class DerivedLoss:
         passes.backward(passes.ones)
         return loss
 
-    def free_and_forced(
+    def both_losses(
         self,
         source: Tensor,
         target: Tensor,
@@ -241,7 +241,7 @@ class _Passes:
     """
 
     def __init__(
-        self, model: DerivedLoss, N: int, S: int, T: int, ragged_source: bool, masked: int
+        self, model: ManualLoss, N: int, S: int, T: int, ragged_source: bool, masked: int
     ) -> None:
         """
         Args:
@@ -264,10 +264,10 @@ class _Passes:
             (fed, self.target) if model.has_runs else (fed[0], self.target[0])
         )
         self.keep = new(R, N, S).bool() if ragged_source else None
-        self.last_real = new(1, R, N, H, runs=1).long() if ragged_source else None
+        self.last_valid = new(1, R, N, H, runs=1).long() if ragged_source else None
         self.skip = new(R, N, T, masked).bool() if masked else None
-        self.stretches: tuple[Stretch, ...] = ()
-        self.plans: dict[tuple[tuple[bool, ...], ...], tuple[Stretch, ...]] = {}
+        self.stretches: tuple[Segment, ...] = ()
+        self.plans: dict[tuple[tuple[bool, ...], ...], tuple[Segment, ...]] = {}
         self.coins = new(T, R, N, 1, runs=1).bool()
 
         self.gi_encoder, self.gi_decoder = new(3, R, S * N, H, runs=1), new(3, R, T * N, H, runs=1)
@@ -319,20 +319,20 @@ class _Passes:
             points = (~self.skip).sum(dim=(1, 2, 3)).clamp(min=1) * (self.F // self.skip.shape[3])
             torch.reciprocal(points.to(self.share.dtype), out=self.share)
             torch.mul(self.share, 2, out=self.twice_share)
-        if source_lengths is not None and self.keep is not None and self.last_real is not None:
+        if source_lengths is not None and self.keep is not None and self.last_valid is not None:
             R, N, S, H = self.R, self.N, self.S, self.H
             lengths = source_lengths.view(R, N, 1)
             torch.lt(torch.arange(S, device=source.device), lengths, out=self.keep)
             source = source.masked_fill(~self.keep.view(*source.shape[:-1], 1), 0)
-            self.last_real.copy_((lengths - 1).expand(R, N, H))
+            self.last_valid.copy_((lengths - 1).expand(R, N, H))
         self.source_in.copy_(source)
         self.target_in.copy_(target)
 
-    def plan(self, teacher_forcing: Tensor) -> tuple[Stretch, ...]:
+    def plan(self, teacher_forcing: Tensor) -> tuple[Segment, ...]:
         """Where stretches begin and end; between two steps that need the model's own word all is
-        known. `told`: from the start; `own`: all fed their own word; `mixed`: some the truth."""
+        known. `forced`: from the start; `own`: all fed their own word; `mixed`: some the truth."""
         R, N, T = self.R, self.N, self.T
-        everyone, anyone = who_is_told(teacher_forcing, T)
+        everyone, anyone = forced_steps(teacher_forcing, T)
         pattern = tuple(everyone), tuple(anyone)
         stretches = self.plans.get(pattern)
         if stretches is None:
@@ -344,8 +344,8 @@ class _Passes:
             if len(self.plans) < MOST_PROGRAMS:
                 self.plans[pattern] = stretches
         if anyone != everyone:
-            told = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
-            self.coins.copy_(told.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
+            forced = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
+            self.coins.copy_(forced.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
         return stretches
 
     def forward(self, *, again: bool = False) -> None:
@@ -407,7 +407,7 @@ class _Passes:
         """out = plus + a b, for batches of matrices (R, ..., m, k) and (R, ..., k, n); `plus` may
         be `out` itself."""
         do, (m, k), n = self.do, a.shape[-2:], b.shape[-1]
-        if self.model.runs_inner:
+        if self.model.runs_innermost:
             if k <= NARROW:
                 columns, rows = a.split(1, dim=-1), b.split(1, dim=-2)
                 for i, (column, row) in enumerate(zip(columns, rows, strict=True)):
@@ -479,10 +479,10 @@ class _Passes:
         R, N, S, T, F = self.R, self.N, self.S, self.T, self.F
         do, x, D = self.do, self.x, self.decoder
         # x = the source, its last real point,
-        if self.last_real is None:
+        if self.last_valid is None:
             do(x[:, D].copy_, x[:, S - 1])
         else:
-            places = self.last_real[..., :1].transpose(0, 1).expand(R, 1, N, F)
+            places = self.last_valid[..., :1].transpose(0, 1).expand(R, 1, N, F)
             do(torch.gather, x[:, :S], 1, places, out=x[:, D : D + 1])
         if T > 1:  # and the truth, which a step that is not told replaces
             do(x[:, D + 1 :].copy_, self.target[:, :, :-1].transpose(1, 2))
@@ -508,14 +508,14 @@ class _Passes:
             # gi = W x + b, gh = U h + c
             self.product(d[f"{cell}.weight_ih"], dgi.mT, self.x[:, steps].flatten(1, 2))
             self.product(d[f"{cell}.weight_hh"], dgh.mT, before)
-            do(torch.sum, both, 1, out=self.model.slope_of_biases(cell))
+            do(torch.sum, both, 1, out=self.model.bias_grad(cell))
 
     def project(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
         """W x + b, gate by gate: x (R, n, in), weight (R, 3H, in) -> out (3, R, n, H)."""
         R, H = self.R, self.H
         weights = weight.unflatten(1, (3, H)).permute(1, 0, 3, 2)  # (3, R, in, H)
         biases = bias.unflatten(1, (3, H)).transpose(0, 1).unsqueeze(2)  # (3, R, 1, H)
-        if self.model.runs_inner and x.shape[-1] <= NARROW:
+        if self.model.runs_innermost and x.shape[-1] <= NARROW:
             self.product(out, x.unsqueeze(0), weights, biases)
         elif R == 1:
             self.do(torch.baddbmm, biases[:, 0], x.expand(3, -1, -1), weights[:, 0], out=out[:, 0])
@@ -530,17 +530,17 @@ class _Passes:
         S = self.S
         for step in range(S):
             self.gru_step(step, "encoder")
-        if self.last_real is not None:
+        if self.last_valid is not None:
             # start = the state at the last real source point
             encoded, start = self.states[1 : S + 1], self.states[S + 1 : S + 2]
-            self.do(torch.gather, encoded, 0, self.last_real, out=start)
+            self.do(torch.gather, encoded, 0, self.last_valid, out=start)
 
     def b2_encode(self) -> None:
         S = self.S
-        if self.last_real is not None:
+        if self.last_valid is not None:
             # start = the state at the last real source point
             dencoded, dstart = self.dstates[1 : S + 1], self.dstates[S + 1 : S + 2]
-            self.do(dencoded.scatter_add_, 0, self.last_real, dstart)
+            self.do(dencoded.scatter_add_, 0, self.last_valid, dstart)
         for step in reversed(range(S)):
             self.gru_step_back(step, "encoder")
 
@@ -583,7 +583,7 @@ class _Passes:
             do(dh.addcmul_, dh_next, self.gates[step, 1])
             self.product(dh, dgh.flatten(2, 3), self.w[f"{cell}.weight_hh"], dh)
 
-    def by_all_gates(self) -> None:
+    def gate_jacobians(self) -> None:
         """By what h' = (1 - z) n + z h changes with its gates, of all steps at once:
 
         z                (h - n) z (1 - z)
@@ -700,7 +700,7 @@ class _Passes:
 
     # --- F4, B4: a stretch of the decoder, from a step that is fed its own word to the next -------
 
-    def f4_decode(self, stretches: tuple[Stretch, ...]) -> None:
+    def f4_decode(self, stretches: tuple[Segment, ...]) -> None:
         one_by_one = all(last - first == 1 for first, last, _ in stretches)
         for first, last, kind in stretches:
             if kind != "told":
@@ -712,7 +712,7 @@ class _Passes:
         if not one_by_one:  # all others, and these again, at once
             self.part(self.f4_attend, 0, self.T)
 
-    def b4_decode(self, stretches: tuple[Stretch, ...]) -> None:
+    def b4_decode(self, stretches: tuple[Segment, ...]) -> None:
         one_by_one = all(last - first == 1 for first, last, _ in stretches)
         if not one_by_one:
             self.part(self.b4_attend, 0, self.T)
@@ -765,7 +765,7 @@ class _Passes:
         self.product(joint, asks, keys.mT, bias)
         # weights = softmax(scores)
         # (the axes in the order of memory: torch would rearrange them)
-        axes = (1, 2, 3, 0) if self.model.runs_inner else (0, 1, 2, 3)
+        axes = (1, 2, 3, 0) if self.model.runs_innermost else (0, 1, 2, 3)
         scores = joint[..., :S].permute(axes)
         self.do(torch.softmax, scores, axes.index(3), out=weights.permute(axes))
         # y = direct + weights words
@@ -814,4 +814,4 @@ class _Passes:
         do(dloss.mul_, self.twice_share)
         do(torch.mul, self.diff, dloss.view(R, 1, 1, 1), out=self.djoint[..., S:])
         do(self.dstates.zero_)
-        self.by_all_gates()
+        self.gate_jacobians()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqattn.errors import UsageError
 
-Way = Literal["uniform", "shuffled", "previous", "one_hot"]
+OverrideMode = Literal["uniform", "shuffled", "previous", "one_hot"]
 WAYS = "uniform, shuffled, previous, or one_hot:K"
 SEED = 0
 
@@ -26,7 +26,7 @@ class Override:
         place: of `one_hot`, counted from 0.
     """
 
-    way: Way
+    way: OverrideMode
     place: int = 0
 
     @classmethod
@@ -59,12 +59,12 @@ class Override:
                 f" points, so K must lie within 0 and {shortest - 1}."
             )
 
-    def begin(self) -> Hand:
+    def begin(self) -> WeightIntervention:
         """For one forecast from its first step on."""
-        return Hand(self)
+        return WeightIntervention(self)
 
 
-class Hand:
+class WeightIntervention:
     """An override at work: it knows the step before, of each place in the model it is laid on."""
 
     def __init__(self, override: Override) -> None:

@@ -15,7 +15,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Looks:
+class AttentionMetrics:
     """Where a model looked, over all real target steps of a part; (L, A) arrays, nested lists in
     `as_plain`.
 
@@ -75,7 +75,7 @@ class Looks:
         }
 
 
-class Looking:
+class AttentionMetricsAccumulator:
     """Adds up what weights say, some sequences at a time."""
 
     def __init__(self, *, is_distribution: bool) -> None:
@@ -131,14 +131,14 @@ class Looking:
             self.right = self.right + (right & chosen).sum(axis=(0, -1))
             self.aligned += int(told.sum())
 
-    def result(self) -> Looks:
+    def result(self) -> AttentionMetrics:
         """What all sequences so far say together."""
 
         def mean(total: Any, count: int) -> NDArray[np.float64] | None:
             return np.asarray(total / count, dtype=np.float64) if count else None
 
         entropies = self.is_distribution
-        return Looks(
+        return AttentionMetrics(
             accuracy=mean(self.right, self.aligned),
             mass=mean(self.mass, self.aligned),
             entropy_bits=mean(self.bits, self.steps) if entropies else None,

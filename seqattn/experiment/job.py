@@ -8,18 +8,18 @@ from typing import Any
 
 from seqattn.config import Config
 from seqattn.data import Splits
-from seqattn.errors import NotFiniteError, Stopped
-from seqattn.models import SequenceModel, build_model
+from seqattn.errors import NonFiniteError, Stopped
+from seqattn.models import Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import (
     Layout,
-    TrainingState,
+    TrainState,
     early_stopping,
 )
 
 
 @dataclass(frozen=True)
-class Watchers:
+class Callbacks:
     """Whom a training tells what happens, and whom it asks whether to stop.
 
     Attributes:
@@ -50,24 +50,24 @@ class Job:
         summary: the content of summary.json of a run with a finite test loss, at the end.
         error: why it has none: it diverged, now or before.
         group: a digest of the runs that it began with.
-        passed_over: checkpoints that could not be gone on from, and why.
+        skipped_checkpoints: checkpoints that could not be gone on from, and why.
         started: when its folder was last gone on with; None: it is new.
-        goes_back: whether it goes on from the checkpoint before the last.
+        resumes_from_previous: whether it goes on from the checkpoint before the last.
         begins_again: whether its checkpoints are of no use to the runs that it began with.
     """
 
     config: Config
     folder: RunFolder
     data: Splits
-    model: SequenceModel | None = None
-    state: TrainingState | None = None
+    model: Seq2SeqModel | None = None
+    state: TrainState | None = None
     threads: int | None = None
     summary: dict[str, Any] | None = None
-    error: NotFiniteError | None = None
-    passed_over: list[str] = field(default_factory=list)
+    error: NonFiniteError | None = None
+    skipped_checkpoints: list[str] = field(default_factory=list)
     group: str = ""
     started: str | None = None
-    goes_back: bool = False
+    resumes_from_previous: bool = False
     begins_again: bool = False
 
     @property
@@ -86,7 +86,7 @@ class Job:
             return False
         training = self.config.training
         losses = [record.validation_loss for record in self.state.history]
-        return self.state.epoch >= training.epochs or early_stopping(training, losses).ran_out
+        return self.state.epoch >= training.epochs or early_stopping(training, losses).should_stop
 
     @property
     def end(self) -> tuple[int, int] | None:
@@ -101,21 +101,21 @@ class Job:
         data = self.data
         return Layout.of(data.train, data.scaling, data.digests, data.frequency)
 
-    def new_model(self) -> SequenceModel:
+    def new_model(self) -> Seq2SeqModel:
         layout = self.layout
         return build_model(self.config.model, layout.points, self.config.seed, layout.lengths)
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Train it from its start, whatever came of it."""
         self.model, self.state, self.error, self.begins_again = self.new_model(), None, None, True
 
-    def go_back(self, state: TrainingState) -> None:
+    def go_back(self, state: TrainState) -> None:
         """Train it from a state of its past: that of its last checkpoint, or of the one before."""
-        self.goes_back = state is not self.state
+        self.resumes_from_previous = state is not self.state
         self.state, self.error = state, None
 
 
-def leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
+def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], where: str) -> None:
     """
     Args:
         jobs: what is left undone; with none there is nothing to leave.
@@ -124,7 +124,7 @@ def leave_if_told(watchers: Watchers, jobs: Sequence[Job], where: str) -> None:
     Raises:
         Stopped: a signal asks to stop.
     """
-    number = watchers.stop()
+    number = callbacks.stop()
     if number and jobs:
         place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
         raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")

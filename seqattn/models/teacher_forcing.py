@@ -1,6 +1,6 @@
 """What a decoder is fed while it learns: the truth, or its own word, as the coins fall.
 
-Shapes may carry leading axes of runs; letters as in `seqattn.models.contract`.
+Shapes may carry leading axes of runs; letters as in `seqattn.models.base`.
 """
 
 from __future__ import annotations
@@ -10,46 +10,46 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from seqattn.models.contract import Points
+from seqattn.models.base import FeatureSpec
 
 
-def shifted(point: Tensor, target: Tensor, told: Sequence[int] | None = None) -> Tensor:
+def shift_right(point: Tensor, target: Tensor, forced: Sequence[int] | None = None) -> Tensor:
     """What is fed where the truth is told: the last source point (..., N, F), then, as each step
     is told the point before it, the target (..., N, T, F) without its last.
 
     Args:
-        told: steps but the first, in their order; None: all.
+        forced: steps but the first, in their order; None: all.
 
     Returns:
         (..., N, 1 + steps told, F).
     """
     first, steps = point.unsqueeze(-2), target.shape[-2] - 1
-    if told is None or len(told) == steps:
+    if forced is None or len(forced) == steps:
         return torch.cat([first, target.narrow(-2, 0, steps)], dim=-2) if steps else first
-    if not told:
+    if not forced:
         return first
-    return torch.cat([first, target[..., [t - 1 for t in told], :]], dim=-2)
+    return torch.cat([first, target[..., [t - 1 for t in forced], :]], dim=-2)
 
 
-def told_or_own(teacher_forcing: Tensor, target: Tensor, own: Tensor, step: int) -> Tensor:
+def decoder_input(teacher_forcing: Tensor, target: Tensor, own: Tensor, step: int) -> Tensor:
     """What is fed at a step but the first: (..., N, F) of the target (..., N, T, F), the point
     before, where the coin says so, of the decoder's own word (..., N, F) elsewhere."""
     coins = teacher_forcing if teacher_forcing.shape[-1] == 1 else teacher_forcing[..., step, None]
     return torch.where(coins.to(target.device), target.select(-2, step - 1), own)
 
 
-def who_is_told(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
+def forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
     """For each step: whether all sequences (of all runs) are told the truth, and whether any is."""
     if teacher_forcing.dim() == 1:
-        told = teacher_forcing.tolist()
-        told = told * steps if len(told) == 1 else told
-        return told, told
+        forced = teacher_forcing.tolist()
+        forced = forced * steps if len(forced) == 1 else forced
+        return forced, forced
     tosses = teacher_forcing.flatten(0, -2)
     heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
     return [count == len(tosses) for count in heads], [count > 0 for count in heads]
 
 
-def check_source(source: Tensor, lengths: Tensor | None, points: Points) -> None:
+def check_source(source: Tensor, lengths: Tensor | None, points: FeatureSpec) -> None:
     """Refuse shapes that cannot be meant. Values on a device are not looked at: that would wait."""
     if source.dim() < 3 or source.shape[-1] != points.given or source.shape[-2] < 1:
         raise ValueError(
@@ -68,7 +68,9 @@ def check_source(source: Tensor, lengths: Tensor | None, points: Points) -> None
             raise ValueError(f"source_lengths must lie within 1 and {source.shape[-2]}")
 
 
-def check_target(source: Tensor, target: Tensor, points: Points, teacher_forcing: Tensor) -> None:
+def check_target(
+    source: Tensor, target: Tensor, points: FeatureSpec, teacher_forcing: Tensor
+) -> None:
     """Refuse a target that does not fit its source, or coins that are none."""
     *lead, T, F = target.shape
     if tuple(lead) != tuple(source.shape[:-2]) or points.said != F or T < 1:

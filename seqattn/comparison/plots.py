@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.comparison.outcome import Arm, Outcome, seeds_in_words
+from seqattn.comparison.result import ComparisonResult, Variant, seeds_in_words
 from seqattn.comparison.tables import NEEDS, accuracies, references
 from seqattn.data.baselines import TRAINING_MEAN
 from seqattn.figures import (
@@ -24,13 +24,13 @@ from seqattn.figures import (
     shortened,
 )
 from seqattn.run_files import read_lengths
-from seqattn.storage import write_whole
+from seqattn.storage import atomic_write
 
 PICTURES = ("comparison.png", "curves.png", "attention.png", "along.png")
 LONGEST = 24  # letters of a variant's name above its weights
 
 
-def draw_all(outcome: Outcome) -> None:
+def draw_all(outcome: ComparisonResult) -> None:
     """comparison.png, curves.png, where some variant attends attention.png, and along a key
     along.png. Where all runs diverged, none. A picture of an earlier state that is not drawn anew
     is removed."""
@@ -40,7 +40,7 @@ def draw_all(outcome: Outcome) -> None:
             (outcome.path / name).unlink(missing_ok=True)
 
 
-def _draw(outcome: Outcome) -> list[str]:
+def _draw(outcome: ComparisonResult) -> list[str]:
     """Draw what can be drawn; the names of the pictures."""
     arms = [arm for arm in outcome.arms if arm.losses]
     if not any(arm.summaries for arm in arms):
@@ -49,7 +49,7 @@ def _draw(outcome: Outcome) -> list[str]:
     lines, seeds = references(outcome), seeds_in_words([len(arm.losses) for arm in arms])
     if outcome.data_of_seeds == "new":
         lines = [(f"{name} (median)", loss) for name, loss in lines]
-    write_whole(outcome.path / "comparison.png", as_bytes(comparison_figure(
+    atomic_write(outcome.path / "comparison.png", as_bytes(comparison_figure(
         [arm.name for arm in arms],
         [np.array(list(arm.losses.values())) for arm in arms],
         [(arm.spread.median, *(arm.spread.median_interval or (math.nan, math.nan)))
@@ -57,30 +57,30 @@ def _draw(outcome: Outcome) -> list[str]:
         lines=lines, title=f"{outcome.name}: test loss of {seeds}", without=NEEDS,
     )))  # fmt: skip
     early = any(summary["stopped_early"] for arm in arms for summary in arm.summaries.values())
-    write_whole(outcome.path / "curves.png", as_bytes(band_figure(
+    atomic_write(outcome.path / "curves.png", as_bytes(band_figure(
         [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
         title=f"{outcome.name}: validation loss, free running"
         + " (the last one after a run stopped early)" * early
         + ", each variant in units of its own" * (not outcome.same_training_units),
     )))  # fmt: skip
-    looked = [found for arm in arms if (found := median_look(arm)) is not None]
+    looked = [found for arm in arms if (found := median_attention(arm)) is not None]
     if looked:
-        told = [look.alignment for look in looked]
-        write_whole(outcome.path / "attention.png", as_bytes(attention_figure(
+        alignments = [look.alignment for look in looked]
+        atomic_write(outcome.path / "attention.png", as_bytes(attention_figure(
             [look.weights for look in looked], titles=[look.title for look in looked],
-            alignment=told if any((places >= 0).any() for places in told) else None,
+            alignment=alignments if any((places >= 0).any() for places in alignments) else None,
         )))  # fmt: skip
         drawn.append("attention.png")
     if outcome.along:
-        write_whole(outcome.path / "along.png", draw_along(outcome, arms))
+        atomic_write(outcome.path / "along.png", draw_along(outcome, arms))
         drawn.append("along.png")
     return drawn
 
 
-def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
+def draw_along(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes:
     """The variants over the numbers they were trained at, beside the mean of the targets;
     a PNG file's content."""
-    series: dict[str, list[Arm]] = {}
+    series: dict[str, list[Variant]] = {}
     for arm in arms:
         series.setdefault(arm.series, []).append(arm)
     lines = [sorted(group, key=_number) for group in series.values()]
@@ -102,12 +102,12 @@ def draw_along(outcome: Outcome, arms: Sequence[Arm]) -> bytes:
     ))  # fmt: skip
 
 
-def _number(arm: Arm) -> float:
+def _number(arm: Variant) -> float:
     assert arm.at is not None
     return arm.at
 
 
-def validation_losses(arm: Arm) -> NDArray[np.float64]:
+def validation_losses(arm: Variant) -> NDArray[np.float64]:
     """(seeds, epochs); a run that stopped early keeps its last loss, one that diverged has inf
     after its last."""
     histories = {
@@ -144,7 +144,7 @@ class Look:
     title: str
 
 
-def median_look(arm: Arm) -> Look | None:
+def median_attention(arm: Variant) -> Look | None:
     """Of each seed the mean over layers, heads and the test sequences of the commonest lengths; of
     these the median. A seed without such sequences is left out.
 
@@ -159,7 +159,7 @@ def median_look(arm: Arm) -> Look | None:
     for seed in arm.summaries:
         every.append(read_lengths(arm.folders[seed].attention))
     S, T = _commonest(list(itertools.chain(*every)))
-    means, told = list[NDArray[Any]](), list[NDArray[Any]]()
+    means, alignments = list[NDArray[Any]](), list[NDArray[Any]]()
     for seed in arm.summaries:  # one file's weights at a time
         arrays = arm.folders[seed].read_attention()
         if str(arrays["meaning"]) == "strength":
@@ -170,10 +170,10 @@ def median_look(arm: Arm) -> Look | None:
             continue
         means.append(arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)))
         if (alignment := arrays.get("alignment")) is not None:
-            told.append(alignment[here, :T])
+            alignments.append(alignment[here, :T])
     alignment = np.full(T, -1)
-    if len(told) == len(means):
-        joined = np.concatenate(told)
+    if len(alignments) == len(means):
+        joined = np.concatenate(alignments)
         alignment = np.where((joined == joined[0]).all(axis=0), joined[0], -1)
     several = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
     of = "" if len(means) == len(arm.folders) else f" of {len(arm.folders)}"

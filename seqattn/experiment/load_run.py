@@ -8,13 +8,13 @@ from pathlib import Path
 
 from seqattn.config import Config, OwnFile, resolve
 from seqattn.data import Splits, load
-from seqattn.data.own import UNKNOWN
+from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, find_run
-from seqattn.training import Trained, load_model, refuse_other_files
+from seqattn.training import LoadedModel, check_data_unchanged, load_model
 
 
-def open_run(path: Path) -> tuple[RunFolder, Trained]:
+def open_run(path: Path) -> tuple[RunFolder, LoadedModel]:
     """Read a RUN argument: a run folder, or a checkpoint in one.
 
     Raises:
@@ -40,7 +40,7 @@ class OtherPartsWarning(FutureWarning):
     """Parts are not those of the training: an earlier version split the series another way."""
 
 
-def data_of(trained: Trained) -> Splits:
+def data_of(trained: LoadedModel) -> Splits:
     """The sequences that a model was trained on, made or read again. A warning says so where an
     earlier version split them another way, so that the test part may have trained.
 
@@ -48,7 +48,7 @@ def data_of(trained: Trained) -> Splits:
         DataError: files that are not there, or are no longer what they were.
     """
     data = load(trained.config.data)
-    refuse_other_files(data.digests, trained.layout.digests, "since the training")
+    check_data_unchanged(data.digests, trained.layout.digests, "since the training")
     if _are_other_parts(trained, data):
         warnings.warn(
             "this run was trained by an earlier version, which split the series another way: its"
@@ -59,7 +59,7 @@ def data_of(trained: Trained) -> Splits:
     return data
 
 
-def _are_other_parts(trained: Trained, data: Splits) -> bool:
+def _are_other_parts(trained: LoadedModel, data: Splits) -> bool:
     config = trained.config.data
     if not isinstance(config, OwnFile) or config.test_path is not None:
         return False

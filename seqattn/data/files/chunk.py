@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.style import PLAIN, TableStyle
-from seqattn.data.sequences import Floats, Integers, stretches
+from seqattn.data.sequences import Floats, Integers, row_blocks
 from seqattn.errors import DataError
 
 LARGEST = 1e15
@@ -60,7 +60,7 @@ class Ragged:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Chunk:
     """Whole sequences, in the order of the file.
 
     Attributes:
@@ -106,22 +106,22 @@ def offsets_of(lengths: Integers) -> Integers:
     return found
 
 
-def check_values(name: str, piece: Piece) -> None:
+def check_values(name: str, chunk: Chunk) -> None:
     """Refuse infinite and huge numbers; empty cells may stay.
 
     Raises:
         DataError: with the place of the first.
     """
-    for ragged, where in piece.cells():
-        for first, rows in stretches(ragged.values):
+    for ragged, where in chunk.cells():
+        for first, rows in row_blocks(ragged.values):
             with np.errstate(invalid="ignore"):
                 bad = np.argwhere(np.abs(rows) > LARGEST)
             if bad.size:
                 row, feature = map(int, bad[0])
-                refuse_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
+                raise_bad_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
 
 
-def refuse_value(place: str, value: float) -> None:
+def raise_bad_value(place: str, value: float) -> None:
     """
     Raises:
         DataError: always.
@@ -140,14 +140,14 @@ def first_line(error: BaseException) -> str:
     return lines[0][:200] if lines else type(error).__name__
 
 
-class Seen:
+class SeenIds:
     """Names that were read, 8 bytes each: a name that comes again is noticed in any stretch of a
     file, without keeping all of them."""
 
     def __init__(self) -> None:
         self.sorted: list[NDArray[np.int64]] = []
 
-    def again(self, ids: Sequence[str]) -> str | None:
+    def first_repeat(self, ids: Sequence[str]) -> str | None:
         """The first of these names that was there before, or stands here twice."""
         new = np.fromiter(map(hash, ids), np.int64, len(ids))
         order = np.argsort(new, kind="stable")
@@ -166,12 +166,12 @@ class Seen:
         return None
 
 
-def joined(pieces: Sequence[Piece]) -> Piece:
+def joined(chunks: Sequence[Chunk]) -> Chunk:
     """Pieces of one file as one."""
-    first, *others = pieces
+    first, *others = chunks
     if not others:
         return first
-    starts = offsets_of(np.array([len(piece.points.values) for piece in pieces]))
+    starts = offsets_of(np.array([len(chunk.points.values) for chunk in chunks]))
 
     def together(parts: Sequence[Ragged]) -> Ragged:
         lengths = np.concatenate([part.lengths for part in parts])
@@ -180,32 +180,32 @@ def joined(pieces: Sequence[Piece]) -> Piece:
 
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(starts, row, side="right")) - 1
-        return pieces[k].where(row - int(starts[k]), feature)
+        return chunks[k].where(row - int(starts[k]), feature)
 
-    targets = [piece.target for piece in pieces if piece.target is not None]
-    orders = [piece.order for piece in pieces if piece.order is not None]
+    targets = [chunk.target for chunk in chunks if chunk.target is not None]
+    orders = [chunk.order for chunk in chunks if chunk.order is not None]
     target_starts = offsets_of(np.array([len(target.values) for target in targets], dtype=np.int64))
 
     def where_target(row: int, feature: int) -> str:
         k = int(np.searchsorted(target_starts, row, side="right")) - 1
-        said = pieces[k].where_target
-        assert said is not None
-        return said(row - int(target_starts[k]), feature)
+        say = chunks[k].where_target
+        assert say is not None
+        return say(row - int(target_starts[k]), feature)
 
-    return Piece(
-        ids=tuple(name for piece in pieces for name in piece.ids),
-        points=together([piece.points for piece in pieces]),
+    return Chunk(
+        ids=tuple(name for chunk in chunks for name in chunk.ids),
+        points=together([chunk.points for chunk in chunks]),
         where=where,
         target=together(targets) if targets else None,
         where_target=where_target if targets else None,
         order=np.concatenate(orders) if orders else None,
         groups=None
         if first.groups is None
-        else tuple(group for piece in pieces for group in piece.groups or ()),
-        notes=tuple(dict.fromkeys(note for piece in pieces for note in piece.notes)),
+        else tuple(group for chunk in chunks for group in chunk.groups or ()),
+        notes=tuple(dict.fromkeys(note for chunk in chunks for note in chunk.notes)),
         is_wide=first.is_wide,
         style=first.style,
         id_parts=None
         if first.id_parts is None
-        else tuple(parts for piece in pieces for parts in piece.id_parts or ()),
+        else tuple(parts for chunk in chunks for parts in chunk.id_parts or ()),
     )

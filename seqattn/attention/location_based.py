@@ -15,7 +15,7 @@ from seqattn.attention.normalizers import Normalizer
 from seqattn.config import LocalWindow as LocalConfig
 from seqattn.config import Location as LocationConfig
 from seqattn.config import LocationShift as ShiftConfig
-from seqattn.layers import Affine, without_autocast
+from seqattn.layers import Linear, without_autocast
 
 
 class LocalWindow(nn.Module):
@@ -30,8 +30,8 @@ class LocalWindow(nn.Module):
 
     def __init__(self, hidden: int, heads: int, window: int) -> None:
         super().__init__()
-        self.predict = Affine(hidden, hidden, bias=False)
-        self.combine = Affine(hidden, heads, bias=False)
+        self.predict = Linear(hidden, hidden, bias=False)
+        self.combine = Linear(hidden, heads, bias=False)
         self.heads, self.window = heads, float(window)
 
     def weigh(
@@ -60,7 +60,7 @@ class LocalWindow(nn.Module):
         return share * (lengths - 1)
 
 
-class ShiftedFocus(nn.Module):
+class LocationShiftAddressing(nn.Module):
     """Where it looked last, moved by a learned step (Graves, Wayne and Danihelka 2014, "Neural
     Turing Machines", eq. 7 to 9). From each query come a gate g, a distribution s over relative
     steps, and a sharpness gamma >= 1:
@@ -76,7 +76,7 @@ class ShiftedFocus(nn.Module):
 
     def __init__(self, hidden: int, heads: int, steps: int) -> None:
         super().__init__()
-        self.control = Affine(hidden, heads * (steps + 2))
+        self.control = Linear(hidden, heads * (steps + 2))
         self.heads, self.steps = heads, steps
 
     def start(self, keep: Tensor | None, content: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class ShiftedFocus(nn.Module):
 
 def build_location(
     config: LocationConfig | None, hidden: int, heads: int
-) -> LocalWindow | ShiftedFocus | None:
+) -> LocalWindow | LocationShiftAddressing | None:
     """What a config says of places, for decoder states of width `hidden`."""
     match config:
         case None:
@@ -141,7 +141,7 @@ def build_location(
         case LocalConfig():
             return LocalWindow(hidden, heads, config.window)
         case ShiftConfig():
-            return ShiftedFocus(hidden, heads, config.shift_range)
+            return LocationShiftAddressing(hidden, heads, config.shift_range)
         case _:
             assert_never(config)
 
