@@ -6,6 +6,13 @@ makes Parquet files of noisy turning points (24 of source, 8 of target, two feat
 then, each in a process of its own, loads them for the first time and again, reads an epoch without
 training, and trains an epoch: from the cache of the folder, and with `--only memory` of one file in
 memory. The validation and test parts are the same 10,000 sequences each.
+
+    python scripts/streaming.py --only windows --into FOLDER
+
+makes one series of 147,000 rows as CSV, and trains, scores and writes its overlapping windows of
+500 + 100 points, without pictures; `--stride` takes fewer of them. Its memory counts from the end
+of a training of few short windows in the same process: by then all libraries and the database are
+there.
 """
 
 from __future__ import annotations
@@ -72,6 +79,58 @@ print(json.dumps({"whole": took, "epoch": summary["seconds"], "GiB": peak(),
                   "test loss": summary["test_loss"]}))
 """
 )
+WINDOWS = (
+    PEAK
+    + """
+import json, sys, tempfile, time
+from pathlib import Path
+from seqattn import experiment
+from seqattn.config import resolve
+few, many, *sets = sys.argv[1:]
+shared = ["name=w", "data.kind=file", "training.epochs=1", "model.attention=null",
+          "data.split.by=time"]
+small = ["data.window.source=5", "data.window.target=3"]
+large = ["data.window.source=500", "data.window.target=100", *sets]
+
+def train(path, sets):
+    config = resolve(None, [*shared, f"data.path={path}", *sets]).config
+    with tempfile.TemporaryDirectory() as home:
+        return experiment.run(config, Path(home), plots=False)[1]
+
+imported = peak()
+train(few, small)
+before, began = peak(), time.perf_counter()
+summary = train(many, large)
+print(json.dumps({"imported GiB": imported, "before GiB": before, "above MB":
+                  (peak() - before) * 2**30 / 1e6, "whole s": time.perf_counter() - began,
+                  "test loss": summary["test_loss"]}))
+"""
+)
+ROWS = 147_000
+
+
+def series(path: Path, rows: int) -> None:
+    """A sine of 24 steps, with noise, as CSV."""
+    steps = np.arange(rows)
+    values = np.sin(2 * np.pi * steps / 24) + np.random.default_rng(0).normal(0, 0.1, rows)
+    lines = (f"{step + 1},{value:.9f}\n" for step, value in zip(steps, values, strict=True))
+    path.write_text("step,value\n" + "".join(lines))
+
+
+def windows(home: Path, stride: int) -> None:
+    """See the head of this file. Batches are small, so that their tensors do not count."""
+    home.mkdir(parents=True, exist_ok=True)
+    few, many = home / "few.csv", home / "series.csv"
+    series(few, 9000)
+    series(many, ROWS)
+    sets = [
+        "data.split.validation=0.05", "data.split.test=0.213", f"data.window.stride={stride}",
+        "training.batch_size=64", "model.hidden_dim=2",
+    ]  # fmt: skip
+    found = measured(WINDOWS, [str(few), str(many), *sets])
+    if not isinstance(found, str):
+        found = ", ".join(f"{key} {value:.5g}" for key, value in found.items())
+    print(f"windows: {many.stat().st_size / 1e6:.1f} MB of CSV, {found}", flush=True)
 
 
 def group_of(n: int, seed: int) -> pa.Table:
@@ -128,8 +187,12 @@ def main() -> None:
     parser.add_argument("--into", type=Path, required=True, help="a folder for the files")
     parser.add_argument("--seeds", type=int, default=1, help="of each training, from 1 on")
     parser.add_argument("--only", default="first,again,train")
+    parser.add_argument("--stride", type=int, default=1, help="of the windows")
     arguments = parser.parse_args()
     home = arguments.into
+    if arguments.only == "windows":
+        windows(home, arguments.stride)
+        return
     if not (home / "test.parquet").exists():
         began = time.perf_counter()
         n = make(home, arguments.gigabytes)

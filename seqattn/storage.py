@@ -36,6 +36,8 @@ PACKED_FROM = 2**20
 disk."""
 READ_WHOLE = 2**26
 """Bytes up to which an array is read to its end, and so held against its checksum."""
+KEPT_WHOLE = 2**20
+"""Bytes up to which an array of which a few rows are wanted is kept whole."""
 MOST_UNPACKED = 2 * 2**30
 """Bytes that an archive of arrays may unpack to."""
 
@@ -350,7 +352,8 @@ def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:
 
     Args:
         most: rows that are wanted of arrays with three axes or more. Of those with more than
-            `READ_WHOLE` bytes no others are read, nor is their checksum looked at. None: all.
+            `KEPT_WHOLE` bytes no others are kept, and of those with more than `READ_WHOLE` no
+            others are read, nor is their checksum looked at. None: all.
 
     Raises:
         CheckpointError: missing, or no NPZ of plain arrays.
@@ -378,7 +381,7 @@ def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:
 
 def _size_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int | None) -> int:
     """Bytes of an array of an archive, or of its first rows."""
-    if most is None or entry.file_size <= READ_WHOLE:
+    if most is None or entry.file_size <= KEPT_WHOLE:
         return entry.file_size
     with archive.open(entry) as member:
         shape, _, dtype = _header(member)
@@ -388,11 +391,15 @@ def _size_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int | None)
 
 def _array_of(archive: zipfile.ZipFile, name: str, most: int | None) -> NDArray[Any]:
     with archive.open(name) as member:
-        if most is not None and archive.getinfo(name).file_size > READ_WHOLE:
+        whole = archive.getinfo(name).file_size
+        if most is not None and whole > KEPT_WHOLE:
             shape, is_fortran, dtype = _header(member)
             if len(shape) >= 3 and not is_fortran and shape[0] > most and not dtype.hasobject:
                 size = most * math.prod(shape[1:]) * dtype.itemsize
-                return np.frombuffer(member.read(size), dtype).reshape(most, *shape[1:])
+                rows = np.frombuffer(member.read(size), dtype).reshape(most, *shape[1:])
+                while whole <= READ_WHOLE and member.read(STRETCH):
+                    pass  # to its end, where it is held against its checksum
+                return rows
             member.seek(0)
         found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
         return found

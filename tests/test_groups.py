@@ -210,13 +210,12 @@ def test_a_test_loss_that_is_not_finite_is_recorded(
 ) -> None:
     from seqattn.experiment import results
 
-    scored = results.evaluate_and_forecast
+    scored = results.evaluate
 
     def nothing(*args: Any, **more: Any) -> Any:
-        one, free = scored(*args, **more)
-        return replace(one, loss=math.nan), free
+        return replace(scored(*args, **more), loss=math.nan)
 
-    monkeypatch.setattr(results, "evaluate_and_forecast", nothing)
+    monkeypatch.setattr(results, "evaluate", nothing)
     runs = [(resolve(None, SIZES).config, RunFolder(tmp_path / "one"))]
     (job,) = train_many(runs, threads=1)
     assert job.error is not None

@@ -66,13 +66,12 @@ def test_a_loss_that_is_not_finite_at_the_test_part_is_the_last_line(
 
     from seqattn.experiment import results
 
-    score = results.evaluate_and_forecast
+    score = results.evaluate
 
     def infinite(*given, **named):  # type: ignore[no-untyped-def]
-        evaluation, free = score(*given, **named)
-        return dataclasses.replace(evaluation, loss=float("inf")), free
+        return dataclasses.replace(score(*given, **named), loss=float("inf"))
 
-    monkeypatch.setattr(results, "evaluate_and_forecast", infinite)
+    monkeypatch.setattr(results, "evaluate", infinite)
     ((_, folder),) = wanted = jobs(tmp_path, 1)
     (job,) = train_many(wanted, threads=1)
     assert job.error is not None

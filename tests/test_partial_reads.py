@@ -38,6 +38,7 @@ def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
     arm = read_outcome(finished).arms[1]
     whole = median_attention(arm)
     monkeypatch.setattr(storage, "READ_WHOLE", 100)
+    monkeypatch.setattr(storage, "KEPT_WHOLE", 100)
     in_part = median_attention(arm)
     assert whole is not None
     assert in_part is not None
@@ -54,6 +55,7 @@ def test_the_terminal_shows_the_shares_of_a_large_file(
     before = seqattn(*words).out
     assert "all 12 sequences" in before
     monkeypatch.setattr(storage, "READ_WHOLE", 100)
+    monkeypatch.setattr(storage, "KEPT_WHOLE", 100)
     assert seqattn(*words).out == before
 
 

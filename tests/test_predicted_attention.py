@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqattn.data.files import lines
-from seqattn.experiment import attention_file
+from seqattn.experiment import attention_file, npz
 from seqattn.models import Seq2SeqModel
 from seqattn.storage import read_arrays
 from tests.conftest import Ended
@@ -78,7 +78,7 @@ def test_weights_of_several_pieces_are_those_of_one(
     calls.clear()
     monkeypatch.setattr(lines, "AT_ONCE", 4)
     monkeypatch.setattr(attention_file, "IN_MEMORY", 100)
-    monkeypatch.setattr(attention_file, "PACKED_FROM", 100)
+    monkeypatch.setattr(npz, "PACKED_FROM", 100)
     assert seqattn(*words, "--attention", "pieces.npz").code == 0
     assert len(calls) > 2
     same(tmp_path / "pieces.npz", tmp_path / "whole.npz")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season, drift, last_value, places_of_targets, seasonal_naive
+from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Floats, Forecast, Integers, Sequences
 
 Rule = Callable[[Floats, Integers, int], Floats]
@@ -121,11 +120,7 @@ def mean_squared_error(forecast: Forecast, part: Sequences, scale: Floats | None
     Args:
         scale: (F,) or (N, 1, F) what an error counts 1 of; None: the part's units.
     """
-    total, count = 0.0, 0
-    for squared, cells in _squares(forecast, part, scale):
-        seen = squared[cells]
-        total, count = total + float(seen.sum()), count + seen.size
-    return total / count if count else math.nan
+    return ErrorSums.of(forecast, part, scale).loss
 
 
 def errors_by_step(
@@ -133,41 +128,13 @@ def errors_by_step(
 ) -> list[float | None]:
     """Mean squared error of each target step over the cells that were observed, T numbers; None
     where none was."""
-    T = part.target_steps
-    total, count = [0.0] * T, [0] * T
-    for squared, cells in _squares(forecast, part, scale):
-        for t in range(T):
-            seen = squared[:, t][cells[:, t]]
-            total[t], count[t] = total[t] + float(seen.sum()), count[t] + seen.size
-    return [_mean(total[t], count[t]) for t in range(T)]
+    return ErrorSums.of(forecast, part, scale, by_step=True).by_step
 
 
 def errors_by_feature(forecast: Forecast, part: Sequences) -> list[float | None]:
     """Root mean squared error of each target feature over the cells that were observed, in the
     part's units, F numbers; None where none was."""
-    F = len(part.target_features)
-    total, count = [0.0] * F, [0] * F
-    for squared, cells in _squares(forecast, part, None):
-        for f in range(F):
-            seen = squared[..., f][cells[..., f]]
-            total[f], count[f] = total[f] + float(seen.sum()), count[f] + seen.size
-    means = [_mean(total[f], count[f]) for f in range(F)]
-    return [None if mean is None else math.sqrt(mean) for mean in means]
-
-
-def _mean(total: float, count: int) -> float | None:
-    return total / count if count else None
-
-
-def _squares(
-    forecast: Forecast, part: Sequences, scale: Floats | None
-) -> Iterator[tuple[Floats, NDArray[np.bool_]]]:
-    """((n, T, F) squared errors, which of them count) of some sequences after the other."""
-    for places, some in part.chunks():
-        errors = forecast[places] - some.target
-        if scale is not None:
-            errors = errors / (scale[places] if scale.ndim == 3 else scale)
-        yield np.square(errors), some.target_cells
+    return ErrorSums.of(forecast, part).rmse
 
 
 def verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:

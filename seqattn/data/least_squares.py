@@ -87,11 +87,16 @@ def _triangles(
     waiting: list[list[Floats]] = [[] for _ in every]
     for source_rows, target_rows in table.row_blocks():
         design, targets = inputs.design(source_rows), outputs.scaled(target_rows)
-        for rows, columns in zip(waiting, every, strict=True):
+        for k, (rows, columns) in enumerate(zip(waiting, every, strict=True)):
             seen = ~np.isnan(targets[:, columns]).any(axis=1)
             rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
+            if k + 1 == len(every):  # NumPy needs three times what it decomposes
+                del source_rows, target_rows, design, targets
             if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
-                rows[:] = [np.asarray(np.linalg.qr(np.concatenate(rows), mode="r"))]
+                joined = np.concatenate(rows)
+                rows.clear()
+                rows.append(np.asarray(np.linalg.qr(joined, mode="r")))
+                del joined
     return [np.concatenate(rows) for rows in waiting]
 
 

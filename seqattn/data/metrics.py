@@ -16,7 +16,6 @@ Letters: N sequences, T target steps, F target features.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.row_ranges import Pages
+from seqattn.data.scoring import ErrorSums
 from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
 
@@ -183,23 +183,17 @@ class Errors:
         Args:
             forecast: (N, T, F) in the user's units.
         """
-        F = len(part.target_features)
-        total, squares, count = [0.0] * F, [0.0] * F, [0] * F
-        for places, some in part.chunks():
-            cells = some.target_cells
-            for f in range(F):
-                seen = cells[..., f]
-                errors = forecast[places][..., f][seen] - some.target[..., f][seen]
-                total[f] += float(np.abs(errors).sum())
-                squares[f] += float(np.square(errors).sum())
-                count[f] += errors.size
-        mae = [total[f] / count[f] if count[f] else None for f in range(F)]
-        rmse = [math.sqrt(squares[f] / count[f]) if count[f] else None for f in range(F)]
+        return cls.of_sums(ErrorSums.of(forecast, part), in_sample)
+
+    @classmethod
+    def of_sums(cls, sums: ErrorSums, in_sample: InSample) -> Errors:
+        """Of errors that were added up."""
+        mae = sums.mae
         mase = [
             None if error is None or scale is None else error / scale
             for error, scale in zip(mae, in_sample.scale, strict=True)
         ]
-        return cls(mae, rmse, mase)
+        return cls(mae, sums.rmse, mase)
 
     @property
     def mase_mean(self) -> float | None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from seqattn.data.sequences import Floats, Integers
 
-AROUND = 2**18
-"""Bytes that the system may map around one that is read."""
+AROUND = 2**21
+"""Bytes that the system may map around one that is read: Linux may map a whole large folio."""
 MOST_MAPPED = 2**26
 """Bytes of a mapped file that may count as memory of the process."""
 

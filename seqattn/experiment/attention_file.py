@@ -6,8 +6,8 @@ import contextlib
 import math
 import os
 import tempfile
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, BinaryIO, cast
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.evaluation import Maps
+from seqattn.experiment.npz import Rows, texts, write_npz
 from seqattn.models import WeightSemantics
 from seqattn.runs import attention_contents, masked_weights
-from seqattn.storage import PACKED_FROM, open_atomic
+from seqattn.storage import open_atomic
 from seqattn.user_files import output_file
 
 IN_MEMORY = 2**26
@@ -41,7 +42,7 @@ class AttentionSpool:
         where = None if folder is None else str(folder)
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=where)  # noqa: SIM115
         self.chunks: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
-        self.ids: list[str] = []
+        self.ids: list[Sequence[str]] = []
         self.lengths: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self.alignment: NDArray[np.int64] | None = None
 
@@ -61,7 +62,7 @@ class AttentionSpool:
             steps: that are forecast of each sequence; None: as many as its known target has. The
                 alignment is known only then, and only of one part.
         """
-        self.ids += part.ids
+        self.ids.append(part.ids)
         if steps is None:
             self.alignment = part.alignment
         target = part.target_lengths if steps is None else np.full(len(part), steps)
@@ -69,7 +70,7 @@ class AttentionSpool:
 
     def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
         """Take in the weights of some sequences of the part that was begun last, in their order;
-        see `seqattn.evaluation.Watch`."""
+        see `seqattn.evaluation.AttentionCallback`."""
         self.meaning = meaning
         source, target = self.lengths[-1]
         masked = masked_weights(maps, source[places], target[places])  # type: ignore[arg-type]
@@ -89,28 +90,17 @@ class AttentionSpool:
 
     def _write(self, file: BinaryIO) -> None:
         source, target = (np.concatenate(lengths) for lengths in zip(*self.lengths, strict=True))
-        shapes = {name: (len(self.ids), *_widest(chunks)) for name, chunks in self.chunks.items()}
+        masked = dict[str, Rows]()
+        for name, chunks in self.chunks.items():
+            shape = len(source), *_widest(chunks)
+            masked[name] = Rows(shape, np.dtype("<f4"), partial(self._read, name, shape[1:]))
         contents = attention_contents(
-            shapes, ids=self.ids, source_lengths=source, target_lengths=target,
+            masked, ids=(), source_lengths=source, target_lengths=target,
             meaning=self.meaning, alignment=self.alignment,
         )  # fmt: skip
-        size = sum(
-            one.nbytes if isinstance(one, np.ndarray) else 4 * math.prod(one)
-            for one in contents.values()
-        )
-        packed = zipfile.ZIP_DEFLATED if size > PACKED_FROM else zipfile.ZIP_STORED
-        with zipfile.ZipFile(file, "w", packed) as archive:
-            for name, one in contents.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    if isinstance(one, np.ndarray):
-                        np.lib.format.write_array(member, one, allow_pickle=False)
-                        continue
-                    head = {"descr": "<f4", "fortran_order": False, "shape": one}
-                    np.lib.format.write_array_header_1_0(member, head)
-                    for cells in self._read(name, one[1:]):
-                        member.write(cells)
+        write_npz(file, {**contents, "ids": texts(*self.ids)})
 
-    def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[bytes]:
+    def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
         """Weights of one kind, some sequences at a time, NaN beyond their own rows and columns.
 
         Args:
@@ -118,13 +108,11 @@ class AttentionSpool:
         """
         for place, (n, *own) in self.chunks[name]:
             self.file.seek(place)
-            raw = self.file.read(4 * n * math.prod(own))
-            if tuple(own) == shape:
-                yield raw
-                continue
-            cells = np.frombuffer(raw, "<f4").reshape(n, *own)
-            more = [(0, 0), *((0, most - size) for most, size in zip(shape, own, strict=True))]
-            yield np.pad(cells, more, constant_values=np.nan).tobytes()
+            cells = np.frombuffer(self.file.read(4 * n * math.prod(own)), "<f4").reshape(n, *own)
+            if tuple(own) != shape:
+                more = [(0, 0), *((0, most - size) for most, size in zip(shape, own, strict=True))]
+                cells = np.pad(cells, more, constant_values=np.nan)
+            yield cells
 
 
 def _widest(chunks: list[tuple[int, tuple[int, ...]]]) -> tuple[int, ...]:

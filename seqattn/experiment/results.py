@@ -9,12 +9,12 @@ from typing import Any
 
 from seqattn.config import as_plain
 from seqattn.data import Splits
-from seqattn.data.files.writing import forecast_arrays
 from seqattn.errors import NonFiniteError
-from seqattn.evaluation import Evaluation, FreeRunningForecast, References, evaluate_and_forecast
+from seqattn.evaluation import Evaluation, ForecastChunk, References, evaluate
 from seqattn.experiment.attention_file import AttentionSpool
 from seqattn.experiment.job import Job
-from seqattn.storage import write_arrays, write_json
+from seqattn.experiment.predictions_file import ForecastSpool
+from seqattn.storage import write_json
 from seqattn.training import Run, TrainState
 
 
@@ -33,13 +33,19 @@ def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
             known[id(data)] = _references(data)
         tested, validated = known[id(data)]
         run.model.load_state_dict(state.best_weights)
-        with AttentionSpool(job.folder.path) as spool:
-            spool.begin(data.test)
-            evaluation, free = evaluate_and_forecast(
-                run.model, data.test, tested, data.scaling, with_attention=False, watch=spool.add
-            )
-            weights = spool.write if job.config.model.has_attention else None
-            _write_results(job, evaluation, free, validated, weights)
+        with (
+            ForecastSpool(job.folder.path, data.test) as forecasts,
+            AttentionSpool(job.folder.path) as attention,
+        ):
+            attention.begin(data.test)
+
+            def keep(chunk: ForecastChunk) -> None:
+                forecasts.add(chunk.values)
+                chunk.show(attention.add)
+
+            evaluation = evaluate(run.model, data.test, tested, data.scaling, keep=keep)
+            weights = attention.write if job.config.model.has_attention else None
+            _write_results(job, evaluation, forecasts, validated, weights)
 
 
 def write_divergence(job: Job, error: NonFiniteError, state: TrainState) -> None:
@@ -80,7 +86,7 @@ def _references(data: Splits) -> tuple[References, References]:
 def _write_results(
     job: Job,
     evaluation: Evaluation,
-    free: FreeRunningForecast,
+    forecasts: ForecastSpool,
     validated: References,
     weights: Callable[[Path], None] | None,
 ) -> None:
@@ -89,7 +95,7 @@ def _write_results(
     Args:
         weights: writes its attention file; None: it has no attention.
     """
-    folder, state, config, data = job.folder, job.state, job.config, job.data
+    folder, state, config = job.folder, job.state, job.config
     assert state is not None
     if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
         job.error = NonFiniteError(
@@ -112,7 +118,7 @@ def _write_results(
         "validation_baselines": validated.baselines,
         "stopped_early": state.epoch < config.training.epochs,
     }
-    write_arrays(folder.predictions, forecast_arrays(data.test, free.values, with_target=True))
+    forecasts.write(folder.predictions)
     if weights is not None:
         weights(folder.attention)
     write_json(folder.summary, summary)

@@ -25,6 +25,7 @@ from seqattn.training import (
     ProcessGroup,
     Run,
     TrainState,
+    batch_in_order,
     batch_of,
     save_best,
     save_state,
@@ -48,7 +49,9 @@ def train_group(
 
     def part(sequences: Sequences, data: Splits) -> Batch | GatheredBatch:
         if id(sequences) not in tensors:
-            tensors[id(sequences)] = batch_of(sequences, device, scaling=data.scaling)
+            # Runs side by side may each have a validation part of their own: these are tensors.
+            make = batch_in_order if alone and sequences is data.validation else batch_of
+            tensors[id(sequences)] = make(sequences, device, scaling=data.scaling)
         return tensors[id(sequences)]
 
     # Many runs save together, so that the disk is waited for once; one saves while it goes on.

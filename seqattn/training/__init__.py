@@ -1,6 +1,6 @@
 """How a model learns: the loop, its schedules, and the state that a checkpoint keeps."""
 
-from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
+from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors
 from seqattn.training.checkpoints import (
     PATHS,
     LoadedModel,
@@ -32,6 +32,7 @@ __all__ = [
     "ProcessGroup",
     "Run",
     "TrainState",
+    "batch_in_order",
     "batch_of",
     "check_data_unchanged",
     "early_stopping",

@@ -228,6 +228,19 @@ class GatheredBatch:
             return found
         return found._each(lambda tensor: tensor.view(*places.shape, *tensor.shape[1:]))
 
+    def resident(self) -> Batch:
+        """All sequences as tensors, gathered a few at a time: the arrays in between have twice the
+        digits, and are several."""
+        found: Batch | None = None
+        numbers = math.prod(self.shape.source[1:]) + math.prod(self.shape.target[1:])
+        for places in slices(len(self), max(1, GATHERED_AT_ONCE // numbers)):
+            some = self._gathered(places)
+            found = found or some._each(lambda one: one.new_empty((len(self), *one.shape[1:])))
+            for name in ("source", "target", *self.masks):
+                getattr(found, name)[places] = getattr(some, name)
+        assert found is not None
+        return found
+
     def _gathered(self, places: slice | NDArray[np.int64]) -> Batch:
         some = self.part.points_at(places)
         found = to_tensors(some, self.device, self.dtype, self.scaling)
@@ -240,6 +253,8 @@ class GatheredBatch:
         return Batch(found.source, found.target, lengths, keep)
 
 
+GATHERED_AT_ONCE = 2**18
+"""Numbers of a part that are gathered together on their way to tensors of all of it."""
 MOST_RESIDENT = 2**22
 """Numbers of a part that become tensors at once, where it is not larger than its rows."""
 
@@ -256,7 +271,21 @@ def batch_of(
     Args:
         scaling: to the model's units; None: they are the part's.
     """
-    if isinstance(part, Windows) and is_gathered(part):
+    if not isinstance(part, Windows):
+        return to_tensors(part, device, dtype, scaling)
+    found = GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
+    return found if is_gathered(part) else found.resident()
+
+
+def batch_in_order(
+    part: Sequences,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    scaling: Scaling | None = None,
+) -> Batch | GatheredBatch:
+    """The same of a part that is read from its first sequence to its last, as it is scored: of
+    windows no tensors are kept."""
+    if isinstance(part, Windows):
         return GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
     return to_tensors(part, device, dtype, scaling)
 
