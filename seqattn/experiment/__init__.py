@@ -15,12 +15,13 @@ from seqattn.data import Splits, load
 from seqattn.errors import FolderLockedError, NonFiniteError, UsageError
 from seqattn.evaluation import References
 from seqattn.experiment import tensorboard, worker
-from seqattn.experiment.environment import change_of_numerics, choose_device, environment
 from seqattn.experiment.fixed_lengths import check_fixed_lengths
+from seqattn.experiment.group_training import train_group
 from seqattn.experiment.grouping import grouped, grouped_anew
 from seqattn.experiment.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiment.load_run import data_of, open_run, without_paths
 from seqattn.experiment.resume import check_same_rates, check_same_split, load_latest_checkpoint
+from seqattn.experiment.run_environment import change_of_numerics, choose_device, environment
 from seqattn.experiment.sizes import (
     bytes_of_checkpoints,
     check_data_fits,
@@ -28,7 +29,6 @@ from seqattn.experiment.sizes import (
     estimate_run_memory,
     memory_budget,
 )
-from seqattn.experiment.train_group import train_group
 from seqattn.experiment.worker import follow
 from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_not_taken, check_summary
 from seqattn.storage import (

@@ -13,8 +13,8 @@ import torch
 from seqattn.config import Config, as_plain
 from seqattn.data import Splits, load
 from seqattn.errors import Stopped, UsageError
-from seqattn.experiment.environment import choose_device
 from seqattn.experiment.job import Job
+from seqattn.experiment.run_environment import choose_device
 from seqattn.runs import RunFolder
 from seqattn.training import ProcessGroup, Run, batch_of, load_state, train
 
