@@ -30,6 +30,24 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["SEQATTN_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What this process writes need not outlast a power cut. Commands in processes of their own sync
+    as ever, and `tests/faults` sees to it that they do."""
+    real = os.fsync
+    os.fsync = lambda file: None
+    yield
+    os.fsync = real
+
+
+@pytest.fixture(scope="session")
+def unsynced_databases() -> None:
+    """The same for SQLite, of which a search commits dozens of times."""
+    from sqlalchemy import Engine, event
+
+    event.listen(Engine, "connect", lambda raw, _: raw.execute("PRAGMA synchronous=OFF"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
