@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import (
@@ -146,6 +146,7 @@ def test_what_is_written_loads_again(path: Path, tmp_path: Path) -> None:
         assert resolve(file).config == config
 
 
+@settings(max_examples=40)
 @given(
     rate=st.floats(1e-12, 100, exclude_min=True), seed=st.integers(0, 2**63 - 1),
     name=st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,20}\Z"),
