@@ -34,10 +34,10 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 def no_waiting_for_the_disk() -> Iterator[None]:
     """What this process writes need not outlast a power cut. Commands in processes of their own sync
     as ever, and `tests/faults` sees to it that they do."""
-    real = os.fsync
-    os.fsync = lambda file: None
+    real = os.fsync, os.sync
+    os.fsync, os.sync = lambda file: None, lambda: None
     yield
-    os.fsync = real
+    os.fsync, os.sync = real
 
 
 @pytest.fixture(scope="session")
