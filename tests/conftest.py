@@ -33,7 +33,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def no_waiting_for_the_disk() -> Iterator[None]:
     """What this process writes need not outlast a power cut. Commands in processes of their own sync
-    as ever, and `tests/faults` sees to it that they do."""
+    as ever. That there is a sync is held by tests that make it fail: test_files_together.py,
+    test_runs.py, and outputs.failing of `tests/faults`."""
     real = os.fsync, os.sync
     os.fsync, os.sync = lambda file: None, lambda: None
     yield
