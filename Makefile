@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests start hundreds of processes. Without kept bytecode each compiles the package anew, in a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install train test test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
 

@@ -30,6 +30,25 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["SEQATTN_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What this process writes need not outlast a power cut. Commands in processes of their own sync
+    as ever. That there is a sync is held by tests that make it fail: test_files_together.py,
+    test_runs.py, and outputs.failing of `tests/faults`."""
+    real = os.fsync, os.sync
+    os.fsync, os.sync = lambda file: None, lambda: None
+    yield
+    os.fsync, os.sync = real
+
+
+@pytest.fixture(scope="session")
+def unsynced_databases() -> None:
+    """The same for SQLite, of which a search commits dozens of times."""
+    from sqlalchemy import Engine, event
+
+    event.listen(Engine, "connect", lambda raw, _: raw.execute("PRAGMA synchronous=OFF"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)

@@ -286,7 +286,7 @@ def config_of(model: dict[str, Any], training: dict[str, Any], ragged: bool, see
             "seed": seed,
             "data": {"n_train": 43, "n_validation": 19, "n_test": 7, "variable_length": ragged},
             "model": {"hidden_dim": H, **model},
-            "training": {"epochs": 12, "batch_size": 11, **training},
+            "training": {"epochs": 6, "batch_size": 11, **training},
         }
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -302,7 +303,7 @@ def test_axes_say_who_looks_at_whom() -> None:
         assert ticks(figure.axes[0])[0][0] == first
 
 
-def pictures_of_every_kind() -> dict[str, Figure]:
+def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
     """With what makes margins narrow: large numbers, long words, a single panel, many lines."""
     numbers = np.random.default_rng(1)
 
@@ -314,23 +315,23 @@ def pictures_of_every_kind() -> dict[str, Figure]:
         )  # fmt: skip
 
     return {
-        "loss": loss(),
-        "loss, tiny": loss_figure(
+        "loss": loss,
+        "loss, tiny": lambda: loss_figure(
             [1, 2], [1e-7, 1e-8], [1e-7, 1e-7], [1e-7, 1e-7], best_epoch=2, noise_floor=1e-9,
             baseline=("a rule with a rather long name", 1e-8), title="t",
         ),
-        "one path": paths(1, 2, 1.0),
-        "many paths": paths(7, 2, 1e5),
-        "one series": paths(1, 1, 1e6),
-        "series": paths(6, 3, 1e-6),
-        "one weight": attention_figure([np.ones((1, 1))], titles=["t"]),
-        "one weight of a long name": attention_figure(
+        "one path": lambda: paths(1, 2, 1.0),
+        "many paths": lambda: paths(7, 2, 1e5),
+        "one series": lambda: paths(1, 1, 1e6),
+        "series": lambda: paths(6, 3, 1e-6),
+        "one weight": lambda: attention_figure([np.ones((1, 1))], titles=["t"]),
+        "one weight of a long name": lambda: attention_figure(
             [np.ones((1, 1))],
             titles=[f"{shortened('W' * 60, 24)}\nof sequences of 24 and 24 points"],
         ),
-        "long": attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
-        "strengths": strengths(),
-        "vectors": vectors_figure(
+        "long": lambda: attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
+        "strengths": strengths,
+        "vectors": lambda: vectors_figure(
             np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),
             np.full(9, 1 / 9), title="one, forecast step 2", cosines=True,
         ),
@@ -349,7 +350,7 @@ def test_names_that_begin_alike_are_told_apart() -> None:
 @pytest.mark.parametrize("name", list(pictures_of_every_kind()))
 def test_no_word_is_cut_off(name: str) -> None:
     """All that is drawn lies within the picture."""
-    figure = pictures_of_every_kind()[name]
+    figure = pictures_of_every_kind()[name]()
     as_bytes(figure)
     width, height = figure.get_size_inches()
     drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())

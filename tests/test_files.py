@@ -623,11 +623,9 @@ def test_any_bytes_are_read_or_refused(raw: bytes, ending: str) -> None:
             assert f"f.{ending}" in str(error)
 
 
-@ANY_BYTES
-@given(st.data())
-def test_a_good_file_with_one_byte_changed_is_read_or_refused(data: st.DataObject) -> None:
+def with_one_byte_changed(data: st.DataObject, *forms: str) -> None:
     part = load(Squares(n_test=5)).test
-    for form in ("csv", "jsonl", "npz", "npy", "parquet", "arrow"):
+    for form in forms:
         content = bytearray(write_sequences(part, form, goes_on=True)[0])
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
@@ -637,7 +635,19 @@ def test_a_good_file_with_one_byte_changed_is_read_or_refused(data: st.DataObjec
             assert f"f.{form}" in str(error)
 
 
-@ANY_BYTES
+@settings(ANY_BYTES, max_examples=20)  # each reading starts a database; readers.fuzz does the same
+@given(st.data())
+def test_a_good_file_with_one_byte_changed_is_read_or_refused(data: st.DataObject) -> None:
+    with_one_byte_changed(data, "csv", "parquet", "arrow")
+
+
+@settings(ANY_BYTES, max_examples=300)
+@given(st.data())
+def test_a_good_file_of_arrays_with_one_byte_changed_too(data: st.DataObject) -> None:
+    with_one_byte_changed(data, "jsonl", "npz", "npy")
+
+
+@settings(ANY_BYTES, max_examples=30)  # any bits: test_any_name_and_every_digit_come_back
 @given(
     st.lists(
         st.lists(st.tuples(st.floats(-LARGE, LARGE, width=32), st.floats(-LARGE, LARGE, width=32)),

@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 
 from seqattn.data.files import ReadOptions, read_all
-from seqattn.data.tables import opened, plain_columns
+from seqattn.data.tables import casting, opened, plain_columns
 from seqattn.errors import DataError, SeqattnError
 
 START = datetime.date(2001, 1, 1)
-SERIES, DAYS = 3, 401  # more rows than are looked at first
+SAMPLE = 100
+SERIES, DAYS = 3, 41  # more rows than are looked at first
 HEADER = "shop,day,load,sold,note"
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (plain_columns, casting):
+        monkeypatch.setattr(module, "SAMPLE", SAMPLE)
 
 
 def rows() -> list[list[str]]:

@@ -26,14 +26,15 @@ def rewrite(folder: RunFolder, **changes: Any) -> None:
 @pytest.fixture
 def folder(seqattn: Command, tmp_path: Path) -> RunFolder:
     (tmp_path / "c.yaml").write_text("name: c\n")
-    done = seqattn("train", "c.yaml", *SETS, "--set", "training.epochs=1", "--device", "cpu")
+    done = seqattn("train", "c.yaml", *SETS, "--set", "training.epochs=1", "--device", "cpu",
+                   "--plots", "none")  # fmt: skip
     assert done.code == 0, done.err
     return RunFolder(tmp_path / "outputs/c")
 
 
 def resumed(seqattn: Command) -> Ended:
     done = seqattn("train", "c.yaml", *SETS, "--set", "training.epochs=2", "--device", "cpu",
-                   "--resume")  # fmt: skip
+                   "--resume", "--plots", "none")  # fmt: skip
     assert done.code == 0, done.err
     return done
 
@@ -67,7 +68,7 @@ def test_nothing_is_said_where_nothing_changed_or_is_known(
 
 def test_many_seeds_say_it_once(seqattn: Command, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("name: c\n")
-    words = ["train", "c.yaml", *SETS, "--seeds", "3", "--device", "cpu"]
+    words = ["train", "c.yaml", *SETS, "--seeds", "3", "--device", "cpu", "--plots", "none"]
     assert seqattn(*words, "--set", "training.epochs=1").code == 0
     seeds = [RunFolder(tmp_path / f"outputs/c/seed-{k}") for k in (23, 24, 25)]
     for seed in seeds:

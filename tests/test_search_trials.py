@@ -31,6 +31,7 @@ from seqattn.storage import exclusive_lock
 from seqattn.tuning import results, trials
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("unsynced_databases")
 SMALL = ["data.n_train=24", "data.n_validation=8", "data.n_test=8", "training.epochs=4"]
 RATE = "training.learning_rate=log(1e-3,1e-1)"
 CELLS = "model.cell=gru,lstm"

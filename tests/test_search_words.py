@@ -14,6 +14,7 @@ from seqattn.experiment import Callbacks
 from seqattn.tuning import results, trials
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("unsynced_databases")
 SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4"]
 RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform(2,6)"
 

@@ -327,7 +327,7 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
         load(OwnFile.model_validate(yaml.safe_load(section)["data"]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0, 0, 0, 4, 7]), st.integers(0, 2), st.integers(0, 2)),

@@ -18,6 +18,7 @@ from seqattn.experiment import Callbacks
 from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("unsynced_databases")
 SMALL = ["data.n_train=24", "data.n_validation=8", "data.n_test=8", "training.epochs=4"]
 RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform(2,6)"
 

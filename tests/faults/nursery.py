@@ -17,6 +17,7 @@ A command may carry a plan, which the child sets up before it runs:
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -115,6 +116,8 @@ def serve() -> None:
     for room in (*EVERYTHING, *sys.argv[1:]):
         importlib.import_module(f"seqattn.{room}")
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # or every child's first collection copies all pages of the libraries
     outputs: dict[int, int] = {}
     print("ready", flush=True)
     for line in sys.stdin:

@@ -167,11 +167,11 @@ def _position(folder: RunFolder) -> tuple[int, int]:
     return metadata["epoch"], metadata["step"]
 
 
-def told_to_stop(count: int, seed: int = 0) -> Tally:
+def told_to_stop(count: int, seed: int = 0, signals: Sequence[signal.Signals] = SIGNALS) -> Tally:
     """SIGINT and SIGTERM during a save, a validation and the plotting: `count` of each."""
     tally, numbers = Tally(), np.random.RandomState(seed)
     with nurtured() as (nursery, home):
-        for number in SIGNALS:
+        for number in signals:
             for phase, calls in (("save", 30), ("validation", 6), ("plotting", 3)):
                 for case in range(count):
                     output = f"{phase}-{number}-{case}"

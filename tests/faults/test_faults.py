@@ -33,9 +33,10 @@ from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
 
 SHORT: dict[str, Callable[[], Tally]] = {
-    "killed": lambda: processes.killed(2),
+    "killed": lambda: processes.killed(1),
     "killed side by side": lambda: processes.killed_side_by_side((45, 51)),
-    "told to stop": lambda: processes.told_to_stop(1),
+    # SIGINT: the two rows below, and test_a_signal_saves_and_a_resume_ends_the_same.
+    "told to stop": lambda: processes.told_to_stop(1, signals=[signal.SIGTERM]),
     "told to stop, default config": lambda: processes.told_to_stop_at_once(1),
     "told to stop while importing": lambda: processes.told_to_stop_while_importing(1),
     "two at once": lambda: processes.two_at_once(1),

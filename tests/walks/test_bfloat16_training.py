@@ -1,10 +1,12 @@
 """Sequences of 576 and 520 points, trained in float32 and in bfloat16: the losses are the same.
 
-The command of the figures in docs/performance.md: `python -m pytest -s` and this file.
+The figures in docs/performance.md are those of more epochs: `FIGURES=1 python -m pytest -s` and this
+file.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -49,17 +51,21 @@ def losses(
     return run.history[-1].train_loss, float(mean_squared_error(said, test.target, None))
 
 
+MANY = bool(os.environ.get("FIGURES"))
+
+
 @pytest.mark.parametrize(("model", "training", "S", "T"), [
-    (TRANSFORMER, {"epochs": 15, "learning_rate": 0.005,
+    (TRANSFORMER, {"epochs": 15 if MANY else 6, "learning_rate": 0.005,
                    "teacher_forcing": {"probability": 1.0}}, 64, 512),
-    (RECURRENT, {"epochs": 24, "learning_rate": 0.01,
+    (RECURRENT, {"epochs": 24 if MANY else 6, "learning_rate": 0.01 if MANY else 0.02,
                  "teacher_forcing": {"probability": 0.5}}, 512, 8),
 ], ids=["transformer", "recurrent"])  # fmt: skip
 def test_long_sequences_train_alike(
     model: dict[str, Any], training: dict[str, Any], S: int, T: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """With the positions in bfloat16 the Transformer's training loss was 4.7 times as large."""
+    """With the positions in bfloat16 the Transformer's training loss is 2.9 times as large after five
+    epochs, and 4.8 times after fifteen."""
     exact = losses(model, training, "float32", S, T)
     rounded = losses(model, training, "bfloat16", S, T)
     with capsys.disabled():

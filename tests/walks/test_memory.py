@@ -8,17 +8,28 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 # VmHWM, not ru_maxrss: a child of a large process starts with its parent's ru_maxrss.
 PEAK = """
-import json, re, sys
+import json, os, re, sys
 from pathlib import Path
 
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+def each(measured):
+    # Every case in a copy of this process, which has imported everything and run nothing.
+    for name, case in json.loads(sys.argv[1]).items():
+        os.makedirs(name)
+        child = os.fork()
+        if child == 0:
+            os.chdir(name)
+            print(json.dumps([name, *measured(case)]), flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, name
 """
 
 CHILD = (
@@ -29,36 +40,37 @@ from seqattn.data import shape_of
 from seqattn.experiment import run
 from seqattn.training.memory import bytes_needed
 
-tiny = ["data.n_train=4", "data.n_validation=2", "data.n_test=2", "training.epochs=1", "name=tiny"]
-run(resolve(None, tiny).config, Path("outputs"), plots=False)
-before = peak()
-config = resolve(None, [*json.loads(sys.argv[1]), "name=large", "training.epochs=1"]).config
-run(config, Path("outputs"), plots=False)
-estimate = sum(bytes_needed(config, *shape_of(config.data)).values())
-print(json.dumps([peak() - before, estimate]))
+def measured(sets):
+    tiny = ["data.n_train=4", "data.n_validation=2", "data.n_test=2", "training.epochs=1", "name=tiny"]
+    run(resolve(None, tiny).config, Path("outputs"), plots=False)
+    before = peak()
+    config = resolve(None, [*sets, "name=large", "training.epochs=1"]).config
+    run(config, Path("outputs"), plots=False)
+    estimate = sum(bytes_needed(config, *shape_of(config.data)).values())
+    return peak() - before, estimate
+
+each(measured)
 """
 )
 FEW = ["data.n_train=64", "data.n_validation=4", "data.n_test=4", "training.batch_size=64"]
 
 
-@pytest.mark.parametrize(
-    "sets",
-    [
-        ["data.kind=copy", "data.length=100", "data.n_train=16", "data.n_validation=4",
-         "data.n_test=4000"],
-        ["data.n_train=100000", "training.batch_size=10000", "data.n_test=50000",
-         "model.hidden_dim=4"],
-        [*FEW, "data.kind=copy", "data.length=8", "model.hidden_dim=800"],
-        [*FEW, "data.kind=copy", "data.length=128", "model.kind=transformer", "model.model_dim=64",
-         "training.teacher_forcing.probability=1"],
-        ["data.kind=copy", "data.length=128", "data.n_train=4", "data.n_validation=2",
-         "data.n_test=48", "model.kind=transformer", "training.teacher_forcing.probability=1"],
-    ],
-    ids=["attention", "sequences", "parameters", "transformer", "transformer-attention"],
-)  # fmt: skip
-def test_the_estimate_is_near_the_measured_growth(sets: list[str], tmp_path: Path) -> None:
-    grown, estimate = figures_of(CHILD, sets, tmp_path)
-    assert 0.7 < estimate / grown < 2, (estimate, grown)
+NEAR = {
+    "attention": ["data.kind=copy", "data.length=100", "data.n_train=16", "data.n_validation=4",
+                  "data.n_test=4000"],
+    "sequences": ["data.n_train=100000", "training.batch_size=10000", "data.n_test=50000",
+                  "model.hidden_dim=4"],
+    "parameters": [*FEW, "data.kind=copy", "data.length=8", "model.hidden_dim=800"],
+    "transformer": [*FEW, "data.kind=copy", "data.length=128", "model.kind=transformer",
+                    "model.model_dim=64", "training.teacher_forcing.probability=1"],
+    "transformer-attention": ["data.kind=copy", "data.length=128", "data.n_train=4",
+                              "data.n_validation=2", "data.n_test=48", "model.kind=transformer",
+                              "training.teacher_forcing.probability=1"],
+}  # fmt: skip
+
+
+def test_the_estimate_is_near_the_measured_growth(tmp_path: Path) -> None:
+    check(CHILD, NEAR, tmp_path, 0.7, 2)
 
 
 STEP = (
@@ -82,28 +94,28 @@ def step(R, N, S, T, *sets):
         objective.differentiate(batch, torch.ones(T, dtype=torch.bool))
     return 4 * R * N * activations_per_sequence(model, S, T, alone=R == 1)
 
-R, N, S, T, *sets = json.loads(sys.argv[1])
-step(R, 2, 8, 8, "model.model_dim=8")
-before = peak()
-estimate = step(R, N, S, T, *sets)
-print(json.dumps([peak() - before, estimate]))
+def measured(case):
+    R, N, S, T, *sets = case
+    step(R, 2, 8, 8, "model.model_dim=8")
+    before = peak()
+    estimate = step(R, N, S, T, *sets)
+    return peak() - before, estimate
+
+each(measured)
 """
 )
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        [1, 64, 64, 64, "model.model_dim=32"],
-        [1, 16, 256, 256, "model.model_dim=128"],
-        [4, 16, 64, 64, "model.model_dim=32"],
-    ],
-    ids=str,
-)
-def test_a_step_of_a_transformer_keeps_what_is_estimated(given: list[int | str]) -> None:
-    """Runs, sequences of a batch, source and target length, and the model."""
-    grown, estimate = figures_of(STEP, given)
-    assert 0.7 < estimate / grown < 2, (estimate, grown)
+KEPT = {
+    "narrow": [1, 64, 64, 64, "model.model_dim=32"],
+    "long": [1, 16, 256, 256, "model.model_dim=128"],
+    "four runs": [4, 16, 64, 64, "model.model_dim=32"],
+}
+"""Runs, sequences of a batch, source and target length, and the model."""
+
+
+def test_a_step_of_a_transformer_keeps_what_is_estimated(tmp_path: Path) -> None:
+    check(STEP, KEPT, tmp_path, 0.7, 2)
 
 
 GROUP = (
@@ -128,29 +140,29 @@ def trained(name, runs, *sets):
     train_many(wanted, threads=1)
     return wanted[0]
 
-trained("tiny", 2, "data.n_train=4", "data.n_validation=2", "data.n_test=2")
-before = peak()
-config, folder = trained("large", RUNS, *json.loads(sys.argv[1]))
-estimate = estimate_run_memory(Job(config, folder, load(config.data)))
-print(json.dumps([(peak() - before) // RUNS, estimate]))
+def measured(sets):
+    trained("tiny", 2, "data.n_train=4", "data.n_validation=2", "data.n_test=2")
+    before = peak()
+    config, folder = trained("large", RUNS, *sets)
+    estimate = estimate_run_memory(Job(config, folder, load(config.data)))
+    return (peak() - before) // RUNS, estimate
+
+each(measured)
 """
 )
 LITTLE = ["data.n_train=64", "data.n_test=4", "training.batch_size=16", "data.n_validation=512"]
 
 
-@pytest.mark.parametrize(
-    "sets",
-    [
-        [*LITTLE, "model.hidden_dim=64"],
-        [*LITTLE, "data.kind=copy", "data.length=32", "model.hidden_dim=32"],
-        [*LITTLE, "training.batch_size=64", "data.kind=copy", "data.length=16"],
-    ],
-    ids=["validation", "long-validation", "step"],
-)
-def test_a_run_side_by_side_takes_what_is_estimated(sets: list[str], tmp_path: Path) -> None:
+BESIDE = {
+    "validation": [*LITTLE, "model.hidden_dim=64"],
+    "long validation": [*LITTLE, "data.kind=copy", "data.length=32", "model.hidden_dim=32"],
+    "step": [*LITTLE, "training.batch_size=64", "data.kind=copy", "data.length=16"],
+}
+
+
+def test_a_run_side_by_side_takes_what_is_estimated(tmp_path: Path) -> None:
     """Scoring validation sequences keeps less than a training step does of as many."""
-    grown, estimate = figures_of(GROUP, sets, tmp_path)
-    assert 0.9 < estimate / grown < 2.5, (estimate, grown)
+    check(GROUP, BESIDE, tmp_path, 0.9, 2.5)
 
 
 PREDICT = (
@@ -188,16 +200,26 @@ print(json.dumps([peak() - before, 4 * 20_000 * 4 * 24 * 24]))
 
 def test_weights_of_20_000_sequences_are_not_held_in_memory(tmp_path: Path) -> None:
     """They take 176 MiB, three times that where they are kept and joined; 64 wait in memory."""
-    grown, weights = figures_of(PREDICT, [], tmp_path)
+    ((grown, weights),) = figures_of(PREDICT, [], tmp_path)
     assert grown < 1.3 * weights, (grown, weights)
 
 
-def figures_of(child: str, given: object, folder: Path | None = None) -> list[int]:
-    """What a process of its own measured."""
+def check(
+    child: str, cases: Mapping[str, Sequence[object]], folder: Path, least: float, most: float
+) -> None:
+    """A process measures each case: the estimate, in parts of the growth, lies between two bounds."""
+    found = {str(name): (estimate / grown, estimate, grown)
+             for name, grown, estimate in figures_of(child, cases, folder)}  # fmt: skip
+    assert found.keys() == cases.keys()
+    wrong = {name: figures for name, figures in found.items() if not least < figures[0] < most}
+    assert not wrong
+
+
+def figures_of(child: str, given: object, folder: Path) -> list[Any]:
+    """What a process of its own measured, an item for each line that it printed."""
     done = subprocess.run(
         [sys.executable, "-c", child, json.dumps(given)], cwd=folder, capture_output=True,
         text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    figures: list[int] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    return [json.loads(line) for line in done.stdout.splitlines()]
