@@ -28,6 +28,7 @@ from seqattn.experiment.sizes import (
     refuse_too_large,
     refuse_too_much_data,
 )
+from seqattn.experiment.skip_start import share_map, start_skips
 from seqattn.experiment.surroundings import change_of_numerics, choose_device, environment
 from seqattn.experiment.training import train_group
 from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_summary, refuse_taken
@@ -156,6 +157,10 @@ def _run_all(
         todo = [job for job in jobs if job.is_to_do]
         if world is not None:
             _agree(world, jobs)
+        start_skips(todo)
+        for job in todo if world is not None else ():
+            assert world is not None
+            share_map(world, job)
         refuse_full_disks({job.folder.path: bytes_of_checkpoints(job) for job in todo})
         before_writing()
         _say_what_has_ended(jobs, watchers)
