@@ -15,7 +15,7 @@ from seqattn.data.least_squares import DesignTable, LinearSystem
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Floats, Sequences
 
-PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
 """What `ridge_map` tries, as shares of the mean eigenvalue of the centred Gram matrix."""
 MAX_WORK = 2**33
 """Linear systems times (S F)^3, up to which `ridge_map` is meant to be used: one system of S F =
