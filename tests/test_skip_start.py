@@ -120,6 +120,22 @@ def test_the_start_does_not_depend_on_how_many_rows_are_worked_on_at_once(
     np.testing.assert_allclose(again.weight, once.weight, rtol=1e-4, atol=1e-6)
 
 
+def test_the_validation_part_chooses_a_penalty_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    train = part_of(1, gaps=True)
+    scaling, _ = fit(OwnFile.model_validate({"path": "-"}), train)
+    checks = [part_of(2, gaps=True), part_of(3, gaps=False)]
+    checks[1].target[:] = checks[1].target[::-1]  # of other sequences: only the mean is right
+    chosen = [ridge_map(train, check, scaling) for check in checks]
+    assert chosen[0].penalty < chosen[1].penalty == max(PENALTIES)
+    for check, found in zip(checks, reversed(chosen), strict=True):
+        monkeypatch.setattr("seqattn.data.ridge.PENALTIES", (found.penalty,))
+        alone = ridge_map(train, check, scaling)  # asked of the other validation part
+        assert np.array_equal(alone.weight, found.weight)
+        assert np.array_equal(alone.bias, found.bias)
+
+
 @pytest.mark.parametrize("unit", [1e30, 1e200])
 def test_a_constant_column_and_huge_units_do_no_harm(unit: float) -> None:
     train = part_of(1, gaps=False)
