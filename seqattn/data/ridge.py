@@ -19,7 +19,8 @@ PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0,
 """What `ridge_map` tries, as shares of the mean eigenvalue of the centred Gram matrix."""
 MAX_WORK = 2**30
 """Linear systems times (S F)^3, up to which `ridge_map` is meant to be used: one system of S F =
-1024, or 8 of 512. 5,000 sequences of 1024 took 23 s and 120 MiB, with one thread beside other work."""
+1024, or 8 of 512. 5,000 sequences of 1024 took 23 s and 120 MiB, with one thread, beside other
+work."""
 
 
 @dataclass(frozen=True, eq=False)
