@@ -42,8 +42,12 @@ LEVELS = {
     "relative": ["data.relative=true", "data.normalize=global"],
     "instance": ["data.relative=false", "data.normalize=instance"],
 }
+SKIPS = {
+    "frozen": "linear, skip_map: frozen", "finetuned": "linear, skip_map: finetuned",
+    "learned": "linear, skip_map: learned", "none": "none",
+}  # fmt: skip
 NETWORKS = {
-    "GRU": ["model={kind: recurrent, hidden_dim: 32, attention: {score: scaled_dot}, skip: SKIP}"],
+    "GRU": ["model={kind: recurrent, hidden_dim: H, attention: {score: scaled_dot}, skip: SKIP}"],
     "Transformer": [  # learns all steps at once, and so from the true ones before them
         "model={kind: transformer, skip: SKIP}",
         "training.teacher_forcing.probability=1",
@@ -51,10 +55,10 @@ NETWORKS = {
 }
 AXES: tuple[tuple[str, dict[str, list[str]]], ...] = (
     ("form", {
-        f"{network}, {level}, skip {skip}": [*(each.replace("SKIP", skip) for each in sets), *more]
+        f"{network}, {level}, {skip}": [*(each.replace("SKIP", words) for each in sets), *more]
         for network, sets in NETWORKS.items()
         for level, more in LEVELS.items()
-        for skip in ("linear", "none")
+        for skip, words in SKIPS.items()
         if (network, skip) != ("Transformer", "none")
     }),
     ("learning_rate", {
@@ -140,18 +144,25 @@ def measured(name: str, windows: dict[str, Windows], seeds: int, sets: list[str]
     }  # fmt: skip
 
 
-def choose(name: str, windows: Windows, seeds: int) -> None:
+def choose(name: str, windows: Windows, arguments: argparse.Namespace) -> None:
     """Validation errors, in the data's units, along one axis after the other."""
-    best = list[str]()
+    best: list[str] = arguments.set
+    seeds, width = arguments.seeds, str(arguments.hidden_dim)
     for axis, values in AXES:
+        if axis not in arguments.axes.split(","):
+            continue
         errors = dict[str, float]()
-        for label, sets in values.items():
+        for label, replaced in values.items():
+            if axis == "form" and arguments.forms not in label:
+                continue
+            sets = [each.replace("hidden_dim: H", f"hidden_dim: {width}") for each in replaced]
             with tempfile.TemporaryDirectory() as folder:
                 runs = trained(name, Path(folder) / "many", seeds, [*best, *sets])
                 errors[label] = statistics.median(errors_of(runs, windows))
             print(f"{name}: {axis} {label}: {errors[label]:.5g}", flush=True)
         first = min(errors, key=lambda label: errors[label])
-        best += values[first]
+        chosen = [each.replace("hidden_dim: H", f"hidden_dim: {width}") for each in values[first]]
+        best = [*best, *chosen]
         print(f"{name}: {axis}: chosen {first}", flush=True)
 
 
@@ -269,6 +280,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--set", action="append", default=[], help="a value of all configs")
     parser.add_argument("--choose", action="store_true", help="validation errors of the choices")
+    parser.add_argument("--axes", default=",".join(axis for axis, _ in AXES), help="of --choose")
+    parser.add_argument("--forms", default="", help="of --choose: those with this in their name")
+    parser.add_argument("--hidden-dim", type=int, default=32, help="of --choose: the GRU's width")
     parser.add_argument("--ridge", action="store_true", help="the same of ridge, for each level")
     parser.add_argument("--into", type=Path, default=HOME / "results.json")
     arguments = parser.parse_args()
@@ -283,7 +297,7 @@ def main() -> None:
             ridge(name, windows["train"], windows["validation"])
             continue
         if arguments.choose:
-            choose(name, written(name)[1]["validation"], arguments.seeds)
+            choose(name, written(name)[1]["validation"], arguments)
             continue
         add(name, arguments, results.setdefault(name, {}))
         path.parent.mkdir(parents=True, exist_ok=True)

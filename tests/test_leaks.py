@@ -35,7 +35,7 @@ KEYS = {
     "robust": ["data.scaling=robust"],
     "instance": ["data.normalize=instance"],
     "relative": ["data.relative=true"],
-    "a linear skip": ["model.skip=linear", "model.cell=lstm"],
+    "a linear skip": ["model.skip=linear", "model.skip_map=learned", "model.cell=lstm"],
 }
 
 
@@ -153,6 +153,31 @@ def test_later_rows_change_nothing_that_is_learned(
         assert expected == first[name], name
     for one, other in zip(folder.read_metrics(), again.read_metrics(), strict=True):
         assert one.validation_loss != other.validation_loss
+
+
+@pytest.mark.parametrize("skip_map", ["frozen", "finetuned"])
+@pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS.keys())
+def test_rows_of_the_test_part_change_nothing_of_a_fitted_skip(
+    split: tuple[int, list[str]], skip_map: str, tmp_path: Path
+) -> None:
+    """The validation part chooses a penalty, as it chooses an epoch; the test part has no say."""
+    series, sets = split
+    sets = [*sets, "model.skip=linear", f"model.skip_map={skip_map}"]
+    values = a_table(series)
+    folder = a_run(values, tmp_path / "first", sets)
+    parts = {row["sequence"]: row["part"] for row in split_of(folder)}
+    whole = len(split_of(folder)) == len(parts)
+
+    def later(name: str, step: int) -> bool:
+        if whole:
+            return parts.get(name) == "test"
+        return step > STEPS - round(0.2 * STEPS) - 1
+
+    again = a_run(other_values(values, later), tmp_path / "again", sets)
+    first, other = learned(folder), learned(again)
+    assert other["weights"] == first["weights"]
+    assert other["train_loss"] == first["train_loss"]
+    assert folder.read_summary()["test_loss"] != again.read_summary()["test_loss"]
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS.keys())

@@ -65,7 +65,7 @@ from seqattn.config.knobs import (
 from seqattn.config.knobs.section import APART
 from seqattn.config.mistakes import listed, nearest, sentence
 from seqattn.config.reading import KeyPath, read_file, read_text
-from seqattn.config.renames import RenamedKeyWarning, with_new_names
+from seqattn.config.renames import RenamedKeyWarning, with_new_names, with_old_defaults
 from seqattn.config.sections import every_key
 from seqattn.errors import ConfigError
 
@@ -187,7 +187,7 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
     Raises:
         ConfigError: it is not valid.
     """
-    content, _ = with_new_names(content, {}, warn=False)
+    content, _ = with_new_names(with_old_defaults(content), {}, warn=False)
     try:
         return Config.model_validate(content)
     except ValidationError as error:

@@ -20,6 +20,15 @@ STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
 """Shares that `kind: stream` had."""
 
 
+def with_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What an earlier version stored, with the values of keys that it did not have yet: a linear
+    skip was learned."""
+    model = content.get("model")
+    if isinstance(model, dict) and model.get("skip") == "linear" and "skip_map" not in model:
+        return {**content, "model": {**model, "skip_map": "learned"}}
+    return dict(content)
+
+
 class RenamedKeyWarning(FutureWarning):
     """A config has a key of an earlier version."""
 

@@ -1,6 +1,11 @@
-"""An affine map from sources to targets, fitted on the training part.
+"""Affine maps from sources to targets, fitted on the training part: least squares, and ridge.
 
-Letters: N sequences, n of them that are at hand, S source steps, T target steps, F features.
+Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
+Problems") is least squares with rows sqrt(penalty) I below the design. Both are solved from the
+triangle of a QR decomposition, which is made some sequences at a time.
+
+Letters: N sequences, n of them that are at hand, S source steps, T target steps, F features of a
+source point, G of a target point, K penalties.
 """
 
 from __future__ import annotations
@@ -42,16 +47,16 @@ def least_squares(
     alike = (train.source_steps, train.target_steps) == (test.source_steps, T)
     if not (alike and train.is_one_shape and test.is_one_shape):
         return None
-    trained = _Table(train, scaling)
-    inputs = _Columns.of(rows for rows, _ in trained.row_blocks())
-    outputs = _Columns.of(rows for _, rows in trained.row_blocks())
-    weights = _weights(trained, inputs, outputs)
+    trained = DesignTable(train, scaling)
+    system = LinearSystem.of(trained)
+    inputs, outputs = system.inputs, system.outputs
+    (weights,) = system.solve((0.0,))
     never = (outputs.count == 0).reshape(T, F)
     means = mean_by_step(train, T) if never.any() else None
 
     def forecast(part: Sequences) -> Floats:
         found = np.empty((len(part), T, F))
-        for at, some, own in _Table(part, scaling).parts():
+        for at, some, own in DesignTable(part, scaling).parts():
             rows = outputs.unscaled(inputs.design(trained.inputs(some, own[0])) @ weights)
             found[at] = own[1].unscaled(rows.reshape(len(some), T, F))
         if means is not None:
@@ -61,46 +66,102 @@ def least_squares(
     return LazyForecast(test, forecast)
 
 
-def _weights(table: _Table, inputs: _Columns, outputs: _Columns) -> Floats:
-    """(S F + 1, T F) of the scaled columns: those that all rows have at once, others one by one,
-    from the rows that have them."""
-    width = len(inputs.centre) + 1
-    found = np.zeros((width, len(outputs.centre)))
-    whole = outputs.count == len(table.part)
-    every = [columns for columns in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None])
-             if len(columns)]  # fmt: skip
-    at_once = max(1, AT_ONCE // width**2)
-    for first in range(0, len(every), at_once):
-        some = every[first : first + at_once]
-        for columns, triangle in zip(some, _triangles(table, inputs, outputs, some), strict=True):
-            solved = np.linalg.lstsq(triangle[:, :width], triangle[:, width:], rcond=None)
-            found[:, columns] = solved[0]
-    return found
+@dataclass(frozen=True, eq=False)
+class LinearSystem:
+    """The linear systems of a table's map.
+
+    Attributes:
+        inputs, outputs: ranges of the table's columns.
+        sets: places of output columns that are solved for at once, from the same rows: those that
+            all rows have, and each of the others.
+    """
+
+    table: DesignTable
+    inputs: ColumnRanges
+    outputs: ColumnRanges
+    sets: list[NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, table: DesignTable) -> LinearSystem:
+        inputs = ColumnRanges.of(rows for rows, _ in table.row_blocks())
+        outputs = ColumnRanges.of(rows for _, rows in table.row_blocks())
+        whole = outputs.count == len(table.part)
+        every = [np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]]
+        return cls(table, inputs, outputs, [columns for columns in every if len(columns)])
+
+    def solve(self, penalties: SequenceOf[float], scaling: Scaling | None = None) -> Floats:
+        """(K, S F + 1, T G) of the scaled columns.
+
+        Args:
+            penalties: shares of the mean eigenvalue of the centred Gram matrix of the inputs.
+            scaling: of the units that weights have a penalty in.
+        """
+        width = len(self.inputs.centre) + 1
+        unit = self.inputs.unit(None if scaling is None else scaling.source)
+        found = np.zeros((len(penalties), width, len(self.outputs.centre)))
+        at_once = max(1, AT_ONCE // width**2)
+        for first in range(0, len(self.sets), at_once):
+            some = self.sets[first : first + at_once]
+            for columns, triangle in zip(some, self._triangles(some), strict=True):
+                for k, penalty in enumerate(penalties):
+                    found[k][:, columns] = _solved(triangle, width, penalty, unit)
+        return found
+
+    def _triangles(self, every: SequenceOf[NDArray[np.int64]]) -> list[Floats]:
+        """For each set of output columns the rows that have them all, or the triangle of their QR
+        decomposition, which stands for them and is no taller than wide."""
+        width = len(self.inputs.centre) + 1
+        waiting: list[list[Floats]] = [[] for _ in every]
+        for source_rows, target_rows in self.table.row_blocks():
+            design, targets = self.inputs.design(source_rows), self.outputs.scaled(target_rows)
+            for k, (rows, columns) in enumerate(zip(waiting, every, strict=True)):
+                seen = ~np.isnan(targets[:, columns]).any(axis=1)
+                rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
+                if k + 1 == len(every):  # NumPy needs three times what it decomposes
+                    del source_rows, target_rows, design, targets
+                if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
+                    joined = np.concatenate(rows)
+                    rows.clear()
+                    rows.append(np.asarray(np.linalg.qr(joined, mode="r")))
+                    del joined
+        return [np.concatenate(rows) for rows in waiting]
 
 
-def _triangles(
-    table: _Table, inputs: _Columns, outputs: _Columns, every: SequenceOf[NDArray[np.int64]]
-) -> list[Floats]:
-    """For each set of output columns the rows that have them all, or the triangle of their QR
-    decomposition, which stands for them and is no taller than wide."""
-    width = len(inputs.centre) + 1
-    waiting: list[list[Floats]] = [[] for _ in every]
-    for source_rows, target_rows in table.row_blocks():
-        design, targets = inputs.design(source_rows), outputs.scaled(target_rows)
-        for k, (rows, columns) in enumerate(zip(waiting, every, strict=True)):
-            seen = ~np.isnan(targets[:, columns]).any(axis=1)
-            rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
-            if k + 1 == len(every):  # NumPy needs three times what it decomposes
-                del source_rows, target_rows, design, targets
-            if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
-                joined = np.concatenate(rows)
-                rows.clear()
-                rows.append(np.asarray(np.linalg.qr(joined, mode="r")))
-                del joined
-    return [np.concatenate(rows) for rows in waiting]
+def _solved(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats:
+    """(width, columns) solution of one system.
+
+    Args:
+        triangle: (n, width + columns) scaled inputs, the last of them ones, and outputs; or the
+            triangle that stands for them.
+        penalty: see `LinearSystem.solve`.
+        unit: (width - 1,) what 1 of a scaled input is in the units of the penalty.
+    """
+    rows = float(np.square(triangle[:, width - 1]).sum())
+    if penalty and rows:
+        below = np.zeros((width - 1, triangle.shape[1]))
+        weights = _penalty_weights(triangle[:, :width], rows, unit)
+        np.fill_diagonal(below, np.sqrt(penalty) * weights)
+        triangle = np.vstack([triangle, below])
+    return np.asarray(np.linalg.lstsq(triangle[:, :width], triangle[:, width:], rcond=None)[0])
 
 
-class _Table:
+def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
+    """(width - 1,) what weights are multiplied with in a penalty of 1: the square root of the mean
+    eigenvalue of the centred Gram matrix, in the units of the scaled columns.
+
+    Args:
+        rows: how many the design, or its triangle, stands for.
+    """
+    inputs, ones = design[:, :-1], design[:, -1]
+    widest = unit.max(initial=0)
+    share = unit / widest if widest else unit  # so that no square overflows
+    squares = np.square(inputs).sum(axis=0) - np.square(ones @ inputs) / rows
+    eigenvalue = (np.maximum(squares, 0) * np.square(share)).mean()
+    found = np.divide(np.sqrt(eigenvalue), share, where=share > 0, out=np.ones_like(share))
+    return np.asarray(found)
+
+
+class DesignTable:
     """A part as inputs and outputs, a sequence a row: what an affine map sees of it."""
 
     def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
@@ -138,7 +199,7 @@ class _Table:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class ColumnRanges:
     """The range of each column of a table, and how many rows have it.
 
     Attributes:
@@ -152,7 +213,7 @@ class _Columns:
     count: NDArray[np.int64]
 
     @classmethod
-    def of(cls, row_blocks: Iterable[Floats]) -> _Columns:
+    def of(cls, row_blocks: Iterable[Floats]) -> ColumnRanges:
         """
         Args:
             row_blocks: (n, columns), NaN where a cell was not observed.
@@ -170,6 +231,20 @@ class _Columns:
     def design(self, values: Floats) -> Floats:
         """Scaled columns, and one of ones."""
         return np.column_stack([self.scaled(values), np.ones(len(values))])
+
+    def unit(self, scaler: Scaler | None) -> Floats:
+        """(columns,) what 1 of a scaled column is in the units that a scaler makes; 0 where the
+        column varies by rounding at most.
+
+        Args:
+            scaler: of the features, which repeat along the columns; None: it changes nothing.
+        """
+        unit = np.where(np.isinf(self.spread), 0, self.spread)
+        return unit if scaler is None else unit / self.tiled(scaler.scale)
+
+    def tiled(self, by_feature: Floats) -> Floats:
+        """(columns,) of (features,)."""
+        return np.tile(by_feature, len(self.centre) // len(by_feature))
 
     def scaled(self, values: Floats) -> Floats:
         return np.asarray((values - self.centre) / self.spread)

@@ -29,6 +29,7 @@ from seqattn.experiment.sizes import (
     estimate_run_memory,
     memory_budget,
 )
+from seqattn.experiment.skip_start import share_map, start_skips
 from seqattn.experiment.worker import follow
 from seqattn.runs import COMPARISON, SEARCH, RunFolder, check_not_taken, check_summary
 from seqattn.storage import (
@@ -156,6 +157,10 @@ def _train_many(
         todo = [job for job in jobs if job.is_to_do]
         if world is not None:
             _agree(world, jobs)
+        start_skips(todo)
+        for job in todo if world is not None else ():
+            assert world is not None
+            share_map(world, job)
         check_free_space({job.folder.path: bytes_of_checkpoints(job) for job in todo})
         before_writing()
         _say_what_has_ended(jobs, callbacks)

@@ -75,7 +75,8 @@ def train_group(
         for job in jobs:
             job.folder.say(f"gradients: {name}")
 
-    for note in dict.fromkeys(note for job in jobs for note in job.data.notes):
+    notes = (note for job in jobs for note in (*job.data.notes, job.start) if note)
+    for note in dict.fromkeys(notes):
         callbacks.say(note)
     for job in jobs:
         if job.data.split:
@@ -86,6 +87,7 @@ def train_group(
             write_json(job.folder.environment, {**about, "threads": count})
         lines = [
             *job.data.notes,
+            *([job.start] if job.start else []),
             f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
             f" {len(job.data.train)} training sequences, device {device}, threads {count}"
             f" ({why}), torch {torch.__version__}",

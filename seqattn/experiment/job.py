@@ -53,6 +53,7 @@ class Job:
         started: when its folder was last gone on with; None: it is new.
         resumes_from_previous: whether it goes on from the checkpoint before the last.
         begins_again: whether its checkpoints are of no use to the runs that it began with.
+        start: what its log should say of the weights it starts with.
     """
 
     config: Config
@@ -68,6 +69,7 @@ class Job:
     started: str | None = None
     resumes_from_previous: bool = False
     begins_again: bool = False
+    start: str = ""
 
     @property
     def position(self) -> tuple[int, int]:

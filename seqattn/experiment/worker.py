@@ -15,6 +15,7 @@ from seqattn.data import Splits, load
 from seqattn.errors import Stopped, UsageError
 from seqattn.experiment.job import Job
 from seqattn.experiment.run_environment import choose_device
+from seqattn.experiment.skip_start import share_map, start_skips
 from seqattn.runs import RunFolder
 from seqattn.training import ProcessGroup, Run, batch_of, load_state, train
 
@@ -75,13 +76,16 @@ def follow(
     if raw == TRAINED:
         return
     job = Job(config, RunFolder(Path()), data)
-    model = job.new_model()
+    model = job.model = job.new_model()
     state = None
     if raw:
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "last.safetensors"
             file.write_bytes(raw)
             state, _ = load_state(file, model)
+    job.state = state
+    start_skips([job], fit=False)
+    share_map(world, job)
     torch.set_num_threads(threads or 1)
     run = Run(
         model.to(chosen), batch_of(data.train, chosen, scaling=data.scaling),

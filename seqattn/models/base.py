@@ -137,6 +137,13 @@ class Seq2SeqModel(nn.Module, ABC):
         super().__init__()
         self.skip: LinearSkip | None = None
 
+    @property
+    def frozen(self) -> frozenset[str]:
+        """Names of the parameters that no optimizer changes."""
+        if self.skip is None or self.skip.trained:
+            return frozenset()
+        return frozenset(f"skip.{name}" for name, _ in self.skip.named_parameters())
+
     def skipped(
         self, source: Tensor, lengths: Tensor | None, stretches: Sequence[int]
     ) -> Sequence[Tensor | None]:

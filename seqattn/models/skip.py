@@ -6,11 +6,23 @@ Many real series are close to linear in their past, and one linear map from the 
 of the forecast is a strong forecaster of them (Zeng et al. 2023, "Are Transformers Effective for
 Time Series Forecasting?", LTSF-Linear). Here the network only has to learn what the map misses.
 
-W and b start at zero, and so do weight and bias of the network's output layer. Nothing random is
-in the first forecast, which is 0 everywhere (with `data.relative`, the last source point), and the
-first gradient reaches the map and the output layer alone. A residual branch that starts at zero is
-from ReZero (Bachlechner et al. 2020, "ReZero is All You Need"); they scale the branch by a number
-that starts at 0, where we start the branch's last layer at 0.
+Weight and bias of the network's output layer start at zero, so that the first forecast is the
+map's, and nothing random is in it. A residual branch that starts at zero is from ReZero
+(Bachlechner et al. 2020, "ReZero is All You Need"); they scale the branch by a number that starts
+at 0, where we start the branch's last layer at 0.
+
+`model.skip_map` says where W and b come from:
+
+- `frozen`: the ridge regression of the training sequences (`seqattn.data.ridge`), which stays as it
+  is. The first gradient reaches the output layer alone.
+- `finetuned`: the same, trained with the network. Adam moves each of the T G S F weights by about
+  the learning rate at each step, however small its gradient, so that a high rate destroys a fitted
+  map that has many.
+- `learned`: both start at zero, and are trained. The first forecast is 0 everywhere (with
+  `data.relative`, the last source point).
+
+`build_model` makes W and b zero and trained; `seqattn.experiment.skip_start` fits and freezes them
+before a training begins.
 
 A map has one shape, so all sources have S points and all forecasts T at most. What the network is
 fed back when it runs free is the whole forecast, the map's share included.
@@ -24,7 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqattn.errors import DataError, UsageError
@@ -50,6 +64,7 @@ class LinearSkip(nn.Module):
         weight: (T, G, S, F); a leading axis is one of runs.
         bias: (T, G); likewise.
         bound: how far from 0 both start: not at all.
+        trained: whether an optimizer changes them.
     """
 
     def __init__(self, lengths: Lengths, given: int, said: int) -> None:
@@ -58,6 +73,17 @@ class LinearSkip(nn.Module):
         self.weight = nn.Parameter(torch.empty(T, said, S, given))
         self.bias = nn.Parameter(torch.empty(T, said))
         self.bound = 0.0
+        self.trained = True
+
+    def start_at(self, weight: NDArray[np.float32], bias: NDArray[np.float32]) -> None:
+        """
+        Args:
+            weight: (T, G, S, F).
+            bias: (T, G).
+        """
+        with torch.no_grad():
+            self.weight.copy_(torch.from_numpy(weight))
+            self.bias.copy_(torch.from_numpy(bias))
 
     def __call__(self, source: Tensor, lengths: Tensor | None, steps: int) -> Tensor:
         """The map's share of a forecast, in the weights' type even under autocast: a first guess in
@@ -83,8 +109,11 @@ class LinearSkip(nn.Module):
     def mapped(self, source: Tensor, steps: int) -> Tensor:
         """The same for sources that were checked before."""
         S, _ = self.lengths
-        weight: Tensor = self.weight[..., :steps, :, :, :].flatten(-2).flatten(-3, -2)
-        bias: Tensor = self.bias[..., :steps, :].flatten(-2)
+        whole: tuple[Tensor, Tensor] = self.weight, self.bias
+        if not self.trained:
+            whole = self.weight.detach(), self.bias.detach()
+        weight = whole[0][..., :steps, :, :, :].flatten(-2).flatten(-3, -2)
+        bias = whole[1][..., :steps, :].flatten(-2)
         with without_autocast(source):
             mapped = affine(source[..., :S, :].flatten(-2), weight, bias)
         return mapped.view(*mapped.shape[:-1], steps, -1)

@@ -30,6 +30,8 @@ from seqattn.wording import counted
 VERSION = 3
 PATHS = ("data.path", "data.validation_path", "data.test_path")
 """Keys that no checkpoint has: where a file lies is no part of what was learned."""
+HOW_IT_STARTS = ("model.skip_map",)
+"""Keys of the model that say how its training starts; folders of earlier versions lack them."""
 
 
 @dataclass(frozen=True)
@@ -409,7 +411,7 @@ def _refuse_other_model(path: Path, config: Config, expected: Config) -> None:
     found = {
         key: values
         for key, values in differences(expected, config).items()
-        if key.startswith(("model.", "data.")) and key not in PATHS
+        if key.startswith(("model.", "data.")) and key not in (*PATHS, *HOW_IT_STARTS)
     }
     if found:
         lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]

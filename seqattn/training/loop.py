@@ -164,7 +164,7 @@ class Group:
             bfloat16=self.config.precision == "bfloat16",
         )
         weights = self.stack.weights
-        self.optimizer = Optimizer(self.config, weights, self.stack.gradient)
+        self.optimizer = Optimizer(self.config, weights, self.stack.gradient, self.stack.frozen)
         self.best = weights.clone()
         limits = [run.config.clip_norm or math.inf for run in runs]
         self.clips = any(math.isfinite(limit) for limit in limits)

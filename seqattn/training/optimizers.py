@@ -34,8 +34,15 @@ class Optimizer:
         updates: steps taken, as the kernels count them.
     """
 
-    def __init__(self, config: Training, weights: Tensor, gradient: Tensor) -> None:
-        self.config = config
+    def __init__(
+        self, config: Training, weights: Tensor, gradient: Tensor, frozen: Sequence[slice] = ()
+    ) -> None:
+        """
+        Args:
+            frozen: places of the columns that keep their values; weight decay would change them
+                without any gradient.
+        """
+        self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
         kept = BUFFERS[config.optimizer]
         if config.optimizer == "sgd" and config.momentum == 0:
@@ -54,6 +61,12 @@ class Optimizer:
             rates: a learning rate for each run.
         """
         self.started = True
+        kept = [self.weights[:, columns].clone() for columns in self.frozen]
+        self._step(rates)
+        for columns, values in zip(self.frozen, kept, strict=True):
+            self.weights[:, columns] = values
+
+    def _step(self, rates: Sequence[float]) -> None:
         first = rates[0]
         if rates.count(first) == len(rates):
             self._update(first)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -23,6 +24,7 @@ class StackedParams:
         model: one model whose parameters have a leading axis of runs, or none where R is 1.
         weights: (R, P), every parameter of every run; the model's parameters are views of it.
         gradient: (R, P), what backward passes leave.
+        frozen: places of the columns that no optimizer changes.
     """
 
     def __init__(
@@ -41,6 +43,12 @@ class StackedParams:
         named = [dict(model.named_parameters()) for model in models]
         self.shapes = {name: p.shape for name, p in named[0].items()}
         self.sizes = [shape.numel() for shape in self.shapes.values()]
+        ends = itertools.accumulate(self.sizes)
+        self.frozen = [
+            slice(end - size, end)
+            for name, size, end in zip(self.shapes, self.sizes, ends, strict=True)
+            if name in models[0].frozen
+        ]
         rows = torch.stack(
             [torch.cat([p.detach().flatten() for p in one.values()]) for one in named]
         )

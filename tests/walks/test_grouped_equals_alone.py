@@ -153,6 +153,10 @@ def by_hand(base: Config, path: str) -> list[Changes]:
         "model.skip": [
             {path: "linear", "data.min_length": None}, {path: "linear", "data.min_corners": None},
         ],
+        "model.skip_map": [
+            {path: word, "model.skip": "linear", cut: None}
+            for word in ("finetuned", "learned") for cut in ("data.min_length", "data.min_corners")
+        ],
         "model.positions": [{path: "none", "model.longest": None}],
         "training.momentum": [{path: 0.5, "training.optimizer": "sgd"}],
     }  # fmt: skip

@@ -182,6 +182,20 @@ class ModelKnobs(Section):
     """What makes the forecast besides the network: `none`; `linear`, one linear map from the whole
     source to the whole target is added to the network's output, which starts at zero. All sources
     must have one length, and all targets."""
+    skip_map: Literal["frozen", "finetuned", "learned"] = "frozen"
+    """Where the map of skip: linear comes from: `frozen`, the ridge regression of the training
+    sequences, whose penalty the validation part chooses, stays as it is; `finetuned`, it starts
+    there and is trained with the network; `learned`, it starts at zero and is trained."""
+
+    @model_validator(mode="after")
+    def _map_needs_a_skip(self) -> Self:
+        if self.skip == "none" and self.skip_map != "frozen":
+            raise contradiction(
+                "skip_map",
+                f"is {self.skip_map}, but with skip: none there is no map. Remove it, or set"
+                " model.skip=linear as well",
+            )
+        return self
 
 
 class Recurrent(ModelKnobs):
