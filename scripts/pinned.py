@@ -1,0 +1,126 @@
+"""Digests of short trainings, to show that a change of the code changes no number.
+
+    python scripts/pinned.py --write outputs/pinned.json    # with the code before
+    python scripts/pinned.py --check outputs/pinned.json    # with the code after
+
+Each training runs as a process of its own with one thread. What is held: the tensors of
+best.safetensors, metrics.csv without its seconds, and predictions.npz. The digests are those of one
+machine and one version of torch, since kernels differ between processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+ROOT = Path(__file__).resolve().parents[1]
+SHORT = ["training.epochs=2", "training.checkpoint_seconds=86400"]
+SMALL = [*SHORT, "data.n_train=128", "data.n_validation=64", "data.n_test=64"]
+OWN = [*SHORT, f"data.path={ROOT / 'configs/data/mauna_loa_co2.csv'}"]
+TWO = ["--standalone", "--nproc-per-node", "2", "-m", "seqattn"]
+
+
+def works() -> dict[str, list[str]]:
+    """Name -> words after `python -m`."""
+
+    def train(config: str, sets: list[str], *more: str) -> list[str]:
+        values = [word for one in sets for word in ("--set", one)]
+        always = ["--name", "run", "--threads", "1", "--plots", "none"]
+        return ["seqattn", "train", str(ROOT / "configs" / config), *always, *values, *more]
+
+    found = {
+        "squares": train("squares.yaml", SMALL),
+        "notebook": train("notebook.yaml", SHORT),
+        "variable length": train("variable_length.yaml", SMALL),
+        "own data": train("own_data.yaml", OWN),
+        "own data, mapped": train("own_data.yaml", [*OWN, "data.cache=always"]),
+        "seeds, stopped early": train(
+            "squares.yaml",
+            [*SMALL, "training.epochs=12", "training.early_stopping={patience: 2}",
+             "training.learning_rate=0.03"],
+            "--seeds", "5",
+        ),
+        "comparison": ["seqattn", "compare", str(ROOT / "configs/compare/scores.yaml"), "--name",
+                       "run", "--seeds", "2", "--plots", "none",
+                       *(word for one in SMALL for word in ("--set", one))],
+        "two processes": ["torch.distributed.run", *TWO, *train("squares.yaml", SMALL)[1:]],
+    }  # fmt: skip
+    for path in sorted((ROOT / "configs/mechanisms").glob("*.yaml")):
+        found[f"mechanism {path.stem}"] = train(f"mechanisms/{path.name}", SMALL)
+    return found
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """File -> SHA-256 of what it holds, of all runs below a folder."""
+    found = {}
+    for best in sorted(folder.rglob("best.safetensors")):
+        run = best.parents[1]
+        held = {
+            "weights": load_file(best),
+            "predictions": dict(np.load(run / "predictions.npz")),
+        }
+        for what, arrays in held.items():
+            content = hashlib.sha256()
+            for name, array in sorted(arrays.items()):
+                content.update(f"{name} {array.dtype} {array.shape} ".encode())
+                content.update(np.ascontiguousarray(array).tobytes())
+            found[f"{run.relative_to(folder)} {what}"] = content.hexdigest()
+        with (run / "metrics.csv").open() as file:
+            rows = [{k: v for k, v in row.items() if "seconds" not in k}
+                    for row in csv.DictReader(file)]  # fmt: skip
+        found[f"{run.relative_to(folder)} metrics"] = hashlib.sha256(
+            json.dumps(rows).encode()
+        ).hexdigest()
+    return found
+
+
+def trained(words: list[str]) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
+                       "SEQATTN_CACHE": f"{folder}/cache"}  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        found = digests_of(Path(folder) / "outputs")
+        if done.returncode or not found:
+            raise SystemExit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--write", type=Path, help="write digests to this file")
+    parser.add_argument("--check", type=Path, help="hold the digests of this file")
+    parser.add_argument("--only", help="works with these letters in their names")
+    chosen = parser.parse_args()
+    if (chosen.write is None) == (chosen.check is None):
+        parser.error("give one of --write and --check")
+    known = json.loads(chosen.check.read_text()) if chosen.check else {}
+    found, others = {}, 0
+    for name, words in works().items():
+        if chosen.only and chosen.only not in name:
+            continue
+        found[name] = trained(words)
+        before = known.get(name, found[name])
+        differ = sorted(key for key in before | found[name]
+                        if before.get(key) != found[name].get(key))  # fmt: skip
+        others += bool(differ) or bool(chosen.check and name not in known)
+        print(f"{name}: {len(found[name])} digests", *[f"other: {key}" for key in differ])
+    if chosen.write:
+        chosen.write.write_text(json.dumps(found, indent=1) + "\n")
+    sys.exit(bool(others))
+
+
+if __name__ == "__main__":
+    main()
