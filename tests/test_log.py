@@ -49,7 +49,7 @@ def test_many_runs_say_at_once_how_they_are_trained(
     pairs = experiment.seeds_of(small_config(), tmp_path, 3)
     for job in experiment.train_many(pairs, threads=1, callbacks=clock.callbacks):
         assert lines_of(job.folder) == [
-            (0, "train"), (0, "side"), (0, "gradients:"), (9, "finished:"),
+            (0, "train"), (0, "batched"), (0, "gradients:"), (9, "finished:"),
         ]  # fmt: skip
 
 

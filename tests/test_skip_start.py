@@ -57,7 +57,7 @@ def part_of(seed: int, *, gaps: bool) -> Sequences:
         target[~observed] = np.nan
     return Sequences(
         source, np.full(N, S), target, np.full(N, T), ("x", "y"), tuple(map(str, range(N))),
-        said=("x", "w", "z"), target_observed=observed,
+        target_features=("x", "w", "z"), target_observed=observed,
     )  # fmt: skip
 
 

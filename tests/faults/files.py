@@ -209,7 +209,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.data import DataSpec, load
     from seqattn.data.files.writing import forecast_arrays
     from seqattn.figures import as_bytes
-    from seqattn.models import Points, build_model
+    from seqattn.models import FeatureSpec, build_model
     from seqattn.pictures import attention_picture, panel_titles, predictions_picture
     from seqattn.runs import attention_arrays
     from seqattn.training import load_model
@@ -227,7 +227,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     assert word in part.features
     spec = DataSpec.of(splits.train, splits.scaling)
     config = resolve(None, ["model.hidden_dim=2"]).config
-    weights = build_model(config.model, Points.of(spec), 1).state_dict()
+    weights = build_model(config.model, FeatureSpec.of(spec), 1).state_dict()
     checkpoint = home / "best.safetensors"
     _best(checkpoint, weights, config, spec)
     read = load_model(checkpoint)

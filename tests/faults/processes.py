@@ -335,7 +335,7 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
 
     from seqattn.config import resolve
     from seqattn.data import DataSpec, load
-    from seqattn.models import Points, build_model
+    from seqattn.models import FeatureSpec, build_model
     from seqattn.training import Run, to_tensors, train
 
     torch.set_num_threads(1)
@@ -343,7 +343,7 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
     splits = load(config.config.data)
     spec = DataSpec.of(splits.train)
     run = Run(
-        build_model(config.config.model, Points.of(spec), 1), to_tensors(splits.train),
+        build_model(config.config.model, FeatureSpec.of(spec), 1), to_tensors(splits.train),
         to_tensors(splits.validation), config.config.training, 1,
     )  # fmt: skip
     train([run])

@@ -44,13 +44,13 @@ class Bench:
 
     def train(self, name: str, *, stop_after: int | None = None, resume: bool = False) -> Path:
         """From the beginning, or from the checkpoint of that name; to the end, or to a step."""
-        from seqattn.models import Points, build_model
+        from seqattn.models import FeatureSpec, build_model
         from seqattn.training import Run, load_state, save_state, train
 
         file = self.home / f"{name}.safetensors"
         # On a resume nothing may be left of what the seed would draw: everything must be read.
         model = build_model(
-            self.config.model, Points.of(self.spec), 99 if resume else self.config.seed
+            self.config.model, FeatureSpec.of(self.spec), 99 if resume else self.config.seed
         )
         state = load_state(file, model, self.spec)[0] if resume else None
         asked = 0
@@ -244,12 +244,12 @@ def many_steps(steps: int = 20_000) -> Tally:
             return False
 
         with tally.case(f"{epochs * 40} steps"):
-            from seqattn.models import Points, build_model
+            from seqattn.models import FeatureSpec, build_model
             from seqattn.training import Run, save_state, train
 
             file = Path(place) / "last.safetensors"
             run = Run(
-                build_model(bench.config.model, Points.of(bench.spec), 1), bench.data,
+                build_model(bench.config.model, FeatureSpec.of(bench.spec), 1), bench.data,
                 bench.validation, bench.config.training, 1,
                 save=lambda state: save_state(file, state, bench.config, bench.spec),
             )  # fmt: skip
