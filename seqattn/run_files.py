@@ -55,7 +55,7 @@ class ByHead(_Stored):
 
 
 class AttentionMetrics(_Stored):
-    """`seqattn.attention_metrics.Looks.as_plain()`."""
+    """`seqattn.attention_metrics.AttentionMetrics.as_plain()`."""
 
     alignment_accuracy: float | None
     alignment_mass: float | None

@@ -91,7 +91,7 @@ def step(R, N, S, T, *sets):
     runs = () if R == 1 else (R,)
     batch = Batch(torch.randn(*runs, N, S, 2), torch.randn(*runs, N, T, 2))
     for _ in range(2):
-        objective.differentiate(batch, torch.ones(T, dtype=torch.bool))
+        objective.value_and_grad(batch, torch.ones(T, dtype=torch.bool))
     return 4 * R * N * activations_per_sequence(model, S, T, alone=R == 1)
 
 def measured(case):

@@ -36,7 +36,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sets = [f"data={{kind: file, path: {json.dumps(str(file))}, source_length: 2, scaling: standard}}",
             "model.hidden_dim=3", "training.epochs=1", "name=odd"]  # fmt: skip
     config = resolve(None, sets).config
-    experiment.train_many([(config, experiment.jobs.RunFolder(home / "odd"))], threads=1)
+    experiment.train_many([(config, experiment.job.RunFolder(home / "odd"))], threads=1)
     return home
 
 
