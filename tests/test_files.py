@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -673,3 +674,12 @@ def test_arrays_hold_nan_at_padding() -> None:
     assert np.isnan(arrays["source"][1, 1]).all()
     assert arrays["forecast"].tolist() == np.ones((2, 3, 2)).tolist()
     assert "target" not in arrays
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_broken_archive_called_npy_is_refused_and_closed(tmp_path: Path) -> None:
+    file = tmp_path / "f.npy"
+    file.write_bytes(b"PK\x03\x04")
+    with pytest.raises(DataError, match="is an NPZ file under another name"):
+        read_all(file, ReadOptions())
+    gc.collect()

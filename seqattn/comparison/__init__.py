@@ -24,7 +24,7 @@ from seqattn.comparison.plots import draw_all
 from seqattn.comparison.result import ComparisonResult, DataOfSeeds, Variant
 from seqattn.comparison.statistics import differences
 from seqattn.comparison.tables import sentences, write_tables
-from seqattn.config import as_plain, resolve
+from seqattn.config import as_plain, as_stored_now, read_stored
 from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, FolderLockedError, Stopped, UsageError
 from seqattn.experiment import Callbacks, train_many
@@ -254,7 +254,7 @@ def of_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Compari
     Raises:
         CheckpointError: they are of several configs, or a summary cannot be read.
     """
-    configs = [resolve(folder.config).config for folder in folders.values()]
+    configs = [read_stored(folder.config) for folder in folders.values()]
     resampled = have_data_of_their_own(configs)
     section = as_plain(configs[0].data)
     return _outcome(path, [Variant.read(name, folders)], {name: section}, "", resampled=resampled)
@@ -290,6 +290,10 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
             f" {MARK}), so nothing in it is touched. Choose another --name. ({error})"
         ) from None
     now = json.loads(json.dumps(comparison.as_plain()))
+    if isinstance(before.get("variants"), dict):
+        before = {**before, "variants": {
+            name: as_stored_now(config, str(path)) for name, config in before["variants"].items()
+        }}  # fmt: skip
     resampled = bool(before.get("resample_data", False))  # folders of earlier versions have no key
     if before.get("variants") == now["variants"]:
         if resampled == comparison.resample_data:

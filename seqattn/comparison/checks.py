@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqattn.config import Config, Generated, OwnFile, as_plain, differences, from_plain, resolve
+from seqattn.config import (
+    Config,
+    Generated,
+    OwnFile,
+    as_plain,
+    differences,
+    from_plain,
+    read_stored,
+)
 from seqattn.config.comparing import DATA_SEEDS, PARTS, with_new_data
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.experiment.resume import HARMLESS
@@ -116,7 +124,7 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
 
 def _config(folder: RunFolder) -> Config:
     try:
-        return resolve(folder.config).config
+        return read_stored(folder.config)
     except ConfigError as error:
         raise CheckpointError(f"{folder.path}: its config cannot be read back. {error}") from None
 

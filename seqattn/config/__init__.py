@@ -181,6 +181,28 @@ def _resolve(
     return Resolved(config, origins)
 
 
+def read_stored(path: Path) -> Config:
+    """The config.yaml of a run folder, with what keys meant in the version that wrote it.
+
+    Raises:
+        ConfigError: it cannot be read, or is not valid.
+    """
+    draft = Draft.read(path)
+    draft.content = with_old_defaults(draft.content)
+    return draft.resolve().config
+
+
+def as_stored_now(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """A config, or some sections of one, that this program stored as plain data, as it would store
+    them now: with the keys that have come since. What is not valid any more stays as it is.
+    """
+    try:
+        found = as_plain(from_plain({"name": "stored", **content}, origin))
+    except ConfigError:
+        return dict(content)
+    return {key: found.get(key, value) for key, value in content.items()}
+
+
 def from_plain(content: Mapping[str, Any], origin: str) -> Config:
     """A config from plain data that this program wrote, in a checkpoint say.
 
@@ -397,12 +419,14 @@ __all__ = [
     "UniformAttention",
     "Window",
     "as_plain",
+    "as_stored_now",
     "as_value",
     "differences",
     "every_key",
     "from_plain",
     "json_schema",
     "nearest",
+    "read_stored",
     "resolve",
     "to_yaml",
 ]

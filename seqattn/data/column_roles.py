@@ -117,17 +117,22 @@ class ColumnRoles:
             has_series = bool(self.series) and set(self.series) <= set(header)
             is_asked = series == "auto" and has_series
             return replace(options, series=self.series) if is_asked else options
+        asked = {*options.ignore, *options.one_hot, options.group}
+        for columns in (series, time):
+            asked |= set() if columns in (None, "auto") else set(columns or ())
         only_known = {*self._known, *options.one_hot}.issuperset(header)
         if series == self.series or (series == "auto" and (self.series or only_known)):
-            _check(self.series, "series", name, header, (*self.time, *self.features))
+            _check(self.series, "series", name, header, (*self.time, *self.features, *asked))
             series = self.series
         if time == self.time or (time == "auto" and (self.time or only_known)):
-            _check(self.time, "time", name, header, (*self.series, *self.features))
+            _check(self.time, "time", name, header, (*self.series, *self.features, *asked))
             time = self.time or None
         has_role = {*options.one_hot, *(options.features or ()), options.group, *self.features}
         for columns in (series, time):
             has_role |= set() if columns in (None, "auto") else set(columns or ())
-        ignored = [*(column for column in options.ignore if column not in self.ignored)]
+        ignored = [
+            column for column in options.ignore if column in header or column not in self.ignored
+        ]
         ignored += [column for column in self._ignored if column in header]
         return replace(
             options, series=series, time=time,
@@ -136,7 +141,11 @@ class ColumnRoles:
 
 
 def _check(
-    wanted: Sequence[str], role: str, name: str, header: Sequence[str], taken: Sequence[str]
+    wanted: Sequence[str],
+    role: str,
+    name: str,
+    header: Sequence[str],
+    taken: Sequence[str | None],
 ) -> None:
     """
     Raises:
@@ -148,13 +157,14 @@ def _check(
     if lacking is None:
         return
     left = [column for column in header if column not in taken]
-    instead = left[0] if left else "NAME"
+    left.sort(key=lambda column: column.casefold() != lacking.casefold())
+    instead = f" or say which one it is: --set data.{role}={left[0]};" if left else ""
     was, none = {
         "series": ("told the series apart", "if all rows are one series"),
         "time": ("gave the time", "to take the rows as they come"),
     }[role]
     raise DataError(
         f"{name}: no column {lacking!r}, which {was} in the training; found {listed(header)}."
-        f" Rename the column in the file; or say which one it is: --set data.{role}={instead};"
+        f" Rename the column in the file;{instead}"
         f" or, {none}: --set data.{role}=null."
     )

@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from pathlib import Path
 
-from seqattn.config import Config, OwnFile, resolve
+from seqattn.config import Config, OwnFile, read_stored
 from seqattn.data import Splits, load
 from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
@@ -24,7 +24,7 @@ def open_run(path: Path) -> tuple[RunFolder, LoadedModel]:
     expected = None
     if folder.is_run:
         try:
-            expected = resolve(folder.config).config
+            expected = read_stored(folder.config)
         except ConfigError as error:
             raise CheckpointError(
                 f"{folder.path}: its config cannot be read back. {error}"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from seqattn import doctor
 from seqattn.comparison import ComparisonResult, sentences
 from seqattn.comparison.tables import BRACKETS, reference_sentence, references, scope, table
-from seqattn.config import Config, as_plain, leaves, resolve
+from seqattn.config import Config, as_plain, leaves, read_stored
 from seqattn.data.baselines import verdict
 from seqattn.data.metrics import metrics_lines
 from seqattn.data.sequences import share_a_plane
@@ -140,7 +140,7 @@ def _words(error: Exception) -> str:
 def _config(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
     """The config, None where it cannot be read, and its rows: key, value, origin."""
     try:
-        config = resolve(folder.config).config
+        config = read_stored(folder.config)
     except ConfigError as error:
         notices.append(f"Its config cannot be read back: {error}")
         return None, []

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config import OwnFile
+from seqattn.config import OwnFile, as_stored_now
 from seqattn.config.searching import Range, Search
 from seqattn.data import load
 from seqattn.errors import (
@@ -292,7 +292,8 @@ def _refuse_changed(before: Mapping[str, Any], now: Mapping[str, Any], place: st
             f"{place}: is a search of an older version, which does not say of which config. Nothing"
             " in it is touched. Choose another --name."
         )
-    changed = [*_changes(before["config"], now["config"], ""),
+    stored = as_stored_now(before["config"], place)
+    changed = [*_changes(stored, now["config"], ""),
                *_changes(_texts(before["ranges"]), _texts(now["ranges"]), "--search ")]  # fmt: skip
     if before["data"] != now["data"]:
         changed.append("the data files have another content")

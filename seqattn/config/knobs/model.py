@@ -192,8 +192,8 @@ class ModelKnobs(Section):
         if self.skip == "none" and self.skip_map != "frozen":
             raise contradiction(
                 "skip_map",
-                f"is {self.skip_map}, but with skip: none there is no map. Remove it, or set"
-                " model.skip=linear as well",
+                f"is {self.skip_map}, but with skip: none there is no map. Set"
+                " model.skip_map=frozen, its default, or model.skip=linear",
             )
         return self
 

@@ -24,6 +24,9 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Integers, real_points, row_blocks
 from seqattn.errors import DataError
 
+ZIP = b"PK\x03\x04"
+"""The first bytes of an NPZ file."""
+
 
 def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
     """Pieces of an NPY file; their values are views of the mapped file where they can be.
@@ -34,12 +37,14 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
     Raises:
         DataError: no array of numbers, or none of that shape.
     """
+    with path.open("rb") as file:
+        is_npz = file.read(len(ZIP)) == ZIP
+    if is_npz:  # np.load would leave a broken one open
+        raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a broken header is parsed as Python, and fails in as many ways
         raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     if array.ndim == 1:  # one sequence of one feature
         array = array[None, :]
     if array.ndim == 2 and options.layout == "long":
