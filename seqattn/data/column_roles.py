@@ -122,10 +122,12 @@ class ColumnRoles:
             asked |= set() if columns in (None, "auto") else set(columns or ())
         only_known = {*self._known, *options.one_hot}.issuperset(header)
         if series == self.series or (series == "auto" and (self.series or only_known)):
-            _check(self.series, "series", name, header, (*self.time, *self.features, *asked))
+            taken = (*self.time, *self.features, *asked)
+            _check(self.series, "series", name, header, taken, may_set=not options.asks)
             series = self.series
         if time == self.time or (time == "auto" and (self.time or only_known)):
-            _check(self.time, "time", name, header, (*self.series, *self.features, *asked))
+            taken = (*self.series, *self.features, *asked)
+            _check(self.time, "time", name, header, taken, may_set=not options.asks)
             time = self.time or None
         has_role = {*options.one_hot, *(options.features or ()), options.group, *self.features}
         for columns in (series, time):
@@ -146,8 +148,13 @@ def _check(
     name: str,
     header: Sequence[str],
     taken: Sequence[str | None],
+    *,
+    may_set: bool,
 ) -> None:
     """
+    Args:
+        may_set: whether `--set` reaches this table alone, as it does where it is an input.
+
     Raises:
         DataError: a column is not there.
     """
@@ -156,15 +163,15 @@ def _check(
     lacking = next((column for column in wanted if column not in header), None)
     if lacking is None:
         return
-    left = [column for column in header if column not in taken]
-    left.sort(key=lambda column: column.casefold() != lacking.casefold())
-    instead = f" or say which one it is: --set data.{role}={left[0]};" if left else ""
     was, none = {
         "series": ("told the series apart", "if all rows are one series"),
         "time": ("gave the time", "to take the rows as they come"),
     }[role]
+    left = [column for column in header if column not in taken]
+    left.sort(key=lambda column: column.casefold() != lacking.casefold())
+    instead = f" or say which one it is: --set data.{role}={left[0]};" if left else ""
+    instead += f" or, {none}: --set data.{role}=null."
     raise DataError(
         f"{name}: no column {lacking!r}, which {was} in the training; found {listed(header)}."
-        f" Rename the column in the file;{instead}"
-        f" or, {none}: --set data.{role}=null."
+        f" Rename the column in the file{f';{instead}' if may_set else '.'}"
     )
