@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pandas as pd
+import pytest
+
+from seqattn import load
+from seqattn.errors import DataError
 from tests.conftest import Ended
 
 SECTION = "window: {source: 3, target: 2}"
@@ -62,3 +67,13 @@ def test_a_validation_file_is_told_to_rename_its_column(seqattn: Callable[..., E
     done = seqattn("train", "c.yaml")
     assert done.code == 3 and "Rename the column in the file." in done.err
     assert "--set" not in done.err
+
+
+def test_a_dataframe_is_told_to_rename_a_column(seqattn: Callable[..., Ended]) -> None:
+    Path("t.csv").write_text(table("shop,day,x", [f"s{k}," for k in range(9)]))
+    trained(seqattn, "path: t.csv")
+    frame = pd.DataFrame({"shop": ["s1"] * 4, "x": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.raises(DataError, match="no column 'day'") as refused:
+        load("outputs/c").predict(frame)
+    assert str(refused.value).endswith("Rename a column of the DataFrame, or its index.")
+    assert load("outputs/c").predict(frame.rename_axis("day")).shape == (1, 2, 1)

@@ -7,6 +7,7 @@ handed to the database as an Arrow stream. None of the three libraries is import
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ from seqattn.data.tables.connection import connected, literal, quoted
 from seqattn.errors import DataError, SeqattnError
 
 NAME = "the DataFrame"
+RENAME = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
+"""What is suggested for a file; --set does not reach a DataFrame."""
+IN_FRAME = "Rename a column of the DataFrame, or its index."
 FILE = "DataFrame.parquet"
 ROWS = "frame_rows"
 KINDS = {("pandas", "DataFrame"): "pandas", ("polars", "DataFrame"): "arrow",
@@ -148,5 +152,6 @@ def frame_file(frame: Any) -> Iterator[Path]:
             yield path
         except SeqattnError as error:
             if error.args:
-                error.args = (str(error.args[0]).replace(str(path), NAME), *error.args[1:])
+                words = str(error.args[0]).replace(str(path), NAME)
+                error.args = (RENAME.sub(IN_FRAME, words), *error.args[1:])
             raise
