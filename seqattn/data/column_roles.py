@@ -117,9 +117,7 @@ class ColumnRoles:
             has_series = bool(self.series) and set(self.series) <= set(header)
             is_asked = series == "auto" and has_series
             return replace(options, series=self.series) if is_asked else options
-        asked = {*options.ignore, *options.one_hot, options.group}
-        for columns in (series, time):
-            asked |= set() if columns in (None, "auto") else set(columns or ())
+        asked = {*options.ignore, *options.one_hot, options.group, *_named(series), *_named(time)}
         only_known = {*self._known, *options.one_hot}.issuperset(header)
         if series == self.series or (series == "auto" and (self.series or only_known)):
             taken = (*self.time, *self.features, *asked)
@@ -129,9 +127,8 @@ class ColumnRoles:
             taken = (*self.series, *self.features, *asked)
             _check(self.time, "time", name, header, taken, may_set=not options.asks)
             time = self.time or None
-        has_role = {*options.one_hot, *(options.features or ()), options.group, *self.features}
-        for columns in (series, time):
-            has_role |= set() if columns in (None, "auto") else set(columns or ())
+        has_role = {*options.one_hot, *(options.features or ()), options.group, *self.features,
+                    *_named(series), *_named(time)}  # fmt: skip
         ignored = [
             column for column in options.ignore if column in header or column not in self.ignored
         ]
@@ -140,6 +137,11 @@ class ColumnRoles:
             options, series=series, time=time,
             ignore=tuple(column for column in ignored if column not in has_role),
         )  # fmt: skip
+
+
+def _named(columns: Sequence[str] | None) -> Sequence[str]:
+    """The columns of a role; none where it is to be found, or there is none."""
+    return () if columns is None or columns == "auto" else columns
 
 
 def _check(

@@ -271,10 +271,8 @@ def batch_of(
     Args:
         scaling: to the model's units; None: they are the part's.
     """
-    if not isinstance(part, Windows):
-        return to_tensors(part, device, dtype, scaling)
-    found = GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
-    return found if is_gathered(part) else found.resident()
+    found = batch_in_order(part, device, dtype, scaling)
+    return found if isinstance(found, Batch) or is_gathered(part) else found.resident()
 
 
 def batch_in_order(
