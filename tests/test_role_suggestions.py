@@ -46,7 +46,7 @@ def test_a_column_called_as_in_training_but_for_case_is_suggested(
 ) -> None:
     Path("t.csv").write_text(table("shop,day,x", [f"s{k}," for k in range(9)]))
     trained(seqattn, "path: t.csv")
-    Path("new.csv").write_text(table("Shop,Day,x", ["s1,", "s2,"]))
+    Path("new.csv").write_text(table("other,Shop,Day,x", ["z,s1,", "z,s2,"]))
     words = ["predict", "outputs/c", "--input", "new.csv"]
     for column in ("series=Shop", "time=Day"):
         done = seqattn(*words)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ TINY = (
 def without_new_keys(content: Any) -> Any:
     """Stored plain data without keys that came later."""
     if isinstance(content, dict):
-        return {key: without_new_keys(value) for key, value in content.items() if key != "skip_map"}
+        return {key: without_new_keys(value) for key, value in content.items()
+                if not key.endswith("skip_map")}  # fmt: skip
     return [without_new_keys(value) for value in content] if isinstance(content, list) else content
 
 
@@ -63,6 +66,16 @@ def test_a_search_goes_on(seqattn: Callable[..., Ended]) -> None:
     words = ("tune", "c.yaml", "--search", "training.learning_rate=log(1e-3,1e-1)", "--trials")
     assert seqattn(*words, "1").code == 0
     made_older(Path("outputs/tu"))
+    (database,) = Path("outputs/tu").glob("*.db")
+    with contextlib.closing(sqlite3.connect(database)) as study, study:
+        ((stored,),) = study.execute(
+            "SELECT value_json FROM study_user_attributes WHERE value_json LIKE '%skip_map%'"
+        )
+        older = json.dumps(without_new_keys(json.loads(stored)))
+        study.execute(
+            "UPDATE study_user_attributes SET value_json = ? WHERE value_json = ?", (older, stored)
+        )
+    assert "skip_map" not in older
     done = seqattn(*words, "2")
     assert done.code == 0, done.err
     assert Path("outputs/tu/trial-1").exists()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config import OwnFile, as_stored_now
+from seqattn.config import OwnFile, as_stored_now, leaves
 from seqattn.config.searching import Range, Search
 from seqattn.data import load
 from seqattn.errors import (
@@ -292,7 +292,7 @@ def _refuse_changed(before: Mapping[str, Any], now: Mapping[str, Any], place: st
             f"{place}: is a search of an older version, which does not say of which config. Nothing"
             " in it is touched. Choose another --name."
         )
-    stored = as_stored_now(before["config"], place)
+    stored = _stored_now(before["config"], now["config"], place)
     changed = [*_changes(stored, now["config"], ""),
                *_changes(_texts(before["ranges"]), _texts(now["ranges"]), "--search ")]  # fmt: skip
     if before["data"] != now["data"]:
@@ -302,6 +302,19 @@ def _refuse_changed(before: Mapping[str, Any], now: Mapping[str, Any], place: st
             f"{place}: holds another search: {'; '.join(changed)}. Nothing in it is touched. Choose"
             " another --name."
         )
+
+
+def _stored_now(before: Mapping[str, Any], now: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The config of a search, dotted path -> value, with the keys that have come since."""
+    content: dict[str, Any] = {}
+    for dotted, value in before.items():
+        *sections, key = dotted.split(".")
+        section = content
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[key] = value
+    found = {".".join(at): value for at, value in leaves(as_stored_now(content, place))}
+    return {key: value for key, value in found.items() if key in before or key in now}
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str) -> Iterator[str]:
