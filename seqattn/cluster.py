@@ -26,7 +26,7 @@ from typing import Any
 
 from seqattn.config import Config
 from seqattn.errors import DistributedError, SeqattnError, Stopped, UsageError
-from seqattn.experiment import Callbacks, groups_of, train_many
+from seqattn.experiment import Callbacks, Launch, groups_of, train_many
 from seqattn.runs import RunFolder
 from seqattn.storage import allow_open_files, atomic_write, exclusive_lock, write_transaction
 
@@ -134,7 +134,7 @@ def train_group(
         try:
             jobs = train_many(
                 list(zip(configs, folders, strict=True)), device=device, threads=threads,
-                provenance=provenance,
+                launch=Launch(provenance=provenance),
             )  # fmt: skip
         except SeqattnError as error:
             return error.exit_code, str(error)

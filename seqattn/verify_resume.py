@@ -13,7 +13,7 @@ from seqattn.config import Config
 from seqattn.errors import Stopped, UsageError
 from seqattn.experiment import Callbacks, train_many
 from seqattn.runs import METRICS, RunFolder
-from seqattn.training.checkpoints import VERSION
+from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
 
 TIMED = METRICS.index("seconds")

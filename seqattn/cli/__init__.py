@@ -199,16 +199,18 @@ def train(
         )
         jobs = experiment.train_many(
             configs,
-            before_writing=lambda: None if seeds is None else experiment.begin_seeds(configs),
             device=device.value,
             threads=threads,
             resume=resume,
             overwrite=overwrite,
             plots=seeds is None if plots is None else plots is Plots.each,
-            config_path=config,
             callbacks=callbacks,
-            provenance=origin,
-            world=world,
+            launch=experiment.Launch(
+                config_path=config,
+                provenance=origin,
+                processes=world,
+                before_writing=lambda: None if seeds is None else experiment.begin_seeds(configs),
+            ),
         )
     failed = [job for job in jobs if job.error is not None]
     if not quiet and seeds is None and jobs[0].summary is not None:

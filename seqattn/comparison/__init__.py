@@ -27,7 +27,7 @@ from seqattn.comparison.tables import sentences, write_tables
 from seqattn.config import as_plain, as_stored_now, read_stored
 from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, FolderLockedError, Stopped, UsageError
-from seqattn.experiment import Callbacks, train_many
+from seqattn.experiment import Callbacks, Launch, train_many
 from seqattn.run_files import read_manifest
 from seqattn.runs import COMPARISON, PAGE, RunFolder
 from seqattn.storage import exclusive_lock, write_json
@@ -82,8 +82,8 @@ def compare(
         try:
             train_many(
                 wanted, device=device, threads=threads, resume=True, plots=plots,
-                config_path=config_path, callbacks=callbacks,
-                before_writing=say_what_it_is, provenance=provenance,
+                callbacks=callbacks,
+                launch=Launch(config_path, provenance or {}, before_writing=say_what_it_is),
             )  # fmt: skip
         except Stopped as stopped:
             raise Stopped(

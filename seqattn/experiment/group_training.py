@@ -1,126 +1,193 @@
-"""Jobs that go side by side, trained, with what they save and say on the way."""
+"""Jobs that go side by side, trained, with what they save and log on the way."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from seqattn.data import Sequences, Splits
-from seqattn.errors import NonFiniteError, SeqattnError, StorageError
+from seqattn.data import Sequences
+from seqattn.errors import SeqattnError, StorageError
 from seqattn.experiment import results, tensorboard
-from seqattn.experiment.film import read_film, write_film
 from seqattn.experiment.job import Callbacks, Job, raise_if_stopped
+from seqattn.experiment.session import FolderSession, RunWriter
 from seqattn.experiment.sizes import estimate_run_memory
-from seqattn.runs import EpochRecord
+from seqattn.experiment.skip_start import initial_model
 from seqattn.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
     Batch,
-    Frame,
     GatheredBatch,
     ProcessGroup,
     Run,
-    TrainState,
+    RunProgress,
     batch_in_order,
     batch_of,
-    save_best,
-    save_state,
     train,
 )
 from seqattn.training.threads import choose_threads
 
 
-def train_group(
-    jobs: list[Job],
-    device: torch.device,
-    threads: int | None,
-    resume: bool,
-    callbacks: Callbacks,
-    about: dict[str, Any],
-    world: ProcessGroup | None = None,
-) -> None:
-    """Train jobs side by side and conclude each."""
-    alone = len(jobs) == 1
+@dataclass(frozen=True)
+class Machine:
+    """What trains.
+
+    Attributes:
+        device: of the models and data.
+        threads: for torch's operations on the CPU; None measures a few steps.
+        environment: what environment.json says.
+        processes: that share every batch of a single run; None: this one alone.
+    """
+
+    device: torch.device
+    threads: int | None
+    environment: Mapping[str, Any]
+    processes: ProcessGroup | None = None
+
+
+def train_group(jobs: Sequence[Job], machine: Machine, callbacks: Callbacks) -> list[Job]:
+    """Train jobs side by side and write the results of each.
+
+    Returns:
+        the jobs, with what came of them.
+
+    Raises:
+        Stopped: told to; all is saved.
+        SeqattnError: what a user can mend.
+    """
+    runs = runs_of(jobs, machine.device)
+    threads, reason = _threads_for(jobs, runs, machine)
+    torch.set_num_threads(threads)
+    _write_start(jobs, machine, threads, reason)
+    _announce_start(jobs, callbacks)
+    # Many runs save together, so that the disk is waited for once; one saves while it goes on.
+    background = BackgroundWriter() if len(jobs) == 1 else None
+    writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
+    session = FolderSession(writers, callbacks, background)
+    states = {run: job.state for run, job in zip(runs, jobs, strict=True) if job.state is not None}
+    with _ends_logged(jobs), background or contextlib.nullcontext():
+        trained = train(runs, session, states=states, processes=machine.processes)
+    jobs = _concluded(jobs, trained, callbacks)
+    unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
+    processes = machine.processes
+    if processes is not None and processes.stopped:
+        own = callbacks.stop  # 0 where only another process was told
+        callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
+    epoch = jobs[0].position[0] + 1
+    raise_if_stopped(
+        callbacks, unfinished,
+        f"in epoch {epoch}; --resume, with the same config and --set, goes on from there",
+    )  # fmt: skip
+    return jobs
+
+
+def runs_of(jobs: Sequence[Job], device: torch.device) -> list[Run]:
+    """The jobs as the training loop sees them; sequences that several have become tensors once."""
     tensors: dict[int, Batch | GatheredBatch] = {}
 
-    def part(sequences: Sequences, data: Splits) -> Batch | GatheredBatch:
+    def part(job: Job, sequences: Sequences) -> Batch | GatheredBatch:
         if id(sequences) not in tensors:
             # Runs side by side may each have a validation part of their own: these are tensors.
-            make = batch_in_order if alone and sequences is data.validation else batch_of
-            tensors[id(sequences)] = make(sequences, device, scaling=data.scaling)
+            in_order = len(jobs) == 1 and sequences is job.data.validation
+            make = batch_in_order if in_order else batch_of
+            tensors[id(sequences)] = make(sequences, device, scaling=job.data.scaling)
         return tensors[id(sequences)]
 
-    # Many runs save together, so that the disk is waited for once; one saves while it goes on.
-    beside = BackgroundWriter() if alone else None
-    runs = [_run_of(job, part, device, callbacks, beside) for job in jobs]
+    return [
+        Run(
+            initial_model(job).to(device),
+            part(job, job.data.train),
+            part(job, job.data.validation),
+            job.config.training,
+            job.config.seed,
+            job.data.train.ids,
+            job.group,
+        )
+        for job in jobs
+    ]
+
+
+def _threads_for(jobs: Sequence[Job], runs: Sequence[Run], machine: Machine) -> tuple[int, str]:
+    """How many threads torch gets, and why."""
     before = next((job.threads for job in jobs if job.threads), None)
-    count, why = (threads, "asked for") if threads else (before, "as before")
-    if count is None and world is not None:
-        count, why = 1, "one of several processes"
-    if count is None:
-        count, why = choose_threads(runs) if device.type == "cpu" else (1, "the device works")
-    torch.set_num_threads(count)
-    parameters = sum(p.numel() for p in runs[0].model.parameters())
+    if machine.threads:
+        return machine.threads, "asked for"
+    if before is not None:
+        return before, "as before"
+    if machine.processes is not None:
+        return 1, "one of several processes"
+    return choose_threads(runs) if machine.device.type == "cpu" else (1, "the device works")
 
-    def say(line: str) -> None:
-        for job in jobs:
-            job.folder.say(line)
-        callbacks.say(line)
 
-    def engine(name: str) -> None:
-        for job in jobs:
-            job.folder.say(f"gradients: {name}")
-
-    notes = (note for job in jobs for note in (*job.data.notes, job.start) if note)
-    for note in dict.fromkeys(notes):
-        callbacks.say(note)
+def _write_start(jobs: Sequence[Job], machine: Machine, threads: int, reason: str) -> None:
+    """What the folders say before the first step."""
+    memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
         if job.data.sources:
             job.folder.write_sources(job.data.sources)
-        if count != 1:
-            write_json(job.folder.environment, {**about, "threads": count})
+        if threads != 1:
+            write_json(job.folder.environment, {**machine.environment, "threads": threads})
         lines = [
-            *job.data.notes,
-            *([job.start] if job.start else []),
-            f"train {job.config.name}: seed {job.config.seed}, {parameters} parameters,"
-            f" {len(job.data.train)} training sequences, device {device}, threads {count}"
-            f" ({why}), torch {torch.__version__}",
+            *_notes(job),
+            f"train {job.config.name}: seed {job.config.seed}, {job.parameters} parameters,"
+            f" {len(job.data.train)} training sequences, device {machine.device}, threads {threads}"
+            f" ({reason}), torch {torch.__version__}",
         ]
-        if not alone:
-            lines.append(
-                f"batched with {len(jobs) - 1} other runs, about"
-                f" {estimate_run_memory(job) / 2**20:.1f} MiB each"
-            )
-        skipped_checkpoints = list(job.skipped_checkpoints)
-        if job.begins_again:
-            skipped_checkpoints.append(
-                f"{job.folder.path}: begins again: not all runs that it began with have a"
-                " checkpoint yet."
-            )
-        job.folder.say("\n".join([*lines, *skipped_checkpoints]))
-        for line in skipped_checkpoints:
-            callbacks.say(line)
-    first = jobs[0].state
-    if first is not None:
-        step = f", step {first.step}" if first.step else ""
-        say(f"Resuming after epoch {first.epoch}{step}.")
-    elif resume and alone:
-        say("There is no checkpoint to resume from yet: starting from the beginning.")
+        if len(jobs) > 1:
+            lines.append(f"batched with {len(jobs) - 1} other runs, about {memory:.1f} MiB each")
+        job.folder.say("\n".join([*lines, *_passed_over(job), *_resumption(job, len(jobs))]))
 
-    def stop() -> bool:
-        if beside is not None:
-            beside.ask()
-        return callbacks.stop() != 0
 
+def _announce_start(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+    """What people are told before the first step."""
+    lines = [note for job in jobs for note in _notes(job)]
+    lines = [*dict.fromkeys(lines), *(line for job in jobs for line in _passed_over(job))]
+    for line in (*lines, *_resumption(jobs[0], len(jobs))):
+        callbacks.say(line)
+
+
+def _notes(job: Job) -> list[str]:
+    return [*job.data.notes, *([job.start] if job.start else [])]
+
+
+def _passed_over(job: Job) -> list[str]:
+    """Checkpoints that could not be gone on from, and why."""
+    lines = list(job.skipped_checkpoints)
+    if job.begins_again:
+        lines.append(
+            f"{job.folder.path}: begins again: not all runs that it began with have a checkpoint"
+            " yet."
+        )
+    return lines
+
+
+def _resumption(job: Job, jobs: int) -> list[str]:
+    """
+    Args:
+        jobs: that are trained side by side.
+    """
+    if job.state is None:
+        if jobs > 1 or job.started is None:
+            return []
+        return ["There is no checkpoint to resume from yet: starting from the beginning."]
+    step = f", step {job.state.step}" if job.state.step else ""
+    return [f"Resuming after epoch {job.state.epoch}{step}."]
+
+
+@contextlib.contextmanager
+def _ends_logged(jobs: Sequence[Job]) -> Iterator[None]:
+    """Log an error that ends the training.
+
+    Raises:
+        StorageError: in the place of an OSError.
+    """
     try:
-        with beside or contextlib.nullcontext():
-            train(runs, stop=stop, say=engine, world=world)
+        yield
     except BaseException as error:
         name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
         for job in jobs:
@@ -133,96 +200,40 @@ def train_group(
                 " once this is mended, train --resume goes on from them, as does the same compare."
             ) from None
         raise
-    finished = []
-    for job, run in zip(jobs, runs, strict=True):
-        job.state, job.error = run.state, run.error
-        if run.early:
-            callbacks.say(
-                f"Stopped early after epoch {job.state.epoch if job.state else 0}: no improvement"
-                " any more."
-            )
-        if run.error is not None:
-            job.folder.say(f"ended: {run.error}")
-        elif run.finished:
-            finished.append((job, run))
-        else:
+
+
+def _concluded(
+    jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
+) -> list[Job]:
+    """Write the results of the runs that trained to their end."""
+    jobs = [
+        replace(job, state=run.checkpoint or job.state, error=run.error)
+        for job, run in zip(jobs, trained, strict=True)
+    ]
+    for job, run in zip(jobs, trained, strict=True):
+        if run.ended == "early stopping":
+            epoch = job.position[0]
+            callbacks.say(f"Stopped early after epoch {epoch}: no improvement any more.")
+        if run.ended is None:
             job.folder.say("stopped")
-    if finished:
-        with write_transaction():
-            results.conclude(finished)
-        results.say_how_they_ended(job for job, _ in finished)
-        for job, _ in finished:
-            if job.config.logging.tensorboard and job.summary is not None:
+    with write_transaction():
+        finished = [(job, run.run.model) for job, run in zip(jobs, trained, strict=True)
+                    if run.is_finished]  # fmt: skip
+        concluded = iter(results.conclude(finished))
+    jobs = [
+        next(concluded) if run.is_finished else job for job, run in zip(jobs, trained, strict=True)
+    ]
+    _log_ends(job for job, run in zip(jobs, trained, strict=True) if run.ended is not None)
+    return jobs
+
+
+def _log_ends(jobs: Iterable[Job]) -> None:
+    """The last line of each log, once the results are safe on the disk; and TensorBoard's."""
+    for job in jobs:
+        if job.error is not None:
+            job.folder.say(f"ended: {job.error}")
+        elif job.summary is not None:
+            loss, best = job.summary["test_loss"], job.summary["best_epoch"]
+            job.folder.say(f"finished: test loss {loss:.6g}, best epoch {best}")
+            if job.config.logging.tensorboard:
                 tensorboard.conclude(job.folder, job.config, job.summary)
-    if world is not None and world.stopped:
-        own = callbacks.stop  # 0 where only another process was told
-        callbacks = dataclasses.replace(callbacks, stop=lambda: own() or signal.SIGTERM)
-    raise_if_stopped(
-        callbacks,
-        [job for job, run in zip(jobs, runs, strict=True) if not (run.finished or run.error)],
-        f"in epoch {jobs[0].state.epoch + 1 if jobs[0].state else 1}; --resume, with the same"
-        " config and --set, goes on from there",
-    )
-
-
-def _run_of(
-    job: Job,
-    part: Callable[[Sequences, Splits], Batch | GatheredBatch],
-    device: torch.device,
-    callbacks: Callbacks,
-    beside: BackgroundWriter | None,
-) -> Run:
-    """A job as the training loop sees it.
-
-    Args:
-        beside: where its saves are written while it goes on; None: it waits for each.
-    """
-    assert job.model is not None
-    folder, spec = job.folder, job.spec
-    written_best = written_film = 0
-    scalars = tensorboard.TensorBoardLogger(folder) if job.config.logging.tensorboard else None
-    film = list[Frame]()
-    if job.state is not None:
-        film += read_film(folder, job.state.epoch)
-
-    def save(state: TrainState) -> None:
-        if beside is None:
-            write(state, film)
-        else:  # the loop goes on to add to its history and film
-            kept, frames = dataclasses.replace(state, history=list(state.history)), list(film)
-            beside.begin(lambda: write(kept, frames))
-
-    def write(state: TrainState, film: Sequence[Frame]) -> None:
-        nonlocal written_best, written_film
-        with write_transaction():
-            if state.best_epoch != written_best:
-                save_best(folder.best, state, job.config, spec)
-                written_best = state.best_epoch
-            if len(film) != written_film:
-                write_film(folder, film, job.data.validation)
-                written_film = len(film)
-            save_state(folder.last, state, job.config, spec, keep_as=folder.previous)
-            folder.write_metrics(state.history)
-        if scalars is not None:
-            scalars.write(state.history)
-
-    def tell(record: EpochRecord) -> None:
-        if (
-            beside is not None
-        ):  # then somebody may be following the log; metrics.csv has the same numbers
-            folder.say(
-                f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
-                f" {record.validation_loss:.6g} free running,"
-                f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
-            )
-        callbacks.epoch(record)
-
-    def diverged(error: NonFiniteError, state: TrainState) -> None:
-        results.write_divergence(job, error, state)
-
-    return Run(
-        job.model.to(device), part(job.data.train, job.data),
-        part(job.data.validation, job.data),
-        job.config.training, job.config.seed, job.state, job.data.train.ids, tell, save,
-        diverged, job.group, film,
-    )  # fmt: skip

@@ -12,39 +12,39 @@ import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from seqattn.config import as_plain, leaves
 from seqattn.errors import CheckpointError
 from seqattn.experiment.job import Job
-from seqattn.experiment.resume import HARMLESS
+from seqattn.experiment.resume import HARMLESS, load_checkpoint
 from seqattn.experiment.sizes import estimate_run_memory, memory_budget
 from seqattn.models import FeatureSpec
-from seqattn.training import TrainState, load_state
+from seqattn.training import RunState
 from seqattn.training.batch_key import batch_key
 from seqattn.training.batches import shape_of_batch
 
 
-def grouped(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs that can share every step, each at one position.
+def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Jobs that can share every step, each group at one position; they know their `group`.
 
     Those that begin are no more at once than memory allows. They are cut from all jobs, done or
     not, so that who goes with whom does not depend on what was finished before a stop.
     """
-    cuts = list(_cuts(jobs))
+    groups: list[list[Job]] = []
+    cuts = [_restarted(cut) for cut in _cuts(jobs)]
+    resumed: dict[tuple[str, str | None], list[Job]] = {}
+    for job in itertools.chain(*cuts):
+        if job.state is not None:
+            resumed.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
+    for (_, name), members in resumed.items():
+        for group in _with_state(members):
+            groups.append([replace(job, group=name or _digest(group)) for job in group])
     for cut in cuts:
-        _begin_again(cut)
-    began: dict[tuple[str, str | None], list[Job]] = {}
-    for cut in cuts:
-        for job in cut:
-            if job.state is not None:
-                began.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
-    for (_, group), members in began.items():
-        for together in itertools.chain(_unfinished(members), _unconcluded(members)):
-            yield _named(together, group)
-    for cut in cuts:
-        new = [job for job in cut if job.state is None and job.is_to_do]
-        if new:
-            yield _named(new, None)
+        if new := [job for job in cut if job.state is None and job.is_to_do]:
+            groups.append([replace(job, group=_digest(new)) for job in new])
+    return groups
 
 
 def grouped_anew(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -55,17 +55,6 @@ def grouped_anew(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         interrupted = _digest(cut) in map(_group_of, cut) and not any(job.summary for job in cut)
         if left:
             yield cut if interrupted else left
-
-
-def _named(jobs: list[Job], group: str | None) -> list[Job]:
-    """
-    Args:
-        group: that they belong to; None: they are one from now on.
-    """
-    name = _digest(jobs) if group is None else group
-    for job in jobs:
-        job.group = name
-    return jobs
 
 
 def _cuts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -88,9 +77,10 @@ def _digest(jobs: Sequence[Job]) -> str:
     return of_all.hexdigest()[:16]
 
 
-def _begin_again(cut: Sequence[Job]) -> None:
+def _restarted(cut: Sequence[Job]) -> list[Job]:
     """After a stop in the first common save, runs that began together begin again: some have a
     checkpoint, others have none, and there is no earlier one to go back to."""
+    again = set[Path]()
     for group in {_group_of(job) for job in cut} - {None}:
         saved = [job for job in cut if _group_of(job) == group]
         whole = [job for job in cut if _group_of(job) == group or (not job.state and job.started)]
@@ -99,13 +89,26 @@ def _begin_again(cut: Sequence[Job]) -> None:
             and _digest(whole) == group
             and not any(job.summary or job.folder.previous.exists() for job in saved)
         ):
-            for job in whole:
-                job.restart()
+            again.update(job.folder.path for job in whole)
+    return [job.restarted() if job.folder.path in again else job for job in cut]
 
 
 def _group_of(job: Job) -> str | None:
     """The group of a run that has a checkpoint which says it."""
     return job.state.slot.group if job.state is not None and job.state.slot is not None else None
+
+
+def _with_state(members: Sequence[Job]) -> Iterator[list[Job]]:
+    """Runs of one group, by where they go on: first those that have not ended, then those of which
+    only the results are missing."""
+    taken = set[Path]()
+    for group in _unfinished(members):
+        taken.update(job.folder.path for job in group)
+        yield from _by_rows(group)
+    yield from _by_rows([
+        job for job in members
+        if job.folder.path not in taken and job.is_to_do and job.is_trained
+    ])  # fmt: skip
 
 
 def _unfinished(members: Sequence[Job]) -> Iterator[list[Job]]:
@@ -117,26 +120,32 @@ def _unfinished(members: Sequence[Job]) -> Iterator[list[Job]]:
     """
     left = [job for job in members if job.end is None]
     ended = [job for job in members if job.end is not None and job.summary is None]
-    several = len({job.position for job in members}) > 1
-    before = {id(job): _state_before(job) for job in (*left, *ended) if several}
+    states = _states_at_hand([*left, *ended], len({job.position for job in members}) > 1)
     while left:
         position = min(job.position for job in left)
-        here = list[Job]()
-        for job in (*left, *(job for job in ended if job.end is not None and job.end > position)):
-            for state in (job.state, before.get(id(job))):
-                if state is not None and state.position == position:
-                    job.go_back(state)
-                    here.append(job)
-                    break
-        yield from _by_rows(here)
-        taken = set(map(id, here))
-        left = [job for job in left if id(job) not in taken]
-        ended = [job for job in ended if id(job) not in taken]
+        later = [job for job in ended if job.end is not None and job.end > position]
+        here = [
+            job.resumed_from(state)
+            for job in (*left, *later)
+            if (state := states[job.folder.path].get(position)) is not None
+        ]
+        yield here
+        taken = {job.folder.path for job in here}
+        left = [job for job in left if job.folder.path not in taken]
+        ended = [job for job in ended if job.folder.path not in taken]
 
 
-def _unconcluded(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Runs of which only the results are missing."""
-    yield from _by_rows([job for job in members if job.is_to_do and job.is_trained])
+def _states_at_hand(
+    jobs: Sequence[Job], with_previous: bool
+) -> dict[Path, dict[tuple[int, int], RunState]]:
+    """By folder and position what each run can go on from: its state, and where some runs are ahead
+    of others that of the checkpoint before."""
+    found: dict[Path, dict[tuple[int, int], RunState]] = {}
+    for job in jobs:
+        states = [_state_before(job)] if with_previous else []
+        states.append(job.state)
+        found[job.folder.path] = {state.position: state for state in states if state is not None}
+    return found
 
 
 def _by_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -153,10 +162,10 @@ def _by_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         yield list(group.values())
 
 
-def _state_before(job: Job) -> TrainState | None:
+def _state_before(job: Job) -> RunState | None:
     """What the checkpoint before the last holds, if it can be read."""
     with contextlib.suppress(CheckpointError):
-        return load_state(job.folder.previous, job.new_model(), job.spec)[0]
+        return load_checkpoint(job.folder.previous, job)
     return None
 
 

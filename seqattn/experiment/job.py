@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
+from seqattn.data.ridge import RidgeMap
 from seqattn.errors import NonFiniteError, Stopped
-from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, parameters_of
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.training import (
-    TrainState,
-    early_stopping,
-)
+from seqattn.training import ProcessGroup, RunState, early_stopping
+from seqattn.training.schedules import ending
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,31 @@ class Callbacks:
     facts: Callable[[Mapping[str, Any]], None] = lambda facts: None
 
 
-@dataclass
+@dataclass(frozen=True)
+class Launch:
+    """What started the runs.
+
+    Attributes:
+        config_path: where the configs came from, for their git revision.
+        provenance: for environment.json: the command, and where values of the config are from.
+        processes: that share the training of one config; this is the first of them.
+        before_writing: called once everything is found usable.
+    """
+
+    config_path: Path | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    processes: ProcessGroup | None = None
+    before_writing: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, eq=False)
 class Job:
-    """A run folder to fill: what is known before its training, and what came of it.
+    """A run folder to fill: where its training stands, or what came of it.
 
     Attributes:
         config, folder: what to train, and where it goes.
         data: its sequences.
-        model: initialised.
-        state: where to go on, where it ended; None before the start.
+        state: where to go on, or where it ended; None before the start.
         threads: those it was trained with so far.
         summary: the content of summary.json of a run with a finite test loss, at the end.
         error: why it has none: it diverged, now or before.
@@ -53,22 +70,24 @@ class Job:
         started: when its folder was last gone on with; None: it is new.
         resumes_from_previous: whether it goes on from the checkpoint before the last.
         begins_again: whether its checkpoints are of no use to the runs that it began with.
+        skip_map: where `model.skip: linear` starts; None: it is learned from zero, or is in the
+            state.
         start: what its log should say of the weights it starts with.
     """
 
     config: Config
     folder: RunFolder
     data: Splits
-    model: Seq2SeqModel | None = None
-    state: TrainState | None = None
+    state: RunState | None = None
     threads: int | None = None
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
-    skipped_checkpoints: list[str] = field(default_factory=list)
     group: str = ""
+    skipped_checkpoints: tuple[str, ...] = ()
     started: str | None = None
     resumes_from_previous: bool = False
     begins_again: bool = False
+    skip_map: RidgeMap | None = None
     start: str = ""
 
     @property
@@ -87,7 +106,7 @@ class Job:
             return False
         training = self.config.training
         losses = [record.validation_loss for record in self.state.history]
-        return self.state.epoch >= training.epochs or early_stopping(training, losses).should_stop
+        return ending(training, self.state.epoch, early_stopping(training, losses)) is not None
 
     @property
     def end(self) -> tuple[int, int] | None:
@@ -97,23 +116,33 @@ class Job:
             return (epoch, 0) if step is None else (epoch - 1, step)
         return self.position if self.summary or self.error or self.is_trained else None
 
-    @property
+    @cached_property
     def spec(self) -> DataSpec:
         return DataSpec.of_splits(self.data)
 
+    @property
+    def lengths(self) -> Lengths:
+        """Of the longest source and the longest target."""
+        return Lengths(self.spec.source_length, self.spec.target_length)
+
+    @cached_property
+    def parameters(self) -> int:
+        """How many numbers its model learns."""
+        return parameters_of(self.config.model, FeatureSpec.of(self.spec), self.lengths)
+
     def new_model(self) -> Seq2SeqModel:
-        spec = self.spec
-        lengths = Lengths(spec.source_length, spec.target_length)
-        return build_model(self.config.model, FeatureSpec.of(spec), self.config.seed, lengths)
+        """Initialised by the seed; a linear skip starts at zero."""
+        points = FeatureSpec.of(self.spec)
+        return build_model(self.config.model, points, self.config.seed, self.lengths)
 
-    def restart(self) -> None:
-        """Train it from its start, whatever came of it."""
-        self.model, self.state, self.error, self.begins_again = self.new_model(), None, None, True
+    def restarted(self) -> Job:
+        """The same from its start, whatever came of it."""
+        return replace(self, state=None, error=None, begins_again=True)
 
-    def go_back(self, state: TrainState) -> None:
-        """Train it from a state of its past: that of its last checkpoint, or of the one before."""
-        self.resumes_from_previous = state is not self.state
-        self.state, self.error = state, None
+    def resumed_from(self, state: RunState) -> Job:
+        """The same from a state of its past: that of its last checkpoint, or of the one before."""
+        from_previous = state is not self.state
+        return replace(self, state=state, error=None, resumes_from_previous=from_previous)
 
 
 def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], where: str) -> None:

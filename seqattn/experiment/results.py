@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from seqattn.config import as_plain
@@ -14,41 +14,92 @@ from seqattn.evaluation import Evaluation, ForecastChunk, References, evaluate
 from seqattn.experiment.attention_file import AttentionSpool
 from seqattn.experiment.job import Job
 from seqattn.experiment.predictions_file import ForecastSpool
+from seqattn.models import Seq2SeqModel
 from seqattn.storage import write_json
-from seqattn.training import Run, TrainState
+from seqattn.training import RunState
 
 
-def conclude(finished: Sequence[tuple[Job, Run]]) -> None:
+def conclude(finished: Sequence[tuple[Job, Seq2SeqModel]]) -> list[Job]:
     """Score the best epochs' weights on the test part and write the data files. Nothing is said in
     the logs: within `write_transaction` no file shows yet.
 
     Each run is scored alone: what its weights are worth, to the last bit, does not depend on which
     others end beside it.
+
+    Args:
+        finished: jobs whose training has ended, and a model of each, on its device.
+
+    Returns:
+        the jobs, with a summary, or with an error where the test loss is not finite.
     """
     known: dict[int, tuple[References, References]] = {}
-    for job, run in finished:
-        data, state = job.data, job.state
-        assert state is not None
+    concluded = []
+    for job, model in finished:
+        data = job.data
+        assert job.state is not None
         if id(data) not in known:
             known[id(data)] = _references(data)
-        tested, validated = known[id(data)]
-        run.model.load_state_dict(state.best_weights)
-        with (
-            ForecastSpool(job.folder.path, data.test) as forecasts,
-            AttentionSpool(job.folder.path) as attention,
-        ):
-            attention.begin(data.test)
-
-            def keep(chunk: ForecastChunk) -> None:
-                forecasts.add(chunk.values)
-                chunk.show(attention.add)
-
-            evaluation = evaluate(run.model, data.test, tested, data.scaling, keep=keep)
-            weights = attention.write if job.config.model.has_attention else None
-            _write_results(job, evaluation, forecasts, validated, weights)
+        model.load_state_dict(job.state.best_weights)
+        concluded.append(_scored(job, model, *known[id(data)]))
+    return concluded
 
 
-def write_divergence(job: Job, error: NonFiniteError, state: TrainState) -> None:
+def _scored(job: Job, model: Seq2SeqModel, tested: References, validated: References) -> Job:
+    """A job with its results, written to its folder.
+
+    Args:
+        tested, validated: references of the test part and of the validation part.
+    """
+    data, folder = job.data, job.folder
+    with ForecastSpool(folder.path, data.test) as forecasts, AttentionSpool(folder.path) as weights:
+        weights.begin(data.test)
+
+        def keep(chunk: ForecastChunk) -> None:
+            forecasts.add(chunk.values)
+            chunk.show(weights.add)
+
+        evaluation = evaluate(model, data.test, tested, data.scaling, keep=keep)
+        if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
+            return _diverged_at_test(job, evaluation)
+        summary = _summary(job, evaluation, validated)
+        forecasts.write(folder.predictions)
+        if job.config.model.has_attention:
+            weights.write(folder.attention)
+    write_json(folder.summary, summary)
+    return replace(job, summary=summary)
+
+
+def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
+    assert job.state is not None
+    error = NonFiniteError(
+        f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
+        f" teacher-forced, with the weights of epoch {job.state.best_epoch}. All losses of the"
+        " training were finite, and its checkpoints are kept."
+    )
+    write_divergence(job, error, job.state)
+    return replace(job, error=error)
+
+
+def _summary(job: Job, evaluation: Evaluation, validated: References) -> dict[str, Any]:
+    """The content of summary.json of a run with a finite test loss."""
+    state, config = job.state, job.config
+    assert state is not None
+    scored = evaluation.as_plain()
+    loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
+    return {
+        "name": config.name,
+        "seed": config.seed,
+        "test_loss": loss,
+        "test_loss_teacher_forced": forced,
+        **scored,
+        **_of_training(job, state),
+        "validation_noise_floor": validated.noise_floor,
+        "validation_baselines": validated.baselines,
+        "stopped_early": state.epoch < config.training.epochs,
+    }
+
+
+def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
     """The summary of a diverged run, which has no forecasts."""
     at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
     summary = {
@@ -62,13 +113,13 @@ def write_divergence(job: Job, error: NonFiniteError, state: TrainState) -> None
     write_json(job.folder.summary, summary)
 
 
-def _of_training(job: Job, state: TrainState) -> dict[str, Any]:
+def _of_training(job: Job, state: RunState) -> dict[str, Any]:
     """What a summary says of a training, however it ended."""
     return {
         "validation_loss": state.best_loss if state.best_epoch else None,
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
-        "parameters": sum(weight.numel() for weight in state.weights.values()),
+        "parameters": job.parameters,
         "model": as_plain(job.config.model),
         "data": list(job.data.notes),
         "seconds": sum(record.seconds for record in state.history),
@@ -81,55 +132,3 @@ def _references(data: Splits) -> tuple[References, References]:
     tested = References.of_data(data.test, data)
     validated = References.of_data(data.validation, data, as_trained=True)
     return tested.with_those_of(validated), validated.with_those_of(tested)
-
-
-def _write_results(
-    job: Job,
-    evaluation: Evaluation,
-    forecasts: ForecastSpool,
-    validated: References,
-    weights: Callable[[Path], None] | None,
-) -> None:
-    """A run's forecasts, weights and summary.
-
-    Args:
-        weights: writes its attention file; None: it has no attention.
-    """
-    folder, state, config = job.folder, job.state, job.config
-    assert state is not None
-    if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
-        job.error = NonFiniteError(
-            f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
-            f" teacher-forced, with the weights of epoch {state.best_epoch}. All losses of the"
-            " training were finite, and its checkpoints are kept."
-        )
-        write_divergence(job, job.error, state)
-        return
-    scored = evaluation.as_plain()
-    loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
-    summary = {
-        "name": config.name,
-        "seed": config.seed,
-        "test_loss": loss,
-        "test_loss_teacher_forced": forced,
-        **scored,
-        **_of_training(job, state),
-        "validation_noise_floor": validated.noise_floor,
-        "validation_baselines": validated.baselines,
-        "stopped_early": state.epoch < config.training.epochs,
-    }
-    forecasts.write(folder.predictions)
-    if weights is not None:
-        weights(folder.attention)
-    write_json(folder.summary, summary)
-    job.summary = summary
-
-
-def say_how_they_ended(jobs: Iterable[Job]) -> None:
-    """The last line of each log, once the results are safe on the disk."""
-    for job in jobs:
-        if job.error is not None:
-            job.folder.say(f"ended: {job.error}")
-        elif job.summary is not None:
-            loss, best = job.summary["test_loss"], job.summary["best_epoch"]
-            job.folder.say(f"finished: test loss {loss:.6g}, best epoch {best}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 from seqattn.config import (
     Config,
@@ -18,28 +20,24 @@ from seqattn.errors import (
 )
 from seqattn.experiment.job import Job
 from seqattn.runs import RunFolder
-from seqattn.training import (
-    PATHS,
-    TrainState,
-    learning_rates,
-    load_state,
-)
+from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
+from seqattn.training.attention_history import read_attention_history
+from seqattn.training.checkpoints import read_training, state_of
 
 HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds",
             "training.record_attention", "logging.tensorboard", *PATHS)  # fmt: skip
 """Keys that may change between a stop and a resume: what was learned stays the same."""
 
 
-def load_latest_checkpoint(job: Job) -> TrainState | None:
-    """The newest checkpoint that is whole; None where a run has never written one. What had to be
-    passed over is noted.
+def load_latest_checkpoint(job: Job) -> Job:
+    """The job with the state of its newest checkpoint that is whole, and with a note of each that
+    had to be passed over; without a state where the run has never written one.
 
     Raises:
         CheckpointError: there were checkpoints, and none can be read back.
         ConfigError: what is asked for is another run.
         DataError: the files it was trained on are not those of now.
     """
-    assert job.model is not None
     folder, reasons = job.folder, list[str]()
     for path in (folder.last, folder.previous):
         if not path.exists():
@@ -47,28 +45,38 @@ def load_latest_checkpoint(job: Job) -> TrainState | None:
                 reasons.append(f"{path}: is gone.")
             continue
         try:
-            found, _ = load_state(
-                path, job.model, job.spec,
-                lambda before, epoch: check_resumable(folder, before, job.config, epoch),
-            )  # fmt: skip
+            state = load_checkpoint(path, job)
         except CheckpointError as error:
             reasons.append(str(error))
             continue
-        except DataError as error:
-            raise DataError(f"{error}{_which(job)}") from None
-        for reason in reasons:
-            job.skipped_checkpoints.append(f"Skipped checkpoint: {reason}")
-        return found
+        skipped = tuple(f"Skipped checkpoint: {reason}" for reason in reasons)
+        return replace(job, state=state, skipped_checkpoints=skipped)
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
     if reasons:
-        job.model = job.new_model()
         reasons.append(
             f"No checkpoint is left to go on from. To start again, remove {folder.path} and give"
             " the same command."
         )
         raise CheckpointError("\n".join(reasons))
-    return None
+    return job
+
+
+def load_checkpoint(path: Path, job: Job) -> RunState:
+    """What a job can go on from.
+
+    Raises:
+        CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
+    """
+    file = read_training(path)
+    check_resumable(job.folder, file.config, job.config, file.epoch)
+    try:
+        check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
+    except DataError as error:
+        raise DataError(f"{error}{_which(job)}") from None
+    state = state_of(file, job.new_model())
+    state.attention_history = read_attention_history(job.folder, state.epoch)
+    return state
 
 
 def _which(job: Job) -> str:
@@ -115,9 +123,9 @@ def check_same_rates(job: Job) -> None:
     """
     if job.state is None or job.is_trained:
         return
-    rate, loss = learning_rates(job.config.training, []), None
+    rate = LearningRate(job.config.training)
     for record in job.state.history:
-        now = rate(loss)
+        now = rate.value
         if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
             raise CheckpointError(
                 f"{job.folder.last}: epoch {record.epoch} was trained at learning rate"
@@ -125,7 +133,7 @@ def check_same_rates(job: Job) -> None:
                 " in this version. To go on would mix two schedules: train again with --overwrite,"
                 " or under another --name."
             )
-        loss = record.validation_loss
+        rate.take_in(record.validation_loss)
 
 
 def spanning_all_epochs(training: Training) -> list[str]:

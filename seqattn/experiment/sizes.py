@@ -37,19 +37,16 @@ def estimate_run_memory(job: Job) -> int:
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
     N = _resident(train, (S + T) * F)
-    P = sum(parameter.numel() for parameter in job.new_model().parameters())
     batch = job.config.training.batch_size
     sequences = max(batch, min(len(job.data.validation), sequences_together(S + T, batch)))
     kept = activations_per_sequence(job.config.model, S, T, alone=False)
-    return 4 * int(8 * P + 2 * N * (S + T) * F + sequences * kept)
+    return 4 * int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
 
 
 def bytes_of_checkpoints(job: Job) -> int:
     """What two checkpoints of a run take on the disk, and a third while it is written: weights, the
     best epoch's, two averages of gradients, and the history."""
-    assert job.model is not None
-    P = sum(parameter.numel() for parameter in job.model.parameters())
-    return 3 * (4 * 4 * P + 8 * 8 * job.config.training.epochs + 65_536)
+    return 3 * (4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536)
 
 
 def check_memory(config: Config, data: Splits | None = None) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import signal
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,11 +14,12 @@ import torch
 from seqattn.config import Config, as_plain
 from seqattn.data import Splits, load
 from seqattn.errors import Stopped, UsageError
+from seqattn.experiment.group_training import runs_of
 from seqattn.experiment.job import Job
 from seqattn.experiment.run_environment import choose_device
-from seqattn.experiment.skip_start import share_map, start_skips
+from seqattn.experiment.skip_start import share_skip_map
 from seqattn.runs import RunFolder
-from seqattn.training import ProcessGroup, Run, batch_of, load_state, train
+from seqattn.training import PATHS, ProcessGroup, Session, load_state, train
 
 TRAINED = b"trained already"
 
@@ -44,8 +46,8 @@ def check_can_be_distributed(config: Config) -> None:
 def config_fingerprint(config: Config) -> str:
     """What all processes must have alike of a config; where its files lie may differ."""
     plain = as_plain(config)
-    for key in ("path", "validation_path", "test_path"):
-        plain["data"].pop(key, None)
+    for key in PATHS:
+        plain["data"].pop(key.partition(".")[2], None)
     return repr(plain)
 
 
@@ -59,41 +61,50 @@ def data_fingerprint(data: Splits) -> bytes:
     return found.digest()
 
 
+class WorkerSession(Session):
+    """Stops when told to, and keeps nothing."""
+
+    def __init__(self, stop: Callable[[], int]) -> None:
+        self.stop = stop
+
+    def stop_requested(self) -> bool:
+        return self.stop() != 0
+
+
 def follow(
-    config: Config, world: ProcessGroup, device: str, threads: int | None, stop: Callable[[], int]
+    config: Config,
+    processes: ProcessGroup,
+    device: str,
+    threads: int | None,
+    stop: Callable[[], int],
 ) -> None:
     """Train along with the first process, until it ends.
 
     Raises:
         DistributedError: the others have another config or other data, or are lost.
+        NonFiniteError: the run diverged.
+        Stopped: told to, as the others were.
     """
-    with world.beginning():
+    with processes.beginning():
         chosen = choose_device(device)
         check_can_be_distributed(config)
         data = load(config.data)
-        world.compare(config_fingerprint(config), data_fingerprint(data))
-    raw = world.broadcast(b"")
-    if raw == TRAINED:
+        processes.compare(config_fingerprint(config), data_fingerprint(data))
+    checkpoint = processes.broadcast(b"")
+    if checkpoint == TRAINED:
         return
     job = Job(config, RunFolder(Path()), data)
-    model = job.model = job.new_model()
-    state = None
-    if raw:
+    if checkpoint:
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "last.safetensors"
-            file.write_bytes(raw)
-            state, _ = load_state(file, model)
-    job.state = state
-    start_skips([job], fit=False)
-    share_map(world, job)
+            file.write_bytes(checkpoint)
+            job = replace(job, state=load_state(file, job.new_model())[0])
+    job = share_skip_map(processes, job)
     torch.set_num_threads(threads or 1)
-    run = Run(
-        model.to(chosen), batch_of(data.train, chosen, scaling=data.scaling),
-        batch_of(data.validation, chosen, scaling=data.scaling), config.training, config.seed,
-        state, data.train.ids,
-    )  # fmt: skip
-    train([run], stop=lambda: stop() != 0, world=world)
-    if run.error is not None:
-        raise run.error
-    if world.stopped:
+    (run,) = runs_of([job], chosen)
+    states = {} if job.state is None else {run: job.state}
+    (trained,) = train([run], WorkerSession(stop), states=states, processes=processes)
+    if trained.error is not None:
+        raise trained.error
+    if processes.stopped:
         raise Stopped(stop() or signal.SIGTERM, "with the other processes.")

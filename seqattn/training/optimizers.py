@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
@@ -51,7 +52,6 @@ class Optimizer:
         self.buffers = {name: torch.zeros_like(weights) for name in kept}
         self.updates = torch.zeros((), dtype=torch.float32, device=weights.device)
         self.before = torch.empty_like(weights)
-        self.started = False
         self._update = self._kernel()
 
     def step(self, rates: Sequence[float]) -> None:
@@ -60,7 +60,6 @@ class Optimizer:
         Args:
             rates: a learning rate for each run.
         """
-        self.started = True
         kept = [self.weights[:, columns].clone() for columns in self.frozen]
         self._step(rates)
         for columns, values in zip(self.frozen, kept, strict=True):
@@ -125,3 +124,36 @@ class Optimizer:
                 return update
             case _:
                 assert_never(config.optimizer)
+
+
+class GradientClipping:
+    """Scales the gradient of each run down to the run's own largest norm (Pascanu et al. 2013, "On
+    the difficulty of training recurrent neural networks", algorithm 1).
+
+    Args:
+        limits: `training.clip_norm` of each run; None: it has no limit.
+        gradient: (R, P), changed in place.
+    """
+
+    def __init__(self, limits: Sequence[float | None], gradient: Tensor) -> None:
+        self.gradient = gradient
+        largest = [math.inf if limit is None else limit for limit in limits]
+        self.is_on = any(map(math.isfinite, largest))
+        self.limits = torch.tensor(largest, dtype=gradient.dtype, device=gradient.device)
+        is_partial = self.is_on and not all(map(math.isfinite, largest))
+        self.unlimited = self.limits.isinf() if is_partial else None
+
+    def norms(self) -> Tensor:
+        """(R,), each run's own."""
+        norms: Tensor = torch.linalg.vector_norm(self.gradient, dim=1)
+        return norms
+
+    def clip(self) -> None:
+        if not self.is_on:
+            return
+        norms = self.norms()
+        # A norm that is not finite must not make a gradient of zeros: inf * 0 is NaN, and seen.
+        shares = (self.limits / (norms + 1e-6) + norms * 0).clamp(max=1)
+        if self.unlimited is not None:
+            shares.masked_fill_(self.unlimited, 1)
+        self.gradient.mul_(shares.unsqueeze(1))

@@ -7,8 +7,8 @@ so far; nothing is carried along, so a resumed run cannot differ.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import assert_never
+from collections.abc import Iterable
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,7 @@ def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
     return patience
 
 
-def learning_rates(config: Training, history: Iterable[float]) -> Callable[[float | None], float]:
+class LearningRate:
     """The learning rate, epoch by epoch.
 
     With e the epoch from 0, E the epochs of a cosine, and m its minimum, as in torch's
@@ -126,50 +126,63 @@ def learning_rates(config: Training, history: Iterable[float]) -> Callable[[floa
 
         cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m after that
         step     learning_rate factor^floor(e / every), torch's StepLR
+        plateau  learning_rate factor^n, n the times that patience has run out
 
     So the last epoch of a cosine, e = E - 1, still learns where m is 0.
-
-    Args:
-        history: validation losses of the epochs that are already done.
-
-    Returns:
-        A function to call once before each further epoch with the validation loss of the epoch
-        before it (None before the first call); it gives that epoch's learning rate.
     """
-    schedule = config.learning_rate_schedule
-    plateau = EarlyStopper(schedule.patience) if isinstance(schedule, PlateauRate) else None
-    epoch = 0
-    factor = 1.0
 
-    def take_in(loss: float) -> None:
-        nonlocal epoch, factor
-        epoch += 1
-        if (
-            plateau is not None
-            and isinstance(schedule, PlateauRate)
-            and plateau.epochs_without_improvement(loss)
-        ):
-            factor *= schedule.factor
-            plateau.waited = 0
+    def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
+        """
+        Args:
+            history: validation losses of the epochs that are already done.
+        """
+        self.config, self.epoch, self.factor = config, 0, 1.0
+        schedule = config.learning_rate_schedule
+        self.plateau = (
+            EarlyStopper(schedule.patience) if isinstance(schedule, PlateauRate) else None
+        )
+        for loss in history:
+            self.take_in(loss)
 
-    for loss in history:
-        take_in(loss)
+    def take_in(self, loss: float) -> None:
+        """Go on to the next epoch, after one with this validation loss."""
+        self.epoch += 1
+        schedule = self.config.learning_rate_schedule
+        if self.plateau is None or not isinstance(schedule, PlateauRate):
+            return
+        if self.plateau.epochs_without_improvement(loss):
+            self.factor *= schedule.factor
+            self.plateau.waited = 0
 
-    def rate(loss_before: float | None) -> float:
-        if loss_before is not None:
-            take_in(loss_before)
+    @property
+    def value(self) -> float:
+        """Of the epoch that follows."""
+        config, schedule = self.config, self.config.learning_rate_schedule
         match schedule:
             case ConstantRate():
                 return config.learning_rate
             case CosineRate():
-                share = min(epoch / (schedule.over_epochs or config.epochs), 1.0)
+                share = min(self.epoch / (schedule.over_epochs or config.epochs), 1.0)
                 span = config.learning_rate - schedule.minimum
                 return schedule.minimum + span * 0.5 * (1 + math.cos(math.pi * share))
             case StepRate():
-                return float(config.learning_rate * schedule.factor ** (epoch // schedule.every))
+                steps = self.epoch // schedule.every
+                return float(config.learning_rate * schedule.factor**steps)
             case PlateauRate():
-                return config.learning_rate * factor
+                return config.learning_rate * self.factor
             case _:
                 assert_never(schedule)
 
-    return rate
+
+def ending(
+    config: Training, epoch: int, patience: EarlyStopper
+) -> Literal["early stopping", "all epochs"] | None:
+    """Why a training has no epoch left; None: it has.
+
+    Args:
+        epoch: epochs done.
+        patience: that has taken in their validation losses.
+    """
+    if patience.should_stop:
+        return "early stopping"
+    return "all epochs" if epoch >= config.epochs else None

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 
 import torch
 
-from seqattn.training.loop import Group, Run
+from seqattn.training.learner import begin
+from seqattn.training.loop import train_step
+from seqattn.training.state import Run, RunProgress
 
 TINY = 2_000_000  # multiplications of a step that need no trial
 SMALL = 0.003  # seconds of a step that no second thread can make worth its while
@@ -33,20 +35,17 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
         return 1, "one core"
     if multiplications(runs) < TINY:
         return 1, "too few multiplications a step for more"
-    trial = Group(
-        [dataclasses.replace(run, model=copy.deepcopy(run.model), state=None) for run in runs],
-        by_hand=True,
-    )
-    trial.rates = [run.config.learning_rate for run in runs]
-    trial.start_epoch()
+    copies = [RunProgress(dataclasses.replace(run, model=copy.deepcopy(run.model))) for run in runs]
+    state, learner = begin(copies)
+    epoch = learner.start_epoch(state)
 
     def seconds(threads: int) -> float:
         torch.set_num_threads(threads)
         taken = []
         for _ in range(1 + STEPS):  # the first warms up
-            trial.step = 0
+            state.step = 0
             began = time.perf_counter()
-            trial.train_step()
+            train_step(state, learner, epoch)
             taken.append(time.perf_counter() - began)
         return min(taken[1:])
 

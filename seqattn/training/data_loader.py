@@ -36,12 +36,13 @@ class ShardedBatch(NamedTuple):
     rows: slice
 
 
-class Feed:
+class DataLoader:
     """The training sequences of runs that go side by side, the same for all or each its own.
 
     Args:
         parts: of each run.
         size: sequences of a batch.
+        processes: that share every batch; None: there is one.
 
     Attributes:
         S, T: points of the longest source and target.
@@ -50,17 +51,17 @@ class Feed:
     """
 
     def __init__(
-        self, parts: Sequence[Batch | GatheredBatch], size: int, world: ProcessGroup | None
+        self, parts: Sequence[Batch | GatheredBatch], size: int, processes: ProcessGroup | None
     ) -> None:
-        self.data, self.size, self.world = together(parts), size, world
+        self.data, self.size, self.processes = together(parts), size, processes
         self.n, self.S, self.T = len(self.data), self.data.source_steps, self.data.target_steps
         self.batches = list(slices(self.n, size))
-        self.weighed = dict[int, list[int]]()
+        self.counted_points = dict[int, list[int]]()
 
-    def open(self, seeds: Sequence[int], epoch: int) -> None:
-        """Begin an epoch; its order is a function of both."""
+    def start_epoch(self, seeds: Sequence[int], epoch: int) -> None:
+        """Shuffle: the order of an epoch is a function of seed and epoch."""
         self.orders = orders(seeds, epoch, self.n)
-        self.weighed.clear()
+        self.counted_points.clear()
         if self._shares:
             (order,) = self.orders
             self.order = torch.from_numpy(order)
@@ -70,30 +71,30 @@ class Feed:
     def fetch(self, step: int) -> ShardedBatch:
         """A batch of the epoch, by its number."""
         if self._shares:  # a process reads its own share alone
-            assert self.world is not None
+            assert self.processes is not None
             places = self.order[self.batches[step]]
-            rows = self.world.share(len(places))
+            rows = self.processes.share(len(places))
             return ShardedBatch(self.data.at(places[rows]), len(places), rows)
         batch = self.get(step)
         n = len(batch)
         if isinstance(self.data, GatheredBatch):
-            self.weighed[step] = batch.points
-        if self.world is None:
+            self.counted_points[step] = batch.points
+        if self.processes is None:
             return ShardedBatch(batch, n, slice(0, n))
-        rows = self.world.share(n)
+        rows = self.processes.share(n)
         return ShardedBatch(batch.take(rows), n, rows)
 
     def points(self, step: int) -> list[int]:
-        """What a whole batch that was fetched weighs, of each run; see `Batch.points`."""
-        return self.weighed[step] if step in self.weighed else self.get(step).points
+        """How many points each run's loss of a fetched batch is a mean of; see `Batch.points`."""
+        return self.counted_points[step] if step in self.counted_points else self.get(step).points
 
-    def count(self, step: int, points: Tensor) -> None:
-        """Be told what a whole batch weighs, where only all processes know."""
+    def set_points(self, step: int, points: Tensor) -> None:
+        """Take in how many points a whole batch has, where only all processes together know."""
         if self._shares:
-            self.weighed[step] = [int(points)]
+            self.counted_points[step] = [int(points)]
 
-    def names(self, step: int, seed: int, epoch: int, ids: Sequence[str]) -> list[str]:
-        """What the sequences of a batch are called."""
+    def ids_of_batch(self, step: int, seed: int, epoch: int, ids: Sequence[str]) -> list[str]:
+        """The ids of the sequences of a batch, in its order."""
         order = orders([seed], epoch, self.n)[0][self.batches[step]]
         return [ids[place] if len(ids) else str(place) for place in order]
 
@@ -103,4 +104,4 @@ class Feed:
 
     @property
     def _shares(self) -> bool:
-        return self.world is not None and isinstance(self.data, GatheredBatch)
+        return self.processes is not None and isinstance(self.data, GatheredBatch)

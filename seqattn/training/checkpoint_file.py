@@ -1,0 +1,157 @@
+"""The format of checkpoints: safetensors files that hold tensors, and JSON for everything else.
+
+Nothing in a checkpoint names a path, an import or a class, and the metadata is one JSON text under
+one key, which makes equal checkpoints equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from seqattn.config import Config, as_plain, from_plain
+from seqattn.data import DataSpec
+from seqattn.data.file_dataset import UNKNOWN
+from seqattn.errors import CheckpointError, ConfigError
+from seqattn.training.checksummed import load_checksummed, save_checksummed
+
+VERSION = 3
+PATHS = ("data.path", "data.validation_path", "data.test_path")
+"""Keys that no checkpoint has: where a file lies is no part of what was learned."""
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """A checkpoint as it was read, of this version.
+
+    Attributes:
+        metadata: `kind` is "model" of a best checkpoint and "training" of one to go on from.
+        tensors: by name.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+    @property
+    def epoch(self) -> int:
+        return int(self.metadata["epoch"])
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a training can go on from it."""
+        return bool(self.metadata["kind"] == "training")
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """By parameter's name; of the newest epoch, where the file has those of the best too."""
+        return self.below("model.") if self.is_training else self.tensors
+
+    @property
+    def was_streamed(self) -> bool:
+        """Whether an earlier version trained it on data.kind: stream."""
+        data = self.metadata["config"].get("data")
+        return isinstance(data, dict) and data.get("kind") == "stream"
+
+    @cached_property
+    def config(self) -> Config:
+        """
+        Raises:
+            CheckpointError: it is no config.
+        """
+        plain = self.metadata["config"]
+        data = plain.get("data")
+        if isinstance(data, dict) and data.get("kind") in ("file", "stream"):
+            plain = {**plain, "data": {**data, "path": UNKNOWN}}
+        try:
+            return from_plain(plain, str(self.path))
+        except ConfigError as error:
+            raise CheckpointError(str(error)) from None
+
+    @cached_property
+    def spec(self) -> DataSpec:
+        """
+        Raises:
+            CheckpointError: the metadata do not say what the data looked like.
+        """
+        try:
+            return DataSpec.from_plain(self.metadata["layout"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise CheckpointError(
+                f"{self.path}: its metadata does not say what it was trained on."
+            ) from None
+
+    def below(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with a prefix, without it."""
+        return {
+            name.removeprefix(prefix): tensor
+            for name, tensor in self.tensors.items()
+            if name.startswith(prefix)
+        }
+
+
+def write_checkpoint(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    config: Config,
+    spec: DataSpec,
+    metadata: Mapping[str, Any],
+    keep_as: Path | None = None,
+) -> None:
+    """
+    Args:
+        metadata: `kind`, `epoch`, and what else belongs to the kind.
+        keep_as: the file that was at `path` stays under this name.
+
+    Raises:
+        OSError: the disk refused, or what it gave back is not what was written.
+    """
+    common = {
+        "version": VERSION,
+        "config": without_place(as_plain(config)),
+        "layout": spec.as_plain(),
+    }
+    save_checksummed(path, tensors, {**common, **metadata}, keep_as)
+
+
+def read_checkpoint(path: Path) -> CheckpointFile:
+    """
+    Raises:
+        CheckpointError: missing, truncated, or no checkpoint of ours.
+    """
+    metadata, tensors = load_checksummed(path, VERSION)
+    if metadata["version"] == 1:
+        metadata = _from_version_1(metadata)
+    if not (
+        metadata.get("kind") in ("model", "training")
+        and isinstance(metadata.get("config"), dict)
+        and isinstance(metadata.get("epoch"), int)
+    ):
+        raise CheckpointError(f"{path}: its metadata does not say what it is.")
+    return CheckpointFile(path, metadata, tensors)
+
+
+def without_place(plain: dict[str, Any]) -> dict[str, Any]:
+    """A plain config without its name and paths: where a run lies is no part of what it learned.
+    Changes the config."""
+    plain.pop("name", None)
+    for key in PATHS:
+        plain["data"].pop(key.partition(".")[2], None)
+    return plain
+
+
+def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 knew one list of features for both sides, and no scaling. Version 2 had no
+    checksum, and is else as this one."""
+    layout = metadata.get("layout")
+    if isinstance(layout, dict) and isinstance(layout.get("features"), list):
+        F = len(layout["features"])
+        none = {"shift": [0.0] * F, "scale": [1.0] * F}
+        scaling = {"source": none, "target": none, "relative": False}
+        layout = {**layout, "said": layout["features"], "scaling": scaling, "digests": []}
+    return {**metadata, "layout": layout}

@@ -1,0 +1,114 @@
+"""Whether a checkpoint belongs to a config, to data and to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from seqattn.config import Config, Training, differences
+from seqattn.errors import CheckpointError, DataError
+from seqattn.models import Seq2SeqModel
+from seqattn.training.checkpoint_file import PATHS, CheckpointFile
+from seqattn.training.optimizers import BUFFERS
+from seqattn.wording import counted
+
+HOW_IT_STARTS = ("model.skip_map",)
+"""Keys of the model that say how its training starts; folders of earlier versions lack them."""
+
+
+def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
+    """
+    Args:
+        now, before: SHA-256 of each file.
+
+    Raises:
+        DataError: the files are not those of the training.
+    """
+    if tuple(now) == tuple(before):
+        return
+    if len(now) != len(before):
+        raise DataError(
+            f"the data were {counted(len(before), 'file')} at the training, and are {len(now)}."
+        )
+    changed = [name for name, a, b in zip(PATHS, now, before, strict=False) if a != b]
+    raise DataError(
+        f"what {changed[0]} names has changed {since}: its SHA-256 is another. Put the old one"
+        " back, or train again; --input scores other sequences."
+    )
+
+
+def check_same_model(file: CheckpointFile, expected: Config) -> None:
+    """
+    Raises:
+        CheckpointError: the file is of another model, or of other data, than a config.
+    """
+    found = {
+        key: values
+        for key, values in differences(expected, file.config).items()
+        if key.startswith(("model.", "data.")) and key not in (*PATHS, *HOW_IT_STARTS)
+    }
+    if found:
+        lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]
+        raise CheckpointError(
+            "\n".join([f"{file.path}: is a checkpoint of another model than its folder's:", *lines])
+        )
+
+
+def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Copy weights into a model after holding every name and shape against it.
+
+    Raises:
+        CheckpointError: a name or a shape differs.
+    """
+    wanted = model.state_dict()
+    missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
+    if missing or foreign:
+        parts = [f"lacks {', '.join(missing)}"] if missing else []
+        parts += [f"has {', '.join(foreign)}, which the model has not"] if foreign else []
+        raise CheckpointError(f"{path}: does not fit its config: it {' and '.join(parts)}.")
+    for name, tensor in weights.items():
+        if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
+            raise _other_shape(path, name, tensor, wanted[name])
+    model.load_state_dict(dict(weights))
+
+
+def optimizer_buffers(
+    file: CheckpointFile, model: Seq2SeqModel, config: Training
+) -> dict[str, dict[str, Tensor]]:
+    """What the optimizer kept, by parameter's name and its own.
+
+    Raises:
+        CheckpointError: the optimizer keeps something else, or of another shape.
+    """
+    wanted = {"step", *BUFFERS[config.optimizer]}
+    if config.optimizer == "sgd":
+        wanted = set(BUFFERS["sgd"]) if config.momentum else set()
+    buffers: dict[str, dict[str, Tensor]] = {}
+    for name, parameter in model.named_parameters():
+        found = {
+            key.rpartition(".")[2]: tensor
+            for key, tensor in file.tensors.items()
+            if key.startswith(f"optimizer.{name}.")
+        }
+        for key, tensor in found.items():
+            if key != "step" and tensor.shape != parameter.shape:
+                raise _other_shape(file.path, f"optimizer.{name}.{key}", tensor, parameter)
+        if found and found.keys() != wanted:
+            raise CheckpointError(
+                f"{file.path}: of {name} it has {', '.join(sorted(found))}, but"
+                f" {config.optimizer} keeps {', '.join(sorted(wanted)) or 'nothing'}."
+            )
+        if found:
+            buffers[name] = found
+    return buffers
+
+
+def _other_shape(path: Path, name: str, found: Tensor, wanted: Tensor) -> CheckpointError:
+    def words(tensor: Tensor) -> str:
+        return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+    return CheckpointError(
+        f"{path}: {name} is {words(found)}, but the config makes it {words(wanted)}."
+    )

@@ -1,0 +1,83 @@
+"""Which number was not finite, and what to do about it, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seqattn.errors import NonFiniteError
+from seqattn.training.learner import Epoch, Learner
+from seqattn.training.state import TrainState
+
+MAX_IDS = 8
+"""Sequences of a batch that an error names."""
+REMEDY = (
+    "Try a lower training.learning_rate, set training.clip_norm, or data.scaling for data of your"
+    " own."
+)
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """A number of a training step that is not finite.
+
+    Attributes:
+        row: of the run.
+        value: the number.
+        what: it is.
+    """
+
+    row: int
+    value: float
+    what: str
+
+
+def find_non_finite(
+    rows: Sequence[int], losses: Sequence[float], norms: Sequence[float]
+) -> list[NonFinite]:
+    """What is not finite, the first of each run.
+
+    Args:
+        rows: to look at.
+        losses, norms: of each row, of the losses and their gradients.
+    """
+    found = []
+    for k in rows:
+        for value, what in ((losses[k], "training loss"), (norms[k], "gradient's norm")):
+            if not math.isfinite(value):
+                found.append(NonFinite(k, value, what))
+                break
+    return found
+
+
+def step_error(
+    problem: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
+) -> NonFiniteError:
+    """The error of the step that would follow the state."""
+    run = learner.runs[problem.row]
+    ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.ids)
+    batch = f"{len(ids)} training sequences: {', '.join(ids[:MAX_IDS])}"
+    more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+    return NonFiniteError(
+        f"The {problem.what} is {problem.value} in epoch {state.epoch + 1}, step {state.step + 1},"
+        f" at learning rate {epoch.learning_rates[problem.row]:g}, in a batch of {batch}{more}. No"
+        f" update was made with it, and the newest checkpoint is from before it. {REMEDY}",
+        state.epoch + 1,
+        state.step + 1,
+    )
+
+
+def validation_error(value: float, k: int, state: TrainState, epoch: Epoch) -> NonFiniteError:
+    """The error of a validation after all steps of an epoch.
+
+    Args:
+        k: the row of the run.
+    """
+    return NonFiniteError(
+        f"The validation loss is {value} after epoch {state.epoch + 1}, at learning rate"
+        f" {epoch.learning_rates[k]:g}. The epoch's losses and gradients were finite, and all its"
+        f" updates were made; the newest checkpoint is from before this validation. {REMEDY}",
+        state.epoch + 1,
+        None,
+    )
