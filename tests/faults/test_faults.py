@@ -32,6 +32,7 @@ from tests.faults import (
 from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
 
+ENDS = ("early stopping", "plateau", "diverging")
 SHORT: dict[str, Callable[[], Tally]] = {
     "killed": lambda: processes.killed(1),
     "killed side by side": lambda: processes.killed_side_by_side((45, 51)),
@@ -44,8 +45,8 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "killed at a system call": lambda: processes.killed_at_each_system_call(("link",)),
     "disk full": lambda: disk.full(30, step=14),
     "stopped at a step": lambda: states.stopped_at((1, 41, 117)),
-    "groups stopped": lambda: groups.stopped((10,), ("early stopping", "plateau")),
-    "groups killed": lambda: groups.killed((9, 10), ("diverging",)),
+    "groups stopped": lambda: groups.stopped((4, 10), ENDS),
+    "groups killed": lambda: groups.killed((2, 9, 10), ENDS),
     "groups killed for real": lambda: groups.killed_for_real((50,)),
     "left out": lambda: states.left_out(("exp_avg", "coins", "best weights")),
     "many steps": lambda: states.many_steps(800),
