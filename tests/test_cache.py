@@ -15,6 +15,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import torch
+from seqattn.training.feeds import Feed
 
 from seqattn import experiment
 from seqattn.config import Config, OwnFile, as_plain, resolve
@@ -25,7 +26,6 @@ from seqattn.evaluation import References
 from seqattn.runs import RunFolder
 from seqattn.training import batches
 from seqattn.training.batches import Batch, GatheredBatch, batch_of
-from seqattn.training.feeds import Feed
 from seqattn.verify_resume import verify_resume
 from tests.conftest import Ended
 from tests.many_files import folder_of, long, wide

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seqattn.training.feeds import Feed
 
 from seqattn.config import OwnFile, Recurrent
 from seqattn.data import Scaling, Sequences, load
@@ -30,7 +31,6 @@ from seqattn.errors import DataError
 from seqattn.models import SampledActions, build_model
 from seqattn.training import Batch, batches, to_tensors
 from seqattn.training.batches import together
-from seqattn.training.feeds import Feed
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, reinforcement, stacked
 from seqattn.training.validation import validate
 from tests.conftest import whole

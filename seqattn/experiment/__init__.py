@@ -12,11 +12,11 @@ import torch
 from seqattn.config import Config, to_yaml
 from seqattn.errors import FolderLockedError
 from seqattn.evaluation import References
+from seqattn.evaluation.load_run import data_of, open_run, without_paths
 from seqattn.experiment import tensorboard, worker
 from seqattn.experiment.group_training import Machine, train_group
 from seqattn.experiment.grouping import grouped
 from seqattn.experiment.job import Callbacks, Job, Launch, raise_if_stopped
-from seqattn.experiment.load_run import data_of, open_run, without_paths
 from seqattn.experiment.prepare import check_sizes, groups_of, prepared
 from seqattn.experiment.run_environment import change_of_numerics, choose_device, environment
 from seqattn.experiment.seeds import begin_seeds, combined_error, seeds_of
