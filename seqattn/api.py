@@ -176,7 +176,7 @@ class Run:
         Raises:
             DataError: as `predict`; `source` is no DataFrame.
         """
-        from seqattn.experiment.frames import FrameInput, forecast_columns
+        from seqattn.evaluation.frames import FrameInput, forecast_columns
 
         given = FrameInput.of(self.trained, source, _note)
         return given.make(forecast_columns(given, self.trained, _checked(steps)))
@@ -219,7 +219,7 @@ class Run:
         data = self.data
         part = data.test
         if source is not None:
-            from seqattn.experiment.frames import FrameInput
+            from seqattn.evaluation.frames import FrameInput
 
             part = FrameInput.of(self.trained, source, _note).scored()
         against = References.of_data(part, data)
@@ -366,7 +366,7 @@ def _sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences
     from seqattn.data.frames import kind_of_frame
 
     if kind_of_frame(source) is not None:
-        from seqattn.experiment.frames import FrameInput
+        from seqattn.evaluation.frames import FrameInput
 
         return FrameInput.of(trained, source, _note).sources()
     spec = trained.spec

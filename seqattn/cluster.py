@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,17 @@ RETRIES = 8  # times a task is begun again elsewhere
 ASK = 0.2  # seconds between two looks at whether to stop
 Group = list[tuple[Config, RunFolder]]
 Files = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """Where groups are trained as tasks.
+
+    Attributes:
+        address: of a cluster of Ray that runs; None starts one here.
+    """
+
+    address: str | None = None
 
 
 def train(

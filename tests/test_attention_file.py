@@ -11,8 +11,8 @@ import pytest
 from seqattn import storage
 from seqattn.data import Sequences
 from seqattn.errors import CheckpointError
-from seqattn.experiment import attention_file, npz
-from seqattn.experiment.attention_file import AttentionSpool
+from seqattn.evaluation import attention_file, npz
+from seqattn.evaluation.attention_file import AttentionSpool
 from seqattn.runs import attention_arrays
 from seqattn.storage import read_arrays, write_arrays
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqattn.data.files import lines
-from seqattn.experiment import attention_file, npz
+from seqattn.evaluation import attention_file, npz
 from seqattn.models import Seq2SeqModel
 from seqattn.storage import read_arrays
 from tests.conftest import Ended

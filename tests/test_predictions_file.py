@@ -17,10 +17,9 @@ from seqattn.data import Sequences, Splits, load, windows
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.data.metrics import Errors
 from seqattn.errors import CheckpointError
-from seqattn.evaluation import References, evaluate, forecasts, free_run
+from seqattn.evaluation import References, evaluate, forecasts, free_run, npz, predictions_file
 from seqattn.evaluation.forecasts import with_targets
-from seqattn.experiment import npz, predictions_file
-from seqattn.experiment.predictions_file import ForecastSpool
+from seqattn.evaluation.predictions_file import ForecastSpool
 from seqattn.models import FeatureSpec, build_model
 from seqattn.storage import read_arrays, write_arrays
 

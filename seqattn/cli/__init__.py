@@ -295,11 +295,14 @@ def compare(
     )  # fmt: skip
     with told_to_stop() as told, progress(planned.name, quiet, told) as callbacks:
         from seqattn import comparison
+        from seqattn.cluster import RayCluster
+        from seqattn.experiment import Launch
 
         outcome = comparison.compare(
             planned, output_dir, device=device.value, threads=threads,
-            plots=plots is Plots.each, config_path=config, callbacks=callbacks,
-            provenance=provenance({}), engine=engine.value, ray_address=ray_address,
+            plots=plots is Plots.each, callbacks=callbacks,
+            launch=Launch(config_path=config, provenance=provenance({})),
+            ray=RayCluster(ray_address) if engine is Engine.ray else None,
         )  # fmt: skip
     if not quiet:
         with after_the_work():

@@ -26,7 +26,7 @@ from seqattn.data.files.writing import (
 )
 from seqattn.data.sequences import Floats
 from seqattn.evaluation import FreeRunningForecast, free_run
-from seqattn.experiment.inputs import OwnInput, joined_sources, reading_config
+from seqattn.evaluation.inputs import OwnInput, joined_sources, reading_config
 from seqattn.storage import packed
 from seqattn.training import LoadedModel
 from seqattn.user_files import output_file, write_output
@@ -182,7 +182,7 @@ def predict_file(
     """Continue all sequences of a file, in bounded memory; weights wait on the disk."""
     from tqdm import tqdm
 
-    from seqattn.experiment.attention_file import spool_for
+    from seqattn.evaluation.attention_file import spool_for
 
     trained, chunks = given.trained, given.sources(file)
     first = next(chunks)

@@ -119,7 +119,7 @@ def _continue(
     from seqattn.attention import Override
     from seqattn.data.files.writing import Steps
     from seqattn.evaluation import free_run, loss_of
-    from seqattn.experiment.attention_file import spool_for
+    from seqattn.evaluation.attention_file import spool_for
 
     override, scaling = None if way is None else Override.parse(way), trained.spec.scaling
     with spool_for(attention) as spool:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from seqattn import cluster
 from seqattn.comparison.checks import check_seeds, check_variants, have_data_of_their_own
@@ -42,11 +43,9 @@ def compare(
     device: str = "cpu",
     threads: int | None = None,
     plots: bool = False,
-    config_path: Path | None = None,
     callbacks: Callbacks | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    engine: Literal["process", "ray"] = "process",
-    ray_address: str | None = None,
+    launch: Launch | None = None,
+    ray: cluster.RayCluster | None = None,
 ) -> ComparisonResult:
     """Train every variant with every seed and say what the losses say. What is finished already
     is not trained again.
@@ -54,51 +53,53 @@ def compare(
     Args:
         output_dir: all goes to `output_dir / comparison.name`.
         plots: draw each run's own pictures too.
-        device, threads, config_path, callbacks, provenance: see `experiment.train_many`.
-        engine: "ray" trains the groups as tasks of a cluster, with the same results.
-        ray_address: of a cluster; None starts one here.
+        device, threads, callbacks, launch: see `experiment.train_many`.
+        ray: trains the groups as tasks of a cluster, with the same results; None: they are trained
+            in this process.
 
     Raises:
         SeqattnError: what a user can mend; a folder that is not this comparison's, or that another
             process writes to, among them.
         Stopped: told to.
     """
-    path = output_dir / comparison.name
+    path, callbacks = output_dir / comparison.name, callbacks or Callbacks()
     wanted = [
-        (
-            comparison.config_of(variant, seed),
-            RunFolder(path / variant.name / f"seed-{seed}"),
-        )
+        (comparison.config_of(variant, seed), RunFolder(path / variant.name / f"seed-{seed}"))
         for variant in comparison.variants
         for seed in comparison.seeds
     ]
-    with _held(path, comparison) as say_what_it_is:
-        if engine == "ray":
+    with _held(path, comparison) as write_manifest:
+        launch = replace(launch or Launch(), before_writing=write_manifest)
+        if ray is not None:
             cluster.train(
-                wanted, address=ray_address, device=device, threads=threads, callbacks=callbacks,
-                provenance=provenance, before_writing=say_what_it_is,
+                wanted, address=ray.address, device=device, threads=threads, callbacks=callbacks,
+                provenance=launch.provenance, before_writing=write_manifest,
             )  # fmt: skip
             device = "cpu"  # nothing is left to train
         try:
             train_many(
                 wanted, device=device, threads=threads, resume=True, plots=plots,
-                callbacks=callbacks,
-                launch=Launch(config_path, provenance or {}, before_writing=say_what_it_is),
+                callbacks=callbacks, launch=launch,
             )  # fmt: skip
         except Stopped as stopped:
             raise Stopped(
                 stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
             ) from None
-        outcome = _outcome_of(path, comparison)
-        if seeds := _more_than_asked(outcome, comparison):
-            (callbacks or Callbacks()).say(
-                f"{path} holds seeds that this command did not ask for, too"
-                f" ({', '.join(map(str, seeds))}): tables and pictures are of all that it holds."
-            )
-        if write_tables(outcome):
-            # A page that was asked for before is of other numbers.
-            (path / PAGE).unlink(missing_ok=True)
-        draw_all(outcome)
+        return _shown(path, comparison, callbacks)
+
+
+def _shown(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
+    """The result of all runs that the folder holds, as tables and pictures in it."""
+    outcome = _outcome_of(path, comparison)
+    if seeds := _more_than_asked(outcome, comparison):
+        callbacks.say(
+            f"{path} holds seeds that this command did not ask for, too"
+            f" ({', '.join(map(str, seeds))}): tables and pictures are of all that it holds."
+        )
+    if write_tables(outcome):
+        # A page that was asked for before is of other numbers.
+        (path / PAGE).unlink(missing_ok=True)
+    draw_all(outcome)
     return outcome
 
 

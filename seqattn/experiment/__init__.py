@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from seqattn.config import Config, to_yaml
 from seqattn.errors import FolderLockedError
 from seqattn.evaluation import References
+from seqattn.evaluation.load_run import data_of, open_run, without_paths
 from seqattn.experiment import tensorboard, worker
 from seqattn.experiment.group_training import Machine, train_group
 from seqattn.experiment.grouping import grouped
 from seqattn.experiment.job import Callbacks, Job, Launch, raise_if_stopped
-from seqattn.experiment.load_run import data_of, open_run, without_paths
 from seqattn.experiment.prepare import check_sizes, groups_of, prepared
 from seqattn.experiment.run_environment import change_of_numerics, choose_device, environment
 from seqattn.experiment.seeds import begin_seeds, combined_error, seeds_of
@@ -99,42 +101,94 @@ def train_many(
         SeqattnError: what a user can mend, with its exit code.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
-    processes = launch.processes
-    with ExitStack() as held:
-        if processes is not None:
-            held.enter_context(processes.beginning())
+    with FolderLocks() as locks:
+        if launch.processes is not None:
+            locks.enter_context(launch.processes.beginning())
         chosen = choose_device(device)
-        for config, folder in configs:
-            check_not_taken(folder, resume=resume, overwrite=overwrite)
-            tensorboard.require_tensorboard(config)
-        check_sizes(configs)
-        allow_open_files(len(configs))  # a lock each
-        for _, folder in configs:
-            if folder.is_run:  # else there is nothing yet to hold
-                held.enter_context(exclusive_lock(folder.path))
-        jobs = prepared(configs, resume=resume)
-        groups = grouped(jobs)
-        if processes is not None:
-            _agree(processes, jobs)
-        groups = _with_skip_maps(groups, processes)
-        check_free_space({
-            job.folder.path: bytes_of_checkpoints(job) for group in groups for job in group
-        })  # fmt: skip
+        jobs, groups = _checked(configs, locks, launch, resume=resume, overwrite=overwrite)
         launch.before_writing()
-        jobs = _in_order_of(jobs, groups)
         _say_what_has_ended(jobs, callbacks)
         if groups:
-            about = {**environment(chosen, launch.config_path), **launch.provenance}
-            if processes is not None:
-                about["processes"] = processes.size
-            machine = Machine(chosen, threads, about, processes)
-            _begin([job for job in jobs if job.is_to_do], machine, callbacks, held, overwrite)
+            machine = Machine(chosen, threads, _environment(chosen, launch), launch.processes)
+            todo = [job for job in jobs if job.is_to_do]
+            locks.hold_new(job.folder for job in todo)
+            _begin(todo, machine, callbacks, overwrite=overwrite)
             groups = [_train(group, machine, callbacks) for group in groups]
             jobs = _in_order_of(jobs, groups)
         for job in jobs if plots else ():
             if job.summary is not None:
                 _draw_what_is_missing(job, callbacks)
     return jobs
+
+
+class FolderLocks(ExitStack):
+    """Locks of run folders, held until the block ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: set[Path] = set()
+
+    def hold_existing(self, folders: Iterable[RunFolder]) -> None:
+        """Hold the folders that hold a run; of others there is nothing yet to hold.
+
+        Raises:
+            FolderLockedError: another process writes there.
+        """
+        for folder in folders:
+            if folder.is_run:
+                self.enter_context(exclusive_lock(folder.path))
+                self.held.add(folder.path)
+
+    def hold_new(self, folders: Iterable[RunFolder]) -> None:
+        """Make and hold the folders that are not held yet.
+
+        Raises:
+            FolderLockedError: another process was faster.
+        """
+        for folder in folders:
+            if folder.path in self.held:
+                continue
+            folder.path.mkdir(parents=True, exist_ok=True)
+            self.enter_context(exclusive_lock(folder.path))
+            self.held.add(folder.path)
+            if not folder.is_available:
+                raise FolderLockedError(
+                    f"{folder.path}: another process has begun to write there just now."
+                )
+
+
+def _checked(
+    configs: Sequence[tuple[Config, RunFolder]],
+    locks: FolderLocks,
+    launch: Launch,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> tuple[list[Job], list[list[Job]]]:
+    """Find out where each run stands, and refuse what cannot be trained; nothing is written.
+
+    Returns:
+        a job for each config, in their order, and those to train, in groups.
+    """
+    for config, folder in configs:
+        check_not_taken(folder, resume=resume, overwrite=overwrite)
+        tensorboard.require_tensorboard(config)
+    check_sizes(configs)
+    allow_open_files(len(configs))  # a lock each
+    locks.hold_existing(folder for _, folder in configs)
+    jobs = prepared(configs, resume=resume)
+    groups = grouped(jobs)
+    if launch.processes is not None:
+        _agree(launch.processes, jobs)
+    groups = _with_skip_maps(groups, launch.processes)
+    todo = [job for group in groups for job in group]
+    check_free_space({job.folder.path: bytes_of_checkpoints(job) for job in todo})
+    return _in_order_of(jobs, groups), groups
+
+
+def _environment(device: torch.device, launch: Launch) -> dict[str, Any]:
+    processes = {} if launch.processes is None else {"processes": launch.processes.size}
+    return {**environment(device, launch.config_path), **launch.provenance, **processes}
 
 
 def _train(group: Sequence[Job], machine: Machine, callbacks: Callbacks) -> list[Job]:
@@ -158,17 +212,8 @@ def _with_skip_maps(
     return [_in_order_of(group, [fitted]) for group in groups]
 
 
-def _begin(
-    todo: Sequence[Job],
-    machine: Machine,
-    callbacks: Callbacks,
-    held: ExitStack,
-    overwrite: bool,
-) -> None:
-    """Hold and clear the folders, write down what each run is, and say where they stand."""
-    for job in todo:
-        if not job.folder.is_run:
-            _acquire_lock(job.folder, held)
+def _begin(todo: Sequence[Job], machine: Machine, callbacks: Callbacks, *, overwrite: bool) -> None:
+    """Clear the folders, write down what each run is, and say where they stand."""
     _say_what_changed(todo, machine.environment, callbacks)
     for job in todo:
         _clear(job, overwrite)
@@ -249,16 +294,6 @@ def _facts(job: Job) -> dict[str, Any]:
     floor = None if part.ideal is None else References.of(
         part, job.data.train, None, scaling).noise_floor  # fmt: skip
     return {"seed": job.config.seed, "noise_floor": floor}
-
-
-def _acquire_lock(folder: RunFolder, held: ExitStack) -> None:
-    """Make a new run's folder and hold it, unless somebody was faster."""
-    folder.path.mkdir(parents=True, exist_ok=True)
-    held.enter_context(exclusive_lock(folder.path))
-    if not folder.is_available:
-        raise FolderLockedError(
-            f"{folder.path}: another process has begun to write there just now."
-        )
 
 
 def _draw_what_is_missing(job: Job, callbacks: Callbacks) -> None:

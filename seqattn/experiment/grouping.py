@@ -32,19 +32,18 @@ def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
     Those that begin are no more at once than memory allows. They are cut from all jobs, done or
     not, so that who goes with whom does not depend on what was finished before a stop.
     """
-    groups: list[list[Job]] = []
     cuts = [_restarted(cut) for cut in _cuts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
     for job in itertools.chain(*cuts):
         if job.state is not None:
             resumed.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
-    for (_, name), members in resumed.items():
-        for group in _with_state(members):
-            groups.append([replace(job, group=name or _digest(group)) for job in group])
-    for cut in cuts:
-        if new := [job for job in cut if job.state is None and job.is_to_do]:
-            groups.append([replace(job, group=_digest(new)) for job in new])
-    return groups
+    groups = [
+        [replace(job, group=name or _digest(group)) for job in group]
+        for (_, name), members in resumed.items()
+        for group in _with_state(members)
+    ]
+    new = [[job for job in cut if job.state is None and job.is_to_do] for cut in cuts]
+    return groups + [[replace(job, group=_digest(cut)) for job in cut] for cut in new if cut]
 
 
 def grouped_anew(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -78,19 +77,21 @@ def _digest(jobs: Sequence[Job]) -> str:
 
 
 def _restarted(cut: Sequence[Job]) -> list[Job]:
-    """After a stop in the first common save, runs that began together begin again: some have a
-    checkpoint, others have none, and there is no earlier one to go back to."""
+    """After a stop in the first common save, runs that began together begin again."""
     again = set[Path]()
     for group in {_group_of(job) for job in cut} - {None}:
-        saved = [job for job in cut if _group_of(job) == group]
-        whole = [job for job in cut if _group_of(job) == group or (not job.state and job.started)]
-        if (
-            len(whole) > len(saved)
-            and _digest(whole) == group
-            and not any(job.summary or job.folder.previous.exists() for job in saved)
-        ):
-            again.update(job.folder.path for job in whole)
+        again.update(job.folder.path for job in _stopped_in_first_save(cut, group))
     return [job.restarted() if job.folder.path in again else job for job in cut]
+
+
+def _stopped_in_first_save(cut: Sequence[Job], group: str | None) -> list[Job]:
+    """The runs of a group of which some have a checkpoint, others have none, and there is no
+    earlier one to go back to; none where that is not so."""
+    saved = [job for job in cut if _group_of(job) == group]
+    whole = [job for job in cut if _group_of(job) == group or (not job.state and job.started)]
+    has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
+    is_stopped = len(whole) > len(saved) and not has_earlier and _digest(whole) == group
+    return whole if is_stopped else []
 
 
 def _group_of(job: Job) -> str | None:
@@ -118,21 +119,17 @@ def _unfinished(members: Sequence[Job]) -> Iterator[list[Job]]:
     the checkpoint before it. So do runs without a test loss that ended since the common save: until
     it ends, a run has a part in which kernels the others are computed with.
     """
-    left = [job for job in members if job.end is None]
-    ended = [job for job in members if job.end is not None and job.summary is None]
-    states = _states_at_hand([*left, *ended], len({job.position for job in members}) > 1)
-    while left:
-        position = min(job.position for job in left)
-        later = [job for job in ended if job.end is not None and job.end > position]
-        here = [
-            job.resumed_from(state)
-            for job in (*left, *later)
-            if (state := states[job.folder.path].get(position)) is not None
-        ]
-        yield here
-        taken = {job.folder.path for job in here}
-        left = [job for job in left if job.folder.path not in taken]
-        ended = [job for job in ended if job.folder.path not in taken]
+    not_concluded = [job for job in members if job.summary is None]
+    left = sorted(not_concluded, key=lambda job: job.end is not None)
+    states = _states_at_hand(left, len({job.position for job in members}) > 1)
+    while positions := [job.position for job in left if job.end is None]:
+        position, here = min(positions), dict[Path, Job]()
+        for job in left:
+            state = states[job.folder.path].get(position)
+            if state is not None and (job.end is None or job.end > position):
+                here[job.folder.path] = job.resumed_from(state)
+        yield list(here.values())
+        left = [job for job in left if job.folder.path not in here]
 
 
 def _states_at_hand(

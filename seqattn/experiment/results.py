@@ -11,9 +11,9 @@ from seqattn.config import as_plain
 from seqattn.data import Splits
 from seqattn.errors import NonFiniteError
 from seqattn.evaluation import Evaluation, ForecastChunk, References, evaluate
-from seqattn.experiment.attention_file import AttentionSpool
+from seqattn.evaluation.attention_file import AttentionSpool
+from seqattn.evaluation.predictions_file import ForecastSpool
 from seqattn.experiment.job import Job
-from seqattn.experiment.predictions_file import ForecastSpool
 from seqattn.models import Seq2SeqModel
 from seqattn.storage import write_json
 from seqattn.training import RunState

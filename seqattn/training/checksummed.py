@@ -80,21 +80,8 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > min(len(raw) - 8, LONGEST_HEADER):
         raise _not_whole(path, "its header is cut short" if raw else "it is empty")
-    try:
-        header = json.loads(raw[8 : 8 + length])
-        metadata = json.loads(header["__metadata__"][METADATA_KEY])
-        version = metadata["version"]
-        if not isinstance(version, int):
-            raise TypeError
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        if not raw[8:9].startswith(b"{"):
-            raise _not_whole(path, "it has no header of JSON") from None
-        if isinstance(error, ValueError):
-            raise _not_whole(path, "its header is no JSON") from None
-        raise CheckpointError(
-            f"{path}: is a safetensors file, but not one that seqattn wrote (no readable"
-            f" {METADATA_KEY!r} in its metadata)."
-        ) from None
+    metadata = _metadata(path, raw[8 : 8 + length])
+    version = metadata["version"]
     if not 1 <= version <= newest:
         raise CheckpointError(
             f"{path}: has format version {version}; this seqattn reads versions 1 to {newest}."
@@ -114,6 +101,28 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
                 " another checkpoint."
             )
     return metadata, tensors
+
+
+def _metadata(path: Path, header: bytes) -> dict[str, Any]:
+    """
+    Raises:
+        CheckpointError: it is no header of safetensors, or not one of ours.
+    """
+    try:
+        metadata = json.loads(json.loads(header)["__metadata__"][METADATA_KEY])
+        if not isinstance(metadata["version"], int):
+            raise TypeError
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if not header.startswith(b"{"):
+            raise _not_whole(path, "it has no header of JSON") from None
+        if isinstance(error, ValueError):
+            raise _not_whole(path, "its header is no JSON") from None
+        raise CheckpointError(
+            f"{path}: is a safetensors file, but not one that seqattn wrote (no readable"
+            f" {METADATA_KEY!r} in its metadata)."
+        ) from None
+    found: dict[str, Any] = metadata
+    return found
 
 
 def _content(path: Path) -> bytes:

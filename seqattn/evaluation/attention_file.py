@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.evaluation import Maps
-from seqattn.experiment.npz import Rows, texts, write_npz
+from seqattn.evaluation.npz import Rows, texts, write_npz
 from seqattn.models import WeightSemantics
 from seqattn.runs import attention_contents, masked_weights
 from seqattn.storage import open_atomic

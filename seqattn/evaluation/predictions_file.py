@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.data.sequences import Floats
-from seqattn.experiment.npz import Rows, texts, write_npz
+from seqattn.evaluation.npz import Rows, texts, write_npz
 from seqattn.storage import open_atomic
 
 IN_MEMORY = 2**22
