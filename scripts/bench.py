@@ -54,21 +54,21 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from seqattn import experiment
 from seqattn.config import Recurrent, Squares, Training, resolve
-from seqattn.data import load, squares
+from seqattn.data import DataSpec, load, squares
 from seqattn.evaluation import free_run
 from seqattn.models import build_model
 from seqattn.storage import BackgroundWriter
 from seqattn.training import (
     Batch,
-    Layout,
     Run,
-    TrainState,
+    RunState,
     save_state,
     to_tensors,
     train,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 SEQATTN = Path(sys.executable).with_name("seqattn")
 
 
@@ -129,8 +129,7 @@ def seqattn_loop(work: Work, *, by_hand: bool = True, seeds: int = 1) -> float:
             config, seed)
         for seed in range(seeds)
     ]  # fmt: skip
-    train(runs, by_hand=by_hand)
-    return runs[0].history[-1].validation_loss
+    return train(runs, manual_backward=by_hand)[0].history[-1].validation_loss
 
 
 def with_folders(folder: Path) -> None:
@@ -334,45 +333,50 @@ def predictions(table: Table) -> None:
 
 def saving(table: Table, work: Work, folder: Path) -> None:
     """Work B as `seqattn train` saves it: beside the training, waited for at its end."""
-    config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
-    layout = Layout.of(load(Squares(n_train=8)).train)
-    last, previous = folder / "last.safetensors", folder / "previous.safetensors"
-    epochs = written = 0
+    from tests.training_session import trained
 
-    def write(state: TrainState) -> None:
+    config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
+    spec = DataSpec.of(load(Squares(n_train=8)).train)
+    last, previous = folder / "last.safetensors", folder / "previous.safetensors"
+    steps_of_epoch = math.ceil(len(work.data) / work.batch_size)
+    steps = written = 0
+
+    def write(state: RunState) -> None:
         nonlocal written
         written += 1
-        save_state(last, state, config.config, layout, keep_as=previous)
+        save_state(last, state, config.config, spec, keep_as=previous)
 
-    def ended(record: object) -> None:
-        nonlocal epochs
-        epochs += 1
+    def count_step() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
 
     def clock() -> float:
-        return epochs
+        return steps / steps_of_epoch
 
-    def trained(every: int, save: Callable[[TrainState], None]) -> None:
+    def train_saving(every: int, save: Callable[[RunState], None]) -> None:
         settings = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01,
                             checkpoint_seconds=every)  # fmt: skip
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
         with mock.patch("time.monotonic", new=clock):  # what saves go by
-            train([Run(model, work.data, work.validation, settings, 1, on_epoch=ended, save=save)])
+            run = Run(model, work.data, work.validation, settings, 1)
+            trained([run], stop=count_step, save=save)
 
-    def beside(write: Callable[[TrainState], None]) -> Callable[[], None]:
+    def beside(write: Callable[[RunState], None]) -> Callable[[], None]:
         def run() -> None:
             with BackgroundWriter() as pool:
-                trained(1, lambda state: pool.begin(lambda: write(state)))
+                train_saving(1, lambda state: pool.begin(lambda: write(state)))
 
         return run
 
-    def bare(_: TrainState) -> None:
+    def bare(_: RunState) -> None:
         descriptor = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.write(descriptor, raw)
         os.fsync(descriptor)
         os.close(descriptor)
 
     def without() -> None:
-        trained(86_400, lambda state: None)
+        train_saving(86_400, lambda state: None)
 
     name = "saving: B with a checkpoint each epoch, of none"
     table.pair(name, without, beside(write), "<= 1.05", times=False)

@@ -252,7 +252,8 @@ def seqattn_nan() -> str:
     from seqattn.config import resolve
     from seqattn.data import load
     from seqattn.models import build_model
-    from seqattn.training import Run, to_tensors, train
+    from seqattn.training import Run, to_tensors
+    from tests.training_session import trained
 
     config = resolve(
         None, [f"data.n_train={SQUARES}", f"training.epochs={EPOCHS}",
@@ -263,11 +264,11 @@ def seqattn_nan() -> str:
     data.target[17] = float("nan")
     saved: list[Any] = []
     run = Run(build_model(config.model, 2, 1), data, to_tensors(splits.validation),
-              config.training, 1, save=saved.append)  # fmt: skip
-    train([run])
+              config.training, 1)  # fmt: skip
+    (ended,) = trained([run], save=saved.append)
     sick = any(not tensor.isfinite().all() for tensor in saved[-1].weights.values())
-    return f"stops before the update ({type(run.error).__name__}, exit code" \
-           f" {run.error.exit_code if run.error else 0}); newest checkpoint" \
+    return f"stops before the update ({type(ended.error).__name__}, exit code" \
+           f" {ended.error.exit_code if ended.error else 0}); newest checkpoint" \
            f" {'NaN' if sick else 'finite'}"  # fmt: skip
 
 

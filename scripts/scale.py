@@ -28,8 +28,9 @@ from seqattn.config import AdditiveAttention, Recurrent, ScaledDotAttention, Tra
 from seqattn.figures import as_bytes
 from seqattn.figures.style import styled
 from seqattn.models import build_model
-from seqattn.training import Batch, Run
-from seqattn.training.loop import Group
+from seqattn.training import Batch, Run, RunProgress
+from seqattn.training.learner import begin
+from seqattn.training.loop import train_step
 
 BASE = {"N": 32, "S": 8, "H": 16, "F": 2, "R": 1}
 GROWS = {
@@ -51,22 +52,19 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     small = Batch(data.source[:1], data.target[:1])
     config = Training(batch_size=N, learning_rate=1e-3)
     model = Recurrent(hidden_dim=H, attention=attention)
-    warm = Group(
-        [Run(build_model(model, F, 0), small, small, config, 0)], by_hand=kind == "by hand"
-    )
-    warm.rates = [1e-3]
-    warm.start_epoch()
-    warm.train_step()  # what torch and the allocator take once is no step's
+    warm = RunProgress(Run(build_model(model, F, 0), small, small, config, 0))
+    state, learner = begin([warm], manual_backward=kind == "by hand")
+    # What torch and the allocator take once is no step's.
+    train_step(state, learner, learner.start_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    runs = [Run(build_model(model, F, k), data, small, config, k) for k in range(R)]
-    group = Group(runs, by_hand=kind == "by hand")
-    group.rates = [1e-3] * R
-    group.start_epoch()
+    runs = [RunProgress(Run(build_model(model, F, k), data, small, config, k)) for k in range(R)]
+    state, learner = begin(runs, manual_backward=kind == "by hand")
+    epoch = learner.start_epoch(state)
     taken = []
     for _ in range(6):
-        group.step = 0
+        state.step = 0
         began = time.perf_counter()
-        group.train_step()
+        train_step(state, learner, epoch)
         taken.append(time.perf_counter() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"seconds": statistics.median(taken[1:]), "bytes": peak * 1024.0}

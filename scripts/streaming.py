@@ -47,17 +47,17 @@ import json, sys, time
 from seqattn.config import resolve
 from seqattn.data import load
 from seqattn.training import batch_of
-from seqattn.training.feeds import Feed
+from seqattn.training.data_loader import DataLoader
 import seqattn.experiment
 process = peak()
 config = resolve(None, sys.argv[1:]).config
 began = time.perf_counter()
 data = load(config.data)
 loaded, after = time.perf_counter() - began, peak()
-feed = Feed([batch_of(data.train, scaling=data.scaling)], config.training.batch_size, None)
+loader = DataLoader([batch_of(data.train, scaling=data.scaling)], config.training.batch_size, None)
 began = time.perf_counter()
-feed.open([1], 0)
-n = sum(feed.fetch(step).n for step in range(len(feed.batches)))
+loader.start_epoch([1], 0)
+n = sum(loader.fetch(step).n for step in range(len(loader.batches)))
 took = time.perf_counter() - began
 print(json.dumps({"process GiB": process, "load s": loaded, "load GiB": after,
                   "sequences/s": n / took, "GiB": peak()}))

@@ -15,7 +15,6 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import torch
-from seqattn.training.feeds import Feed
 
 from seqattn import experiment
 from seqattn.config import Config, OwnFile, as_plain, resolve
@@ -26,6 +25,7 @@ from seqattn.evaluation import References
 from seqattn.runs import RunFolder
 from seqattn.training import batches
 from seqattn.training.batches import Batch, GatheredBatch, batch_of
+from seqattn.training.data_loader import DataLoader
 from seqattn.verify_resume import verify_resume
 from tests.conftest import Ended
 from tests.many_files import folder_of, long, wide
@@ -369,7 +369,7 @@ def test_gathered_batches_are_those_of_tensors(
 
 def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load(config(folder_of(tmp_path / "d", wide(40, 0, ragged=True)), source_length=2))
-    whole = Feed([batch_of(data.train, scaling=data.scaling)], 7, None)
+    whole = DataLoader([batch_of(data.train, scaling=data.scaling)], 7, None)
     monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
 
     class Two:
@@ -380,16 +380,16 @@ def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.M
 
     worlds = [Two(), Two()]
     worlds[1].rank = 1
-    shares = [Feed([gathered(data.train, data)], 7, world) for world in worlds]  # type: ignore[arg-type]
-    for feed in (whole, *shares):
-        feed.open([5], 2)
+    shares = [DataLoader([gathered(data.train, data)], 7, world) for world in worlds]  # type: ignore[arg-type]
+    for loader in (whole, *shares):
+        loader.start_epoch([5], 2)
     for step in range(len(whole.batches)):
         batch = whole.fetch(step).batch
-        found = [feed.fetch(step) for feed in shares]
+        found = [loader.fetch(step) for loader in shares]
         assert torch.equal(torch.cat([each.batch.source for each in found]), batch.source)
         assert torch.equal(torch.cat([each.batch.target for each in found]), batch.target)
         assert [each.n for each in found] == [len(batch)] * 2
-        shares[0].count(step, torch.tensor(float(batch.points[0])))
+        shares[0].set_points(step, torch.tensor(float(batch.points[0])))
         assert shares[0].points(step) == batch.points
 
 

@@ -27,7 +27,7 @@ from seqattn.comparison import tables
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
 from seqattn.storage import exclusive_lock, read_arrays
-from seqattn.training import loop
+from seqattn.training import RunProgress
 from tests.conftest import SMALL, Ended, fresh_process, tree
 from tests.faults.nursery import Nursery
 
@@ -647,7 +647,7 @@ def test_a_save_that_fails_is_loud(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiment.group_training.save_state", refuse)
+    monkeypatch.setattr("seqattn.experiment.session.save_state", refuse)
     done = seqattn("train", small_config(tmp_path), *SETS, "-q")
     assert done.code == 5
     assert "No space left on device" in done.err
@@ -683,13 +683,14 @@ def test_verify_resume_names_the_first_tensor_that_differs(
     assert done.code == 0, done.err
     assert re.search(r"Stopped after steps \d+, \d+, \d+ of 9 and resumed, it ends bit", done.out)
     assert "Stopped after step" in done.err
-    take_in = loop.Group.take_in
+    begin = RunProgress.__post_init__
 
-    def forgets(group: Any, k: int, state: Any) -> None:
-        state.loss_sum += 1
-        take_in(group, k, state)
+    def forgets(run: RunProgress) -> None:
+        if run.checkpoint is not None:
+            run.checkpoint.loss_sum += 1
+        begin(run)
 
-    monkeypatch.setattr(loop.Group, "take_in", forgets)
+    monkeypatch.setattr(RunProgress, "__post_init__", forgets)
     done = seqattn(*words, "-q")
     assert done.code == 4
     assert "it ends elsewhere: history differs by up to" in done.err

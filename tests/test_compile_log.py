@@ -9,8 +9,10 @@ import pytest
 
 from seqattn.data import load
 from seqattn.models import build_model
-from seqattn.training import Run, loop, objective, to_tensors, train
+from seqattn.training import Batch, Run, compiling, objective, to_tensors
+from seqattn.training.compiling import StepCompiler
 from tests.grouped import small_config
+from tests.training_session import trained
 
 
 def run_of(precision: str, epochs: int, seed: int) -> Run:
@@ -34,14 +36,16 @@ def test_a_failed_compile_is_said_once_with_its_reason(
     def broken(*inputs: Any) -> Any:
         raise RuntimeError("no compiler here")
 
-    weigh, seconds = loop.Group.maybe_compile, itertools.count(1)
+    after_epoch, seconds = StepCompiler.after_epoch, itertools.count(1)
+
+    def slower(compiler: StepCompiler, _: float, epochs_left: int, batch: Batch) -> None:
+        after_epoch(compiler, next(seconds), epochs_left, batch)
+
     monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
-    monkeypatch.setattr(loop, "COMPILE_SECONDS", 0.0)
-    monkeypatch.setattr(
-        loop.Group, "maybe_compile", lambda group, _, say: weigh(group, next(seconds), say)
-    )
+    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(StepCompiler, "after_epoch", slower)
     said: list[str] = []
-    train([run_of(precision, 4 + 3 * k, k) for k in range(runs)], say=said.append)
+    trained([run_of(precision, 4 + 3 * k, k) for k in range(runs)], log=said.append)
     name = "autograd in bfloat16" if precision == "bfloat16" else "autograd"
     assert said[0] == name
     assert len(said) == 2

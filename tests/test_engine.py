@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,27 @@ from seqattn.experiment import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models.manual_backward import ManualLoss, supports, wants_runs_inner
 from seqattn.runs import RunFolder
-from seqattn.training import Batch, Run, mean_squared_error, to_tensors, train
-from seqattn.training import loop as loop_module
+from seqattn.training import (
+    Batch,
+    Run,
+    RunProgress,
+    RunState,
+    mean_squared_error,
+    to_tensors,
+    train,
+)
+from seqattn.training import compiling as compiling_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
+from seqattn.training.compiling import StepCompiler
+from seqattn.training.learner import begin
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, stacked
 from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
 from seqattn.training.threads import choose_threads
+from tests import training_session
 from tests.conftest import ROOT, F, H, K, N, S, T
+from tests.training_session import trained
 
 RUNS = 3
 
@@ -300,7 +313,7 @@ def run_of(config: Config, dtype: torch.dtype) -> Run:
     )  # fmt: skip
 
 
-def losses_of(run: Run) -> Tensor:
+def losses_of(run: RunProgress) -> Tensor:
     rows = [
         [r.train_loss, r.validation_loss, r.validation_loss_teacher_forced] for r in run.history
     ]
@@ -308,20 +321,18 @@ def losses_of(run: Run) -> Tensor:
 
 
 def check_alone(configs: list[Config], *, by_hand: bool = True, dtype: torch.dtype = torch.float64,
-                tolerance: float = 1e-9) -> list[Run]:  # fmt: skip
-    together = [run_of(config, dtype) for config in configs]
-    train(together, by_hand=by_hand)
+                tolerance: float = 1e-9) -> list[RunProgress]:  # fmt: skip
+    together = train([run_of(config, dtype) for config in configs], manual_backward=by_hand)
     for config, run in zip(configs, together, strict=True):
-        alone = run_of(config, dtype)
-        train([alone], by_hand=by_hand)
-        assert (run.finished, run.early, run.best_epoch) == (
-            alone.finished, alone.early, alone.best_epoch
+        (alone,) = train([run_of(config, dtype)], manual_backward=by_hand)
+        assert (run.is_finished, run.ended, run.best_epoch) == (
+            alone.is_finished, alone.ended, alone.best_epoch
         )  # fmt: skip
         torch.testing.assert_close(losses_of(run), losses_of(alone), atol=tolerance, rtol=0)
-        assert run.state is not None
-        assert alone.state is not None
-        for name, weight in alone.state.best_weights.items():
-            torch.testing.assert_close(run.state.best_weights[name], weight,
+        assert run.checkpoint is not None
+        assert alone.checkpoint is not None
+        for name, weight in alone.checkpoint.best_weights.items():
+            torch.testing.assert_close(run.checkpoint.best_weights[name], weight,
                                        atol=100 * tolerance, rtol=0)  # fmt: skip
     return together
 
@@ -352,7 +363,7 @@ def test_each_run_keeps_its_clipping_rate_and_early_stop(optimizer: str) -> None
     }  # fmt: skip
     runs = check_alone([config_of({}, training, False, seed) for seed in range(7)])
     assert len({len(run.history) for run in runs}) > 2
-    assert any(run.early for run in runs)
+    assert any(run.ended == "early stopping" for run in runs)
 
 
 def test_runs_may_differ_in_what_is_not_their_shape() -> None:
@@ -377,9 +388,10 @@ def test_in_float32_ten_epochs_agree_to_1e_4(hidden: int) -> None:
 def test_by_hand_and_autograd_train_to_the_same_losses() -> None:
     for ragged in (False, True):
         config = config_of({}, {}, ragged, 1)
-        runs = [run_of(config, torch.float64) for _ in range(2)]
-        for run, by_hand in zip(runs, (True, False), strict=True):
-            train([run], by_hand=by_hand)
+        runs = [
+            train([run_of(config, torch.float64)], manual_backward=by_hand)[0]
+            for by_hand in (True, False)
+        ]
         torch.testing.assert_close(losses_of(runs[0]), losses_of(runs[1]), atol=1e-9, rtol=0)
 
 
@@ -389,49 +401,56 @@ def test_a_run_that_diverges_ends_alone(why: str) -> None:
     configs = [config_of({}, {"epochs": 3}, False, seed) for seed in range(RUNS)]
     runs = [run_of(config, torch.float64) for config in configs]
     saved: list[Any] = []
-    broken = runs[1]
     if why == "target":
-        target = broken.data.target.clone()
+        target = runs[1].data.target.clone()
         target[17] = math.inf
-        broken.data = type(broken.data)(broken.data.source, target)
+        runs[1] = replace(runs[1], data=Batch(runs[1].data.source, target))
     else:
-        broken.config = broken.config.model_copy(
-            update={"learning_rate": 1e300, "optimizer": "adam"}
-        )
-    broken.save = saved.append
-    train(runs)
+        steep = {"learning_rate": 1e300, "optimizer": "adam"}
+        runs[1] = replace(runs[1], config=runs[1].config.model_copy(update=steep))
+    found = trained(runs, save=lambda state: saved.append(state) if is_second(state) else None)
+    broken = found[1]
     assert broken.error is not None
     assert "in epoch 1, step" in str(broken.error)
     assert all(tensor.isfinite().all() for tensor in saved[-1].weights.values())
     for k in (0, 2):
-        alone = run_of(configs[k], torch.float64)
-        train([alone])
-        torch.testing.assert_close(losses_of(runs[k]), losses_of(alone), atol=1e-9, rtol=0)
+        (alone,) = train([run_of(configs[k], torch.float64)])
+        torch.testing.assert_close(losses_of(found[k]), losses_of(alone), atol=1e-9, rtol=0)
+
+
+def is_second(state: RunState) -> bool:
+    return state.slot is not None and state.slot.row == 1
 
 
 def test_together_only_from_one_position() -> None:
     runs = [run_of(config_of({}, {"epochs": 2}, False, seed), torch.float64) for seed in range(2)]
-    train(runs[:1])
-    runs[0].state, runs[1].state = runs[0].state, None
+    (ended,) = train(runs[:1])
+    assert ended.checkpoint is not None
     with pytest.raises(ValueError, match="same epoch and step"):
-        train(runs)
+        train(runs, states={runs[0]: ended.checkpoint})
+
+
+def stopped_and_resumed(configs: list[Config], stop_after: int) -> list[RunProgress]:
+    """Stop after so many steps, and train new models from there to the end."""
+    calls = iter(range(1, 100))
+    halves = trained(
+        [run_of(config, torch.float64) for config in configs],
+        stop=lambda: next(calls) >= stop_after,
+    )
+    assert not any(run.ended for run in halves)
+    rest = [run_of(config, torch.float64) for config in configs]
+    states = {run: half.checkpoint for run, half in zip(rest, halves, strict=True)}
+    assert None not in states.values()
+    return train(rest, states=states)  # type: ignore[arg-type]
 
 
 def test_a_group_resumes_where_it_stopped() -> None:
     configs = [config_of({}, {"epochs": 3}, True, seed) for seed in range(RUNS)]
-    whole = [run_of(config, torch.float64) for config in configs]
-    train(whole)
+    whole = train([run_of(config, torch.float64) for config in configs])
     for stop_after in (1, 4, 6):
-        calls = iter(range(1, 100))
-        halves = [run_of(config, torch.float64) for config in configs]
-        train(halves, stop=lambda calls=calls, last=stop_after: next(calls) >= last)  # type: ignore[misc]
-        assert not any(run.finished for run in halves)
-        rest = [run_of(config, torch.float64) for config in configs]
-        for run, half in zip(rest, halves, strict=True):
-            run.state = half.state
-        train(rest)
+        rest = stopped_and_resumed(configs, stop_after)
         for run, other in zip(rest, whole, strict=True):
-            assert run.finished
+            assert run.is_finished
             torch.testing.assert_close(losses_of(run), losses_of(other), atol=1e-12, rtol=0)
 
 
@@ -455,10 +474,9 @@ def test_a_save_that_is_due_at_an_epochs_end_waits_for_it(monkeypatch: pytest.Mo
         taken += 1
         return False
 
-    monkeypatch.setattr(loop_module.time, "monotonic", lambda: taken / steps)
+    monkeypatch.setattr(training_session.time, "monotonic", lambda: taken / steps)
     saved = list[tuple[int, int]]()
-    run.save = lambda state: saved.append((state.epoch, state.step))
-    train([run], stop=step)
+    trained([run], stop=step, save=lambda state: saved.append((state.epoch, state.step)))
     assert saved == [(1, 0), (2, 0), (3, 0)]
 
 
@@ -531,15 +549,9 @@ def test_draws_are_a_function_of_where_they_are_made() -> None:
 
 def test_a_run_with_dropout_and_hard_choices_resumes_exactly() -> None:
     config = config_of(DRAWING, {"epochs": 3}, True, 1)
-    whole = run_of(config, torch.float64)
-    train([whole])
+    (whole,) = train([run_of(config, torch.float64)])
     for stop_after in (1, 4, 6):
-        calls = iter(range(1, 100))
-        half, rest = run_of(config, torch.float64), run_of(config, torch.float64)
-        train([half], stop=lambda calls=calls, last=stop_after: next(calls) >= last)  # type: ignore[misc]
-        assert not half.finished
-        rest.state = half.state
-        train([rest])
+        (rest,) = stopped_and_resumed([config], stop_after)
         assert torch.equal(losses_of(rest), losses_of(whole))
 
 
@@ -556,10 +568,10 @@ def test_bfloat16_rounds_the_steps_and_nothing_else(name: str, lengths: bool) ->
         runs = [run_of(config_of(MODELS[name], training, lengths, seed), torch.float32)
                 for seed in range(2)]  # fmt: skip
         said: list[str] = []
-        train(runs, say=said.append)
+        ended = trained(runs, log=said.append)
         assert ("bfloat16" in said[0]) == (precision == "bfloat16")
         assert all(p.dtype == torch.float32 for p in runs[1].model.parameters())
-        losses[precision] = losses_of(runs[1])
+        losses[precision] = losses_of(ended[1])
     torch.testing.assert_close(losses["bfloat16"], losses["float32"], rtol=0.05, atol=0)
     assert not torch.equal(losses["bfloat16"], losses["float32"])
 
@@ -581,8 +593,7 @@ def test_a_compiled_step_trains_the_same(model: dict[str, Any], quick_compiler: 
     for compiling in ("off", "on"):
         run = run_of(config_of(model, {"epochs": 2, "compile": compiling}, True, 1), torch.float64)
         said: list[str] = []
-        train([run], say=said.append)
-        losses.append(losses_of(run))
+        losses.append(losses_of(*trained([run], log=said.append)))
         assert ("a step compiled" in said[0]) == (compiling == "on")
     torch.testing.assert_close(*losses, atol=1e-9, rtol=0)
 
@@ -595,23 +606,23 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     after: float, ends_as: str, quick_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Epochs take a second, and once compiled half of it, or two."""
-    weigh, took, ended = loop_module.Group.maybe_compile, iter(()), list[str]()
+    after_epoch, took, ended = StepCompiler.after_epoch, iter(()), list[str]()
 
-    def weighed(group: loop_module.Group, taken: float, say: Callable[[str], None]) -> None:
-        weigh(group, next(took), say)
-        ended.append(group.objective.name)
+    def timed(compiler: StepCompiler, seconds: float, epochs_left: int, batch: Batch) -> None:
+        after_epoch(compiler, next(took), epochs_left, batch)
+        ended.append(compiler.objective.name)
 
-    monkeypatch.setattr(loop_module.Group, "maybe_compile", weighed)
+    monkeypatch.setattr(StepCompiler, "after_epoch", timed)
     config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
     said: list[str] = []
     took = iter([1.0, after, after, after])
-    train([run_of(config, torch.float64)], say=said.append)
+    trained([run_of(config, torch.float64)], log=said.append)
     assert said == ["autograd"]  # a second of training is no reason to compile
-    monkeypatch.setattr(loop_module, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(compiling_module, "COMPILE_SECONDS", 0.0)
     said.clear()
     ended.clear()
     took = iter([1.0, after, after, after])
-    train([run_of(config, torch.float64)], say=said.append)
+    trained([run_of(config, torch.float64)], log=said.append)
     assert said[:2] == ["autograd", "autograd, a step compiled"]
     assert said[2:] == ["autograd; compilation disabled (no speed-up)"] * (after > 1)
     assert ended == ["autograd, a step compiled", *[ends_as] * 3]
@@ -661,13 +672,13 @@ def test_each_run_takes_from_its_own_sequences() -> None:
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_a_group_finds_what_is_not_finite_and_saves_the_best_of_each(number: float) -> None:
     runs = [run_of(config_of({}, {}, False, seed), torch.float32) for seed in range(RUNS)]
-    group = loop_module.Group(runs, by_hand=True)
-    assert group.finite() == [True] * RUNS
-    for rows in (group.stack.weights, *group.optimizer.buffers.values()):
+    state, _ = begin([RunProgress(run) for run in runs])
+    assert state.finite_rows() == [True] * RUNS
+    for rows in (state.params.weights, *state.moments.values()):
         kept = rows[1, 2].clone()
         rows[1, 2] = number
-        assert group.finite() == [True, False, True]
+        assert state.finite_rows() == [True, False, True]
         rows[1, 2] = kept
-    group.best.fill_(7.0)
-    group.epoch, runs[1].best_epoch = 2, 1
-    assert all((best == 7).all() for best in group.state_of(1).best_weights.values())
+    state.best.fill_(7.0)
+    state.epoch, state.rows[1].best_epoch = 2, 1
+    assert all((best == 7).all() for best in state.checkpoint(1).best_weights.values())

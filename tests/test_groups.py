@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from seqattn.models import FeatureSpec, build_model
 from seqattn.report.content import of_run
 from seqattn.runs import RunFolder
 from seqattn.storage import _PendingFile
-from seqattn.training import Run, to_tensors, train
-from seqattn.training import loop as loop_module
+from seqattn.training import Run, RunProgress, to_tensors, train
 from seqattn.training.batches import Batch, together
-from seqattn.training.checkpoints import Slot
+from seqattn.training.learner import Epoch, Learner, begin
+from seqattn.training.loop import train_step
+from seqattn.training.optimizers import Optimizer
+from seqattn.training.state import Slot, TrainState
 from tests.faults.groups import SETUPS, Killed, Runs
 from tests.faults.groups import train as trained
 
@@ -45,9 +47,19 @@ def run_of(seed: int, *sets: str) -> Run:
     return Run(model, *parts, config.training, seed, group="g")
 
 
-def kernels_of(group: Any) -> tuple[Any, ...]:
+def group_of(runs: Sequence[Run]) -> tuple[TrainState, Learner]:
+    return begin([RunProgress(run) for run in runs])
+
+
+def with_rates(learner: Learner, rates: Sequence[float]) -> None:
+    """Give each row a learning rate of its own."""
+    for run, rate in zip(learner.learning_rates, rates, strict=True):
+        run.config = run.config.model_copy(update={"learning_rate": rate})
+
+
+def kernels_of(state: TrainState, epoch: Epoch) -> tuple[Any, ...]:
     """All that a row could tell the others by, without what only its own numbers depend on."""
-    return (group.rates, [coins.tolist() for coins in group.coins], group.R)
+    return (epoch.learning_rates, [coins.tolist() for coins in epoch.coins], len(state.rows))
 
 
 @pytest.mark.parametrize("more", [[], ["training.teacher_forcing.coin=element"]])
@@ -55,32 +67,32 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     """They are not told from rows that nobody ever had."""
     half = ["training.teacher_forcing.probability=0.5", *more]
     runs = [run_of(seed, *half) for seed in range(5)]
-    group = loop_module.Group(runs, by_hand=True)
-    group.active = [False, True, True, False, True]
-    group.rates = [9.0, 0.1, 0.1, 0.7, 0.1]
-    group.start_epoch()
-    assert group.rates == [0.1] * 5
-    for k, run in enumerate(runs):
-        run.state = replace(group.state_of(k), slot=Slot("g", k, 5))
-    again = loop_module.Group([runs[1], runs[2], runs[4]], by_hand=True)
-    again.rates = [0.0, 0.1, 0.1, 0.0, 0.1]
-    again.start_epoch()
-    assert again.active == group.active
-    assert kernels_of(again) == kernels_of(group)
+    state, learner = group_of(runs)
+    state.rows[0].ended = state.rows[3].ended = "all epochs"
+    with_rates(learner, [9.0, 0.1, 0.1, 0.7, 0.1])
+    epoch = learner.start_epoch(state)
+    assert epoch.learning_rates == [0.1] * 5
+    left = [
+        RunProgress(runs[k], replace(state.checkpoint(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
+    ]
+    again, relearner = begin(left)
+    with_rates(relearner, [0.0, 0.1, 0.1, 0.0, 0.1])
+    assert again.active == state.active == [1, 2, 4]
+    assert kernels_of(again, relearner.start_epoch(again)) == kernels_of(state, epoch)
 
 
 def test_what_an_ended_row_holds_reaches_no_other() -> None:
     ends = []
     for number in (0.0, math.nan, math.inf):
-        runs = [run_of(seed, "training.clip_norm=1") for seed in range(3)]
-        group = loop_module.Group(runs, by_hand=True)
-        group.stack.weights[1].mul_(number).add_(number)
-        group.active[1] = False
-        group.rates = [0.01, 0.5, 0.01]
-        group.start_epoch()
+        state, learner = group_of([run_of(seed, "training.clip_norm=1") for seed in range(3)])
+        weights = state.params.weights
+        weights[1].mul_(number).add_(number)
+        state.rows[1].ended = "all epochs"
+        with_rates(learner, [0.01, 0.5, 0.01])
+        epoch = learner.start_epoch(state)
         for _ in range(3):
-            group.train_step()
-        ends.append(group.stack.weights[[0, 2]].clone())
+            train_step(state, learner, epoch)
+        ends.append(weights[[0, 2]].clone())
     assert torch.equal(ends[0], ends[1])
     assert torch.equal(ends[0], ends[2])
 
@@ -88,38 +100,36 @@ def test_what_an_ended_row_holds_reaches_no_other() -> None:
 def test_an_ended_run_has_no_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plateau's rate falls for runs that go on only, and theirs alone choose the update."""
     asked = list[list[float]]()
-    step = loop_module.Optimizer.step
+    step = Optimizer.step
 
     def seen(optimizer: Any, rates: list[float]) -> None:
         asked.append(list(rates))
         step(optimizer, rates)
 
-    monkeypatch.setattr(loop_module.Optimizer, "step", seen)
+    monkeypatch.setattr(Optimizer, "step", seen)
     ended = run_of(0, *PLATEAU, "training.epochs=2", "training.learning_rate=0.3")
-    runs = [run_of(1), run_of(2), ended, run_of(3)]
-    train(runs)
+    trained = train([run_of(1), run_of(2), ended, run_of(3)])
     assert asked[0] == [0.01, 0.01, 0.3, 0.01]
     assert asked[-1] == [0.01] * 4
-    assert len(ended.history) == 2
+    assert len(trained[2].history) == 2
 
 
 def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     """A norm that overflows is no gradient that does."""
     limited, free = run_of(0, "training.clip_norm=1"), run_of(1)
-    group = loop_module.Group([limited, free], by_hand=True)
-    group.rates = [0.01, 0.01]
-    group.start_epoch()
-    value_and_grad = group.objective.value_and_grad
+    state, learner = group_of([limited, free])
+    epoch = learner.start_epoch(state)
+    value_and_grad, gradient = learner.objective.value_and_grad, learner.params.gradient
 
     def steep(*args: Any) -> Any:
         losses = value_and_grad(*args)
-        group.stack.gradient[1].fill_(1e20)
+        gradient[1].fill_(1e20)
         return losses
 
-    group.objective.value_and_grad = steep  # type: ignore[method-assign]
-    group.train_step()
-    assert (group.stack.gradient[1] == 1e20).all()
-    assert torch.linalg.vector_norm(group.stack.gradient[0]) <= 1 + 1e-5
+    learner.objective.value_and_grad = steep  # type: ignore[method-assign]
+    train_step(state, learner, epoch)
+    assert (gradient[1] == 1e20).all()
+    assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
 
 
 def test_a_run_without_a_mask_beside_one_with_a_mask_has_seen_all() -> None:
@@ -134,11 +144,13 @@ def test_a_run_without_a_mask_beside_one_with_a_mask_has_seen_all() -> None:
 @pytest.mark.parametrize("slots", [[(0, 3), (0, 3)], [(0, 2), (1, 3)]])
 def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
     runs = [run_of(0), run_of(1)]
-    group = loop_module.Group(runs, by_hand=True)
-    for k, (run, slot) in enumerate(zip(runs, slots, strict=True)):
-        run.state = replace(group.state_of(k), slot=Slot("g", *slot))
+    state, _ = group_of(runs)
+    states = {
+        run: replace(state.checkpoint(k), slot=Slot("g", *slot))
+        for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
+    }
     with pytest.raises(ValueError, match="rows of one group, each its own"):
-        train(runs)
+        train(runs, states=states)
 
 
 # --- runs that diverged ---------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pytest
 from seqattn import evaluation
 from seqattn.config import resolve
 from seqattn.errors import UsageError
-from seqattn.experiment import attention_file, run, sizes
+from seqattn.evaluation import attention_file
+from seqattn.experiment import run, sizes
 from seqattn.training import memory
 
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seqattn.training.feeds import Feed
 
 from seqattn.config import OwnFile, Recurrent
 from seqattn.data import Scaling, Sequences, load
@@ -31,6 +30,7 @@ from seqattn.errors import DataError
 from seqattn.models import SampledActions, build_model
 from seqattn.training import Batch, batches, to_tensors
 from seqattn.training.batches import together
+from seqattn.training.data_loader import DataLoader
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, reinforcement, stacked
 from seqattn.training.validation import validate
 from tests.conftest import whole
@@ -327,17 +327,17 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
         load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )
     assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
-    feeds = [Feed([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
+    loaders = [DataLoader([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
              for data in (on_disk, in_memory)]  # fmt: skip
-    assert [type(feed.data) for feed in feeds] == [batches.GatheredBatch, batches.Batch]
-    for feed in feeds:
-        feed.open([1], 0)
+    assert [type(loader.data) for loader in loaders] == [batches.GatheredBatch, batches.Batch]
+    for loader in loaders:
+        loader.start_epoch([1], 0)
     for step in range(4):
-        one, other = (feed.fetch(step).batch for feed in feeds)
+        one, other = (loader.fetch(step).batch for loader in loaders)
         assert one.target_keep is not None and other.target_keep is not None
         assert torch.equal(one.target_keep, other.target_keep)
         assert torch.equal(one.target, other.target)
-        assert feeds[0].points(step) == feeds[1].points(step)
+        assert loaders[0].points(step) == loaders[1].points(step)
 
 
 @settings(max_examples=15, deadline=None)

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 from seqattn import experiment
 from seqattn.config import Training
 from seqattn.errors import CheckpointError
-from seqattn.training import learning_rates, loop
+from seqattn.training import LearningRate, learner
 from tests.grouped import small_config
 
 
@@ -21,8 +21,11 @@ def rates_of(epochs: int, schedule: dict[str, Any]) -> list[float]:
     training = Training.model_validate(
         {"epochs": epochs, "learning_rate": 0.8, "learning_rate_schedule": schedule}
     )
-    rate = learning_rates(training, [])
-    return [rate(None if epoch == 0 else 1.0) for epoch in range(epochs)]
+    rate, found = LearningRate(training), []
+    for _ in range(epochs):
+        found.append(rate.value)
+        rate.take_in(1.0)
+    return found
 
 
 def torchs_rates(epochs: int, kind: type[LRScheduler], **options: Any) -> list[float]:
@@ -70,12 +73,13 @@ def test_a_resume_does_not_mix_two_schedules(
         for epochs in (2, 4)
     )
 
-    def before(*_: object) -> Any:
-        rates = iter([0.01, 0.0075])
-        return lambda loss: next(rates)
+    class Before(LearningRate):
+        @property
+        def value(self) -> float:
+            return (0.01, 0.0075)[self.epoch]
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "learning_rates", before)
+        patch.setattr(learner, "LearningRate", Before)
         experiment.run(short, tmp_path, plots=False)
     _, summary = experiment.run(short, tmp_path, plots=False, resume=True)
     assert summary["epochs"] == 2

@@ -19,10 +19,10 @@ from seqattn.data import Scaling, Sequences, load
 from seqattn.data.fitting import fit
 from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, work_of
 from seqattn.errors import ConfigError
-from seqattn.experiment import run, skip_start
+from seqattn.experiment import run
 from seqattn.experiment.job import Job
-from seqattn.experiment.skip_start import start_skips
-from seqattn.models import LinearSkip
+from seqattn.experiment.skip_start import initial_model, share_skip_map, with_skip_maps
+from seqattn.models import LinearSkip, Seq2SeqModel
 from seqattn.runs import RunFolder
 from seqattn.training import batch_of
 from seqattn.training.checkpoints import load_model
@@ -172,12 +172,14 @@ def window_file(path: Path, *, gaps: bool = True) -> list[str]:
     ]  # fmt: skip
 
 
-def started(config: Config) -> tuple[Job, LinearSkip]:
-    job = Job(config, RunFolder(Path("nowhere")), load(config.data))
-    job.model = job.new_model()
-    start_skips([job])
-    assert job.model.skip is not None
-    return job, job.model.skip
+def started(config: Config) -> tuple[Job, Seq2SeqModel]:
+    (job,) = with_skip_maps([Job(config, RunFolder(Path("nowhere")), load(config.data))])
+    return job, initial_model(job)
+
+
+def skip_of(model: Seq2SeqModel) -> LinearSkip:
+    assert model.skip is not None
+    return model.skip
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "fast_weights", "transformer"])
@@ -190,13 +192,12 @@ def test_the_first_validation_error_is_that_of_the_map(
     config = resolve(
         None, [*sets, f"model.kind={kind}", "training.teacher_forcing.probability=1"]
     ).config
-    job, skip = started(config)
-    data = job.data
+    job, model = started(config)
+    data, skip = job.data, skip_of(model)
     found = ridge_map(data.train, data.validation, data.scaling)
     np.testing.assert_array_equal(skip.weight.detach().numpy(), found.weight)
-    assert job.model is not None
     checked = batch_of(data.validation, torch.device("cpu"), scaling=data.scaling)
-    (free,), (forced,) = validate(AutogradLoss(job.model), checked)
+    (free,), (forced,) = validate(AutogradLoss(model), checked)
     assert free == pytest.approx(found.loss, rel=1e-5)
     assert forced == pytest.approx(found.loss, rel=1e-5)
 
@@ -210,7 +211,7 @@ def maps_of(folder: Path) -> dict[str, torch.Tensor]:
 def test_a_frozen_map_stays_and_others_move(optimizer: str, tmp_path: Path) -> None:
     sets = [*window_file(tmp_path / "a.csv"), f"training.optimizer={optimizer}",
             "training.weight_decay=0.1"]  # fmt: skip
-    start = started(resolve(None, sets).config)[1]
+    start = skip_of(started(resolve(None, sets).config)[1])
     for name in ("frozen", "finetuned", "learned"):
         config = resolve(None, [*sets, f"model.skip_map={name}", f"name={name}"]).config
         folder, _ = run(config, tmp_path / "outputs", plots=False)
@@ -299,7 +300,7 @@ def test_a_map_without_a_skip_is_refused() -> None:
 
 def test_maps_are_those_of_the_first_process(tmp_path: Path) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv")).config
-    job, skip = started(config)
+    job, model = started(config)
     sent = list[bytes]()
 
     class OneOfTwo:
@@ -308,13 +309,13 @@ def test_maps_are_those_of_the_first_process(tmp_path: Path) -> None:
             return sent[0]
 
     world: Any = OneOfTwo()
-    skip_start.share_map(world, job)
+    first = initial_model(share_skip_map(world, job))
     other = Job(config, job.folder, job.data)
-    other.model = other.new_model()
-    start_skips([other], fit=False)
-    assert other.model.skip is not None
-    assert not other.model.skip.weight.any()
-    assert not other.model.skip.trained
-    skip_start.share_map(world, other)
-    assert torch.equal(other.model.skip.weight, skip.weight)
-    assert torch.equal(other.model.skip.bias, skip.bias)
+    before = skip_of(initial_model(other))
+    assert not before.weight.any()
+    assert not before.trained
+    second = initial_model(share_skip_map(world, other))
+    for shared in (skip_of(first), skip_of(second)):
+        assert torch.equal(shared.weight, skip_of(model).weight)
+        assert torch.equal(shared.bias, skip_of(model).bias)
+        assert not shared.trained

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ from seqattn.rng import stream
 from seqattn.runs import EpochRecord
 from seqattn.training import (
     Batch,
+    LearningRate,
     Run,
-    TrainState,
-    learning_rates,
+    RunProgress,
+    RunState,
+    learner,
     load_model,
     load_state,
-    loop,
     mean_squared_error,
     optimizers,
     sample_teacher_forcing,
@@ -33,16 +33,16 @@ from seqattn.training import (
     save_state,
     teacher_forcing_probability,
     to_tensors,
-    train,
 )
 from seqattn.training.batches import orders, shuffled_batches, slices
-from seqattn.training.checkpoints import VERSION
+from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed, save_checksummed
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import EarlyStopper
 from seqattn.training.step_rng import StepRNG
 from seqattn.training.validation import validate
+from tests import training_session
 from tests.conftest import F, N, T
 
 SECTION: dict[str, Any] = {
@@ -72,26 +72,27 @@ def one(
     config: Training,
     *,
     seed: int,
-    state: TrainState | None = None,
-    save: Callable[[TrainState], None] = lambda state: None,
+    state: RunState | None = None,
     **options: Any,
-) -> Run:
+) -> RunProgress:
     """Train one run to its end, or until it is stopped."""
-    run = Run(model, data, validation, config, seed, state, save=save)
-    train([run], **options)
-    if run.error is not None:
-        raise run.error
-    return run
+    run = Run(model, data, validation, config, seed)
+    states = {} if state is None else {run: state}
+    (progress,) = training_session.trained([run], states=states, **options)
+    if progress.error is not None:
+        raise progress.error
+    return progress
 
 
-def trained(config: Config, **options: Any) -> TrainState:
+def trained(config: Config, **options: Any) -> RunState:
     model, data, validation, _ = started(config)
-    state = one(model, data, validation, config.training, seed=config.seed, **options).state
+    progress = one(model, data, validation, config.training, seed=config.seed, **options)
+    state = progress.checkpoint
     assert state is not None
     return state
 
 
-def weights(state: TrainState) -> dict[str, Tensor]:
+def weights(state: RunState) -> dict[str, Tensor]:
     return state.weights
 
 
@@ -144,8 +145,17 @@ def test_inverse_sigmoid_does_not_overflow() -> None:
 
 def rates(losses: list[float], **section: Any) -> list[float]:
     knobs = Training.model_validate({"epochs": 5, "learning_rate": 0.8, **section})
-    rate = learning_rates(knobs, [])
-    return [rate(None if epoch == 0 else losses[epoch - 1]) for epoch in range(len(losses))]
+    rate = LearningRate(knobs)
+    return [rate.value, *values_after(rate, losses[:-1])]
+
+
+def values_after(rate: LearningRate, losses: list[float]) -> list[float]:
+    """The learning rate after each of these losses."""
+    values = []
+    for loss in losses:
+        rate.take_in(loss)
+        values.append(rate.value)
+    return values
 
 
 def test_learning_rate_schedules_by_hand() -> None:
@@ -168,11 +178,11 @@ def test_a_schedule_that_goes_on_is_the_one_that_never_stopped() -> None:
     plateau = {"kind": "plateau", "patience": 1, "factor": 0.5}
     knobs = Training.model_validate({"learning_rate_schedule": plateau})
     losses = [3.0, 3.0, 2.0, 2.0, 2.0, 1.0]
-    whole = learning_rates(knobs, [])
-    expected = [whole(None), *(whole(loss) for loss in losses)]
+    whole = LearningRate(knobs, [])
+    expected = [whole.value, *values_after(whole, losses)]
     for done in range(1, len(losses)):
-        rest = learning_rates(knobs, losses[:done])
-        assert [rest(None), *(rest(loss) for loss in losses[done:])] == expected[done:]
+        rest = LearningRate(knobs, losses[:done])
+        assert [rest.value, *values_after(rest, losses[done:])] == expected[done:]
 
 
 def test_patience() -> None:
@@ -213,7 +223,7 @@ def test_validation_tosses_no_coin() -> None:
     state, again = trained(config(epochs=2)), trained(config(epochs=2))
     model, data, validation, _ = started(config(epochs=2))
     validated(model, validation)
-    third = one(model, data, validation, config(epochs=2).training, seed=23).state
+    third = one(model, data, validation, config(epochs=2).training, seed=23).checkpoint
     assert third is not None
     assert same(weights(state), weights(again))
     assert same(weights(state), weights(third))
@@ -374,11 +384,11 @@ def test_early_stopping_stops_and_says_so() -> None:
     )
     model, data, validation, _ = started(section)
     run = one(model, data, validation, section.training, seed=1)
-    assert run.state is not None
-    assert (run.state.epoch, run.early, run.finished) == (4, True, True)
-    again = one(model, data, validation, section.training, seed=1, state=run.state)
-    assert again.state is not None
-    assert (again.state.epoch, again.early) == (4, True)
+    assert run.checkpoint is not None
+    assert (run.checkpoint.epoch, run.ended, run.is_finished) == (4, "early stopping", True)
+    again = one(model, data, validation, section.training, seed=1, state=run.checkpoint)
+    assert again.checkpoint is not None
+    assert (again.checkpoint.epoch, again.ended) == (4, "early stopping")
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -389,7 +399,7 @@ def test_after_a_training_parts_and_parameters_can_be_replaced(fails: bool) -> N
     model, data, validation, _ = started(section)
     plain = {name: set(vars(module)) for name, module in model.named_modules()}
 
-    def save(state: TrainState) -> None:
+    def save(state: RunState) -> None:
         assert all(vars(module).keys() >= module._modules.keys() for module in model.modules())
         if fails:
             raise OSError("full")
@@ -408,7 +418,7 @@ def test_no_step_on_a_loss_that_is_not_finite(poison: float) -> None:
     model, data, validation, _ = started(section)
     data.target[17] = poison
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    steps: list[TrainState] = []
+    steps: list[RunState] = []
     place = int((torch.isfinite(shuffled(data, 23, 0).target).all(-1).all(-1) == 0).nonzero()[0])
     with pytest.raises(NonFiniteError) as caught:
         one(model, data, validation, section.training, seed=23, save=steps.append)
@@ -427,7 +437,7 @@ def test_a_validation_loss_that_is_not_finite_blames_no_batch() -> None:
     section = config()
     model, data, validation, _ = started(section)
     validation.target[3] = math.nan
-    saved: list[TrainState] = []
+    saved: list[RunState] = []
     with pytest.raises(
         NonFiniteError, match="^The validation loss is nan after epoch 1,"
     ) as caught:
@@ -446,8 +456,8 @@ def test_no_step_on_a_gradient_that_is_not_finite(
     value_and_grad, place = ManualBackwardLoss.value_and_grad, [0, 0]
 
     class RNG(StepRNG):
-        def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor, part: Any) -> None:
-            super().__init__(seeds, epoch, step, like, part)
+        def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor) -> None:
+            super().__init__(seeds, epoch, step, like)
             place[:] = epoch, step
 
     def infinite(derived: ManualBackwardLoss, batch: Batch, told: Tensor, draws: Any) -> Tensor:
@@ -457,10 +467,10 @@ def test_no_step_on_a_gradient_that_is_not_finite(
         return losses
 
     monkeypatch.setattr(ManualBackwardLoss, "value_and_grad", infinite)
-    monkeypatch.setattr(loop, "StepRNG", RNG)
+    monkeypatch.setattr(learner, "StepRNG", RNG)
     section = config(**more)
     model, data, validation, _ = started(section)
-    steps: list[TrainState] = []
+    steps: list[RunState] = []
     with pytest.raises(NonFiniteError) as caught:
         one(model, data, validation, section.training, seed=23, save=steps.append)
     assert "The gradient's norm is inf in epoch 2, step 3, at" in str(caught.value)
@@ -496,9 +506,9 @@ def test_stopped_at_any_step_and_resumed_ends_the_same(tmp_path: Path, optimizer
         assert read == section
         assert state.epoch * 4 + state.step == stop_after
         run = one(model, data, validation, section.training, seed=section.seed, state=state)
-        assert run.finished
-        assert run.state is not None
-        state = run.state
+        assert run.is_finished
+        assert run.checkpoint is not None
+        state = run.checkpoint
         assert same(weights(state), weights(whole))
         assert same(state.best_weights, whole.best_weights)
         losses = [[record.train_loss, record.validation_loss] for record in state.history]

@@ -251,8 +251,8 @@ def _named(home: Path, word: str, made: Path) -> None:
 
 def _best(path: Path, weights: Any, config: Any, spec: Any) -> None:
     from seqattn.runs import EpochRecord
-    from seqattn.training import TrainState, save_best
+    from seqattn.training import RunState, save_best
 
     history = [EpochRecord(1, 0.1, 0.1, 0.1, 0.01, 0.5, 1.0)]
-    state = TrainState({}, history=history, epoch=1, best_epoch=1, best_weights=dict(weights))
+    state = RunState({}, history=history, epoch=1, best_epoch=1, best_weights=dict(weights))
     save_best(path, state, config, spec)

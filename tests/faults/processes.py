@@ -20,7 +20,7 @@ import numpy as np
 
 from seqattn.runs import RunFolder
 from seqattn.training import load_model, save_state
-from seqattn.training.checkpoints import VERSION
+from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
 from seqattn.verify_resume import first_difference
 from tests.conftest import ROOT
@@ -346,9 +346,9 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
         build_model(config.config.model, FeatureSpec.of(spec), 1), to_tensors(splits.train),
         to_tensors(splits.validation), config.config.training, 1,
     )  # fmt: skip
-    train([run])
-    assert run.state is not None
-    return run.state, config.config, spec
+    (trained,) = train([run])
+    assert trained.checkpoint is not None
+    return trained.checkpoint, config.config, spec
 
 
 def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:

@@ -45,7 +45,8 @@ class Bench:
     def train(self, name: str, *, stop_after: int | None = None, resume: bool = False) -> Path:
         """From the beginning, or from the checkpoint of that name; to the end, or to a step."""
         from seqattn.models import FeatureSpec, build_model
-        from seqattn.training import Run, load_state, save_state, train
+        from seqattn.training import Run, load_state, save_state
+        from tests.training_session import trained
 
         file = self.home / f"{name}.safetensors"
         # On a resume nothing may be left of what the seed would draw: everything must be read.
@@ -61,18 +62,22 @@ class Bench:
             return stop_after is not None and asked >= stop_after
 
         run = Run(
-            model, self.data, self.validation, self.config.training, self.config.seed, state,
-            save=lambda state: save_state(file, state, self.config, self.spec),
+            model, self.data, self.validation, self.config.training, self.config.seed
         )  # fmt: skip
-        train([run], stop=stop)
-        if run.error is not None:
-            raise run.error
+        (progress,) = trained(
+            [run],
+            states={} if state is None else {run: state},
+            stop=stop,
+            save=lambda state: save_state(file, state, self.config, self.spec),
+        )
+        if progress.error is not None:
+            raise progress.error
         return file
 
 
 def same(one: Path, other: Path) -> str | None:
     """The first difference of two checkpoints; wall time is none."""
-    from seqattn.training.checkpoints import VERSION
+    from seqattn.training.checkpoint_file import VERSION
     from seqattn.training.checksummed import load_checksummed
     from seqattn.verify_resume import TIMED
 
@@ -145,9 +150,9 @@ def left_out(items: Iterable[str] = LEFT_OUT) -> Tally:
 @contextmanager
 def _forgetting(name: str) -> Any:
     """Restores everything but one item."""
-    from seqattn.training import loop
+    from seqattn.training import RunProgress, batches, learner, step_rng
 
-    real = loop.Group.take_in
+    real = RunProgress.__post_init__
 
     def zeroed(kept: dict[str, dict[str, Tensor]], key: str) -> dict[str, dict[str, Tensor]]:
         return {
@@ -155,8 +160,11 @@ def _forgetting(name: str) -> Any:
             for parameter, found in kept.items()
         }
 
-    def take_in(group: Any, k: int, state: Any) -> None:
-        if name == "weights":
+    def begin(run: RunProgress) -> None:
+        state = run.checkpoint
+        if state is None:
+            pass
+        elif name == "weights":
             state.weights = {key: torch.zeros_like(v) for key, v in state.weights.items()}
         elif name in ("exp_avg", "exp_avg_sq"):
             state.buffers = zeroed(state.buffers, name)
@@ -181,7 +189,7 @@ def _forgetting(name: str) -> Any:
             state.loss_sum = 0.0
         elif name == "points":
             state.points = 1
-        real(group, k, state)
+        real(run)
 
     def other(stream: str) -> Callable[..., Any]:
         """Draws that begin again instead of being a function of the position."""
@@ -194,24 +202,24 @@ def _forgetting(name: str) -> Any:
 
         return of
 
-    from seqattn.training import batches, step_rng
-
-    patches = [mock.patch.object(loop.Group, "take_in", take_in)]
+    patches = [mock.patch.object(RunProgress, "__post_init__", begin)]
     if name == "coins":
-        patches.append(mock.patch.object(loop, "streams", other("coins")))
+        patches.append(mock.patch.object(learner, "streams", other("coins")))
     elif name == "order":
         patches.append(mock.patch.object(batches, "streams", other("shuffle")))
     elif name in ("dropout", "sampling"):
         patches.append(mock.patch.object(step_rng, "streams", other(name)))
     elif name == "schedule":
-        rates = loop.learning_rates
+        rate = learner.LearningRate
         patches.append(
-            mock.patch.object(loop, "learning_rates", lambda config, losses: rates(config, []))
+            mock.patch.object(learner, "LearningRate", lambda config, losses: rate(config, []))
         )
     elif name == "early stopping":
-        patience = loop.early_stopping
+        patience = learner.early_stopping
         patches.append(
-            mock.patch.object(loop, "early_stopping", lambda config, losses: patience(config, []))
+            mock.patch.object(
+                learner, "early_stopping", lambda config, losses: patience(config, [])
+            )
         )
     for patch in patches:
         patch.start()
@@ -245,15 +253,19 @@ def many_steps(steps: int = 20_000) -> Tally:
 
         with tally.case(f"{epochs * 40} steps"):
             from seqattn.models import FeatureSpec, build_model
-            from seqattn.training import Run, save_state, train
+            from seqattn.training import Run, save_state
+            from tests.training_session import trained
 
             file = Path(place) / "last.safetensors"
             run = Run(
                 build_model(bench.config.model, FeatureSpec.of(bench.spec), 1), bench.data,
                 bench.validation, bench.config.training, 1,
-                save=lambda state: save_state(file, state, bench.config, bench.spec),
             )  # fmt: skip
-            train([run], stop=look)
+            trained(
+                [run],
+                stop=look,
+                save=lambda state: save_state(file, state, bench.config, bench.spec),
+            )
             (before, files), (after, more) = seen
             # The history is what may grow: seven numbers an epoch.
             assert after - before < 8, f"memory grew by {after - before:.1f} MiB"

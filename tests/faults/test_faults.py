@@ -32,6 +32,7 @@ from tests.faults import (
 from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
 
+ENDS = ("early stopping", "plateau", "diverging")
 SHORT: dict[str, Callable[[], Tally]] = {
     "killed": lambda: processes.killed(1),
     "killed side by side": lambda: processes.killed_side_by_side((45, 51)),
@@ -44,8 +45,8 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "killed at a system call": lambda: processes.killed_at_each_system_call(("link",)),
     "disk full": lambda: disk.full(30, step=14),
     "stopped at a step": lambda: states.stopped_at((1, 41, 117)),
-    "groups stopped": lambda: groups.stopped((10,), ("early stopping", "plateau")),
-    "groups killed": lambda: groups.killed((9, 10), ("diverging",)),
+    "groups stopped": lambda: groups.stopped((4, 10), ENDS),
+    "groups killed": lambda: groups.killed((2, 9, 10), ENDS),
     "groups killed for real": lambda: groups.killed_for_real((50,)),
     "left out": lambda: states.left_out(("exp_avg", "coins", "best weights")),
     "many steps": lambda: states.many_steps(800),
@@ -171,14 +172,14 @@ def test_mistakes_in_this_process_are_noticed(
 ) -> None:
     from seqattn import config
     from seqattn.config import mistakes
-    from seqattn.training import checkpoints, checksummed
+    from seqattn.training import checkpoint_file, checksummed
 
     with monkeypatch.context() as patch:
         patch.setattr(checksummed, "_refuse_changed", passes)
         noticed(lambda: files.flipped(200))
         noticed(files.swapped)
     with monkeypatch.context() as patch:
-        real, found = checkpoints.load_checksummed, list[Any]()
+        real, found = checkpoint_file.load_checksummed, list[Any]()
 
         def once(path: Any, newest: int) -> Any:
             if not found:
@@ -186,8 +187,8 @@ def test_mistakes_in_this_process_are_noticed(
             return found[0]
 
         file, _ = files.a_checkpoint(tmp_path)
-        once(file, checkpoints.VERSION)
-        patch.setattr(checkpoints, "load_checksummed", once)
+        once(file, checkpoint_file.VERSION)
+        patch.setattr(checkpoint_file, "load_checksummed", once)
         noticed(lambda: files.cut(every=40))
     with monkeypatch.context() as patch:
         patch.setattr(mistakes, "nearest", lambda word, known: None)
@@ -206,13 +207,24 @@ def test_mistakes_in_this_process_are_noticed(
 @pytest.mark.parametrize("mistake", ["rows", "stand-ins", "ended"])
 def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from seqattn.experiment import grouping
-    from seqattn.training import loop
+    from seqattn.training import learner
 
     if mistake == "rows":  # only those that go on have one
-        monkeypatch.setattr(loop, "in_rows", lambda runs: (list(runs), [True] * len(runs)))
+        monkeypatch.setattr(learner, "rows_of_group", list)
         noticed(lambda: groups.stopped((4,), ("epochs",)))
     elif mistake == "stand-ins":  # rows that have ended decide
-        monkeypatch.setattr(loop.Group, "stand_ins", lambda group: list(range(group.R)))
+        start_epoch = learner.Learner.start_epoch
+
+        def of_all_rows(self: Any, state: Any) -> Any:
+            ended = [row.ended for row in state.rows]
+            for row in state.rows:
+                row.ended = None
+            epoch = start_epoch(self, state)
+            for row, before in zip(state.rows, ended, strict=True):
+                row.ended = before
+            return epoch
+
+        monkeypatch.setattr(learner.Learner, "start_epoch", of_all_rows)
         noticed(lambda: groups.stopped((10,), ("early stopping",)))
     else:  # runs that ended since the others were saved stay ended
         monkeypatch.setattr(grouping, "_state_before", lambda job: None)
@@ -238,11 +250,11 @@ def test_a_reader_that_crashes_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_growth_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from seqattn.training import loop
 
-    real, kept = loop.Group.train_step, list[Any]()
+    real, kept = loop.train_step, list[Any]()
 
-    def hoards(group: Any, look: bool = False) -> Any:
+    def hoards(*args: Any) -> None:
         kept.append(bytes(100_000))
-        return real(group, look)
+        real(*args)
 
-    monkeypatch.setattr(loop.Group, "train_step", hoards)
+    monkeypatch.setattr(loop, "train_step", hoards)
     assert states.many_steps(800).failures

@@ -44,11 +44,11 @@ def losses(
     })  # fmt: skip
     built = build_model(config.model, 1, 1)
     run = Run(built, waves(32, S, T, 1), waves(4, S, T, 2), config.training, 1)
-    train([run])
+    (trained,) = train([run])
     test = waves(16, S, T, 9)
     with torch.no_grad():
         said = built.forecast(test.source, T, with_attention=False).values
-    return run.history[-1].train_loss, float(mean_squared_error(said, test.target, None))
+    return trained.history[-1].train_loss, float(mean_squared_error(said, test.target, None))
 
 
 MANY = bool(os.environ.get("FIGURES"))
