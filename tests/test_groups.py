@@ -23,7 +23,7 @@ from seqattn.experiment import Callbacks, groups_of, train_many
 from seqattn.models import FeatureSpec, build_model
 from seqattn.report.content import of_run
 from seqattn.runs import RunFolder
-from seqattn.storage import _PendingFile
+from seqattn.storage.atomic import _PendingFile
 from seqattn.training import Run, to_tensors, train
 from seqattn.training import loop as loop_module
 from seqattn.training.batches import Batch, together
