@@ -32,7 +32,7 @@ class Collector(logging.Handler):
         self.lines: list[tuple[Path, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append((record.folder, record.getMessage()))  # type: ignore[attr-defined]
+        self.lines.append((record.run_folder, record.getMessage()))  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ logging.getLogger("seqattn").addHandler(Counter())
 SET_AFTER
 for k in range(3):
     for name in ("a", "b"):
-        RunFolder(home / name).log_line(f"line {k}")
+        RunFolder(home / name).log_line(f"line {k}" + " {x}" * (k == 2))
 print(Counter.lines)
 """
 CONFIGURATIONS: dict[str, tuple[str, int, int]] = {  # received by a handler, lines on stderr
@@ -152,6 +152,10 @@ CONFIGURATIONS: dict[str, tuple[str, int, int]] = {  # received by a handler, li
     "dictConfig": ("logging.config.dictConfig({'version': 1})", 0, 0),
     "shutdown": ("logging.shutdown()", 6, 0),
     "filter": ("logging.getLogger('seqattn.run').addFilter(lambda record: False)", 0, 0),
+    "UTC": ("logging.Formatter.converter = __import__('time').gmtime", 6, 0),
+    "formatted messages": (
+        "logging.setLogRecordFactory(type('Braced', (logging.LogRecord,),"
+        " {'getMessage': lambda record: str(record.msg).format(3)}))", 6, 0),
     "no handlers": ("logging.getLogger('seqattn.run').handlers.clear()", 6, 0),
 }  # fmt: skip
 
@@ -171,8 +175,8 @@ def test_train_log_has_every_line_whatever_is_configured(
         check=True,
         cwd=ROOT,
     )
-    assert lines_of(tmp_path / "a") == ["first", "line 0", "line 1", "line 2"]
-    assert lines_of(tmp_path / "b") == ["line 0", "line 1", "line 2"]
+    assert lines_of(tmp_path / "a") == ["first", "line 0", "line 1", "line 2 {x}"]
+    assert lines_of(tmp_path / "b") == ["line 0", "line 1", "line 2 {x}"]
     if when == "before" and name == "dictConfig":
         received = 6  # it disables the loggers that exist
     assert int(done.stdout) == received
