@@ -214,9 +214,9 @@ class _CheckedArrays:
             raise self.wrong(key, "is needed, and is not there")
         return self.arrays[key]
 
-    def wrong(self, key: str, words: str) -> CheckpointError:
+    def wrong(self, key: str, reason: str) -> CheckpointError:
         return CheckpointError(
-            f"{self.path}: {key}: {words}. The file is damaged, or another program's; training"
+            f"{self.path}: {key}: {reason}. The file is damaged, or another program's; training"
             " again (--overwrite) writes it anew."
         )
 

@@ -292,8 +292,8 @@ def _read(
         raw = read_file(path)
         content = json.loads(raw, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
-        words = "it is empty" if raw == b"" else str(error)
-        raise CheckpointError(f"{path}: cannot be read as JSON ({words}). {remedy}") from None
+        reason = "it is empty" if raw == b"" else str(error)
+        raise CheckpointError(f"{path}: cannot be read as JSON ({reason}). {remedy}") from None
     if not isinstance(content, dict):
         kind = "a list" if isinstance(content, list) else "a single value"
         raise CheckpointError(f"{path}: expected an object with keys, got {kind}. {remedy}")
@@ -301,9 +301,9 @@ def _read(
         model_of(content).model_validate(content)
     except ValidationError as error:
         found = error.errors()
-        words = "; ".join(map(_mistake, found[:MOST_MISTAKES]))
+        reason = "; ".join(map(_mistake, found[:MOST_MISTAKES]))
         more = f"; and {len(found) - MOST_MISTAKES} more" if len(found) > MOST_MISTAKES else ""
-        raise CheckpointError(f"{path}: {words}{more}. {remedy}") from None
+        raise CheckpointError(f"{path}: {reason}{more}. {remedy}") from None
     return content
 
 
@@ -318,11 +318,11 @@ def _mistake(details: Any) -> str:
         case "contradiction":
             return f"{'.'.join([*at, context['key']])}: {context['message']}"
         case "model_type" | "dict_type":
-            words = "expected an object with keys"
+            message = "expected an object with keys"
         case "literal_error":
-            words = f"expected {context['expected']}"
+            message = f"expected {context['expected']}"
         case "none_required":
-            words = "must be null, or missing"
+            message = "must be null, or missing"
         case kind:
-            words = expectation(kind, context, tuple(at), details["input"])
-    return f"{'.'.join(at)}: {words.rstrip('.')}"
+            message = expectation(kind, context, tuple(at), details["input"])
+    return f"{'.'.join(at)}: {message.rstrip('.')}"

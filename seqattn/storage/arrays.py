@@ -111,11 +111,8 @@ def _array_of(archive: zipfile.ZipFile, name: str, most: int | None) -> NDArray[
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether the first axis changes fastest, and dtype of an NPY file."""
-    version = np.lib.format.read_magic(member)
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
+    npy = np.lib.format
+    is_first = npy.read_magic(member) == (1, 0)
+    read = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0
     found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(member)
     return found

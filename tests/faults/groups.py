@@ -121,6 +121,8 @@ def difference(whole: Runs, parted: Runs) -> str | None:
 
 
 RESULTS = ("summary.json", "predictions.npz", "attention.npz", "film.npz")
+NOT_COMPARED = ("seconds", "interrupted", "skipped_checkpoints")
+"""Keys of summary.json in which a resumed run may differ."""
 
 
 def _other_file(one: RunFolder, other: RunFolder, name: str) -> str | None:
@@ -132,7 +134,8 @@ def _other_file(one: RunFolder, other: RunFolder, name: str) -> str | None:
     if name != "summary.json":
         return None if files[0].read_bytes() == files[1].read_bytes() else f"{name} is another"
     before, now = (json.loads(file.read_bytes()) for file in files)
-    keys = [key for key in before | now if key != "seconds" and before.get(key) != now.get(key)]
+    keys = [key for key in before | now if before.get(key) != now.get(key)]
+    keys = [key for key in keys if key not in NOT_COMPARED]
     return f"{name}: {keys[0]}: {before.get(keys[0])}, {now.get(keys[0])}" if keys else None
 
 
