@@ -132,7 +132,7 @@ class RunFolder:
         """Log each line of a text; see `seqattn.runs.train_log`."""
         train_log.log_line(self.path, text, stacklevel=2)
 
-    say = log_line
+    say = log_line  # the earlier name
 
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:
         csv_files.write_metrics(self.metrics, history)
