@@ -23,7 +23,7 @@ from seqattn.figures import (
     comparison_figure,
     shortened,
 )
-from seqattn.run_files import read_lengths
+from seqattn.runs import read_lengths
 from seqattn.storage import atomic_write
 
 PICTURES = ("comparison.png", "curves.png", "attention.png", "along.png")

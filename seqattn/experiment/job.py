@@ -67,6 +67,7 @@ class Job:
         error: why it has none: it diverged, now or before.
         group: a digest of the runs that it began with.
         skipped_checkpoints: checkpoints that could not be gone on from, and why.
+        interrupted: whether its training went on from a checkpoint.
         started: when its folder was last gone on with; None: it is new.
         resumes_from_previous: whether it goes on from the checkpoint before the last.
         begins_again: whether its checkpoints are of no use to the runs that it began with.
@@ -84,6 +85,7 @@ class Job:
     error: NonFiniteError | None = None
     group: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
+    interrupted: bool = False
     started: str | None = None
     resumes_from_previous: bool = False
     begins_again: bool = False

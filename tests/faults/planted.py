@@ -75,9 +75,7 @@ def _no_lock() -> None:
 def _silent() -> None:
     """A save that fails says nothing."""
     _import_all()
-    from seqattn import storage
-
-    real = storage.atomic_write
+    from seqattn.storage import atomic_write as real
 
     def write(*args: Any, **options: Any) -> None:
         with contextlib.suppress(OSError):
@@ -135,9 +133,8 @@ def _half() -> None:
 
     @contextlib.contextmanager
     def opened(path: Path) -> Iterator[Any]:
-        with seqattn.storage.os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb"
-        ) as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with seqattn.storage.atomic.os.fdopen(descriptor, "wb") as file:
             yield file
 
     _everywhere("output_file", opened)
