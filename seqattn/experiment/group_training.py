@@ -173,7 +173,7 @@ def _resumption(job: Job, jobs: int) -> list[str]:
         jobs: that are trained side by side.
     """
     if job.state is None:
-        if jobs > 1 or job.started is None:
+        if jobs > 1 or not job.resume:
             return []
         return ["There is no checkpoint to resume from yet: starting from the beginning."]
     step = f", step {job.state.step}" if job.state.step else ""

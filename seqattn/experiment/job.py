@@ -61,6 +61,7 @@ class Job:
     Attributes:
         config, folder: what to train, and where it goes.
         data: its sequences.
+        resume: whether it is to go on from what its folder holds.
         state: where to go on, or where it ended; None before the start.
         threads: those it was trained with so far.
         summary: the content of summary.json of a run with a finite test loss, at the end.
@@ -79,6 +80,7 @@ class Job:
     config: Config
     folder: RunFolder
     data: Splits
+    resume: bool = False
     state: RunState | None = None
     threads: int | None = None
     summary: dict[str, Any] | None = None
