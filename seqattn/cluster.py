@@ -96,9 +96,7 @@ def _submit(
 def _collect(ray: Any, waiting: dict[Any, Group], callbacks: Callbacks) -> None:
     """Write the run folders of each group when its task is done.
 
-    Raises:
-        DistributedError, SeqattnError: see `_result`.
-        Stopped: told to.
+    Raises: as `train`.
     """
     while waiting:
         done, _ = ray.wait([*waiting], timeout=ASK)

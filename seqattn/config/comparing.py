@@ -154,13 +154,8 @@ def plan(
 
 @dataclass(frozen=True)
 class _Arm:
-    """A variant that is not validated yet.
-
-    Attributes:
-        name, series, at: of the `Variant`.
-        changes: dotted path -> value.
-        origin: where the changes were given, for messages.
-    """
+    """A variant that is not validated yet: changes of the config, dotted path -> value, and where
+    they were given."""
 
     name: str
     changes: Mapping[str, Any]
@@ -216,10 +211,8 @@ class _Design:
             return [self._arm(name, changes, name, None) for name, changes in variants]
         ((key, values),) = self.along.items()
         return [
-            self._arm(
-                "_".join(filter(None, [name, _word(key, value)])), {**changes, key: value}, name,
-                float(value),
-            )
+            self._arm("_".join(filter(None, [name, _word(key, value)])), {**changes, key: value},
+                      name, float(value))
             for name, changes in variants or [("", {})] for value in values
         ]  # fmt: skip
 
@@ -233,15 +226,13 @@ def _validated(draft: Draft, arms: Sequence[_Arm]) -> tuple[list[Variant], list[
     """The arms whose configs are valid, and the mistakes of all."""
     variants, mistakes = list[Variant](), list[str]()
     for arm in arms:
-        mistakes += [
-            f"{arm.origin}: {key} {NOT_VARIED[key]}." for key in arm.changes if key in NOT_VARIED
-        ]
+        fixed = [key for key in arm.changes if key in NOT_VARIED]
+        mistakes += [f"{arm.origin}: {key} {NOT_VARIED[key]}." for key in fixed]
         try:
             config = draft.changed(arm.changes, arm.origin).resolve().config
+            variants.append(Variant(arm.name, config, arm.series, arm.at))
         except ConfigError as error:
             mistakes += error.mistakes or [str(error)]
-        else:
-            variants.append(Variant(arm.name, config, arm.series, arm.at))
     return variants, mistakes
 
 
@@ -269,27 +260,20 @@ def _refuse_counts(path: Path, arms: int, count: int) -> None:
 
 def _same_configs(variants: Sequence[Variant]) -> list[str]:
     seen: dict[str, str] = {}
-    mistakes = []
-    for variant in variants:
-        same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)
-        if same != variant.name:
-            mistakes.append(f"variants {same} and {variant.name} are the same config.")
-    return mistakes
+    pairs = [(seen.setdefault(json.dumps(_without_folder(variant)), variant.name), variant.name)
+             for variant in variants]  # fmt: skip
+    return [f"variants {a} and {b} are the same config." for a, b in pairs if a != b]
 
 
 def _wrong_names(names: Sequence[str]) -> list[str]:
+    files = [name for name in names if name.lower() in FILES]
+    twice = sorted({name for name in names if names.count(name) > 1})
     return [
-        *(
-            f"a variant cannot have the name {name}, which is a file of the comparison's folder;"
-            " name it under compare.variants."
-            for name in names
-            if name.lower() in FILES
-        ),
-        *(
-            f"two variants would have the name {name}; name them under compare.variants."
-            for name in sorted({name for name in names if names.count(name) > 1})
-        ),
-    ]
+        *(f"a variant cannot have the name {name}, which is a file of the comparison's folder; name"
+          " it under compare.variants." for name in files),
+        *(f"two variants would have the name {name}; name them under compare.variants."
+          for name in twice),
+    ]  # fmt: skip
 
 
 def _is_generated(variant: Variant) -> bool:

@@ -38,17 +38,12 @@ def sentence(error: ErrorDetails) -> tuple[KeyPath, str]:
 
 
 EXPECTED = {
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
+    "int_type": "a whole number", "int_parsing": "a whole number",
     "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "list_type": "a list such as [4, 16]",
-    "string_type": "a text",
-}
+    "float_type": "a number", "float_parsing": "a number", "finite_number": "a finite number",
+    "bool_type": "true or false", "bool_parsing": "true or false",
+    "list_type": "a list such as [4, 16]", "string_type": "a text",
+}  # fmt: skip
 """pydantic's name of a wrong type -> what is expected."""
 BOUNDS = {
     "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
