@@ -87,6 +87,7 @@ def progress(name: str, quiet: bool, told: StopRequest) -> Iterator[Callbacks]:
         nonlocal display
         told.begun = True
         if not quiet:
+            display.close()
             display = _display(name, done, epochs, facts)
 
     def stop() -> int:
