@@ -24,7 +24,7 @@ def plant(name: str | None) -> None:
 
 
 def _everywhere(name: str, what: Any) -> None:
-    """Replace a function of `seqattn.storage` in every module that has imported it."""
+    """Replace a function in every module that has imported it."""
     import sys
 
     for module in list(sys.modules.values()):
@@ -88,7 +88,7 @@ def _deaf() -> None:
     """Signals are not heeded."""
     import signal
 
-    import seqattn.cli
+    _import_all()
 
     @contextlib.contextmanager
     def told() -> Iterator[Any]:
@@ -99,7 +99,7 @@ def _deaf() -> None:
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
 
-    seqattn.cli.told_to_stop = told
+    _everywhere("told_to_stop", told)
 
 
 def _follows_links() -> None:
@@ -142,10 +142,10 @@ def _half() -> None:
 
 def _colours() -> None:
     """Escape codes are written whether there is a terminal or not."""
-    import seqattn.cli.terminal as terminal
+    from seqattn.cli.output import note
 
-    real = terminal.note
-    terminal.note = lambda text: real(text) or print("\x1b[31mred\x1b[0m")  # type: ignore[assignment,func-returns-value]
+    _import_all()
+    _everywhere("note", lambda text: note(text) or print("\x1b[31mred\x1b[0m"))  # type: ignore[func-returns-value]
 
 
 def _hangs_up() -> None:
