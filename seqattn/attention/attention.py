@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from seqattn.attention.intervention import WeightIntervention
-from seqattn.attention.location_based import LocalWindow, LocationShiftAddressing, build_location
+from seqattn.attention.location_based import Location, build_location
 from seqattn.attention.normalizers import (
     Normalizer,
     NormalizerOutput,
@@ -79,7 +79,7 @@ class Attention(nn.Module):
         score: Score,
         *,
         normalizer: Normalizer | None = None,
-        location: LocalWindow | LocationShiftAddressing | None = None,
+        location: Location | None = None,
         value: Linear | None = None,
     ) -> None:
         super().__init__()
@@ -123,11 +123,7 @@ class Attention(nn.Module):
         scores = self.score.scores(queries, memory.keys)
         if self.location is None:
             return self.normalizer.weigh(scores, memory.keep, numbers), None
-        if isinstance(self.location, LocalWindow):
-            weights = self.location.weigh(self.normalizer, queries, scores, memory.keep)
-            return NormalizerOutput(weights), None
-        content = self.normalizer.weigh(scores, memory.keep, None).weights
-        weights, last = self.location.weigh(queries, content, memory.keep, last)
+        weights, last = self.location.weigh(self.normalizer, queries, scores, memory.keep, last)
         return NormalizerOutput(weights), last
 
     def look(

@@ -1,21 +1,24 @@
 """Normalizers: from scores to weights. `keep` is True where attention may go.
 
-To add a normalizer: its name in `seqattn/config/knobs/model.py`, a class here, its arm in
-`build_normalizer`.
+To add a normalizer: its name in `seqattn/config/knobs/model.py`, and a class here of that name.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config import Attention
+from seqattn.attention.arithmetic import Arithmetic, Array, AttentionStep, point_names, rounded
+from seqattn.config.knobs import AttentionKnobs
 from seqattn.layers import LearnedVector, at_least_float32, is_batch_innermost
 
 SHORT, MANY = 8, 2048
+NORMALIZERS: dict[tuple[str, str | None], type[Normalizer]] = {}
+"""Name and estimator, as in a config -> the normalizer."""
 
 
 class NormalizerOutput(NamedTuple):
@@ -34,12 +37,20 @@ class NormalizerOutput(NamedTuple):
 class Normalizer(nn.Module, ABC):
     """The interface of every normalizer.
 
+    A subclass says its name, `class Softmax(Normalizer, name="softmax")`, and is then what
+    `build_normalizer` makes of it.
+
     Attributes:
         draws: whether training draws random numbers.
         baseline: what a choice must beat, where choices are reinforced; else None.
     """
 
     draws = False
+
+    def __init_subclass__(cls, *, name: str | None = None, estimator: str | None = None) -> None:
+        super().__init_subclass__()
+        if name is not None:
+            NORMALIZERS[name, estimator] = cls
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,8 +69,30 @@ class Normalizer(nn.Module, ABC):
                 None: nothing is left to chance.
         """
 
+    def explain(
+        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
+    ) -> Array:
+        """Write how the weights of one head follow from its scores.
 
-class Softmax(Normalizer):
+        A normalizer without a method of its own shows what the model computed.
+
+        Args:
+            name: of the stage.
+            scores: (S,) as printed.
+            inside: (S,), False where attention may not go, truth values.
+
+        Returns:
+            weights (S,) as printed.
+        """
+        may_go = torch.as_tensor(inside, device=step.scores.device)
+        own = self.weigh(step.scores.masked_fill(~may_go, -float("inf")), None, None).weights
+        formula = f"by {type(self).__name__}, which does not explain them"
+        weights: Array = arithmetic.add_from_model(name, formula, step.points,
+                                                   step.of_head(own).mT, ["weight"])[:, 0]  # fmt: skip
+        return weights
+
+
+class Softmax(Normalizer, name="softmax"):
     """See `softmax`."""
 
     def weigh(
@@ -67,8 +100,13 @@ class Softmax(Normalizer):
     ) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
 
+    def explain(
+        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
+    ) -> Array:
+        return explain_softmax(arithmetic, name, scores, inside)
 
-class Sparsemax(Normalizer):
+
+class Sparsemax(Normalizer, name="sparsemax"):
     """See `sparsemax`."""
 
     def weigh(
@@ -76,14 +114,41 @@ class Sparsemax(Normalizer):
     ) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
 
+    def explain(
+        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
+    ) -> Array:
+        falling = np.sort(scores[inside])[::-1]
+        k = np.arange(1, len(falling) + 1)
+        count = int((1 + k * falling > falling.cumsum()).sum())
+        tau = float(rounded((falling[:count].sum() - 1) / count))
+        weights = np.where(inside, np.clip(scores - tau, 0, None), 0)
+        formula = (
+            f"sparsemax: weight = max(score - tau, 0), tau = (sum of the {count} largest - 1)"
+            f" / {count}"
+        )
+        columns = {"score": scores, "tau": tau, "weight": weights}
+        return arithmetic.add_columns(name, formula, step.points, columns)
 
-class StraightThrough(Normalizer):
+
+class Hard(Normalizer):
+    """One source point a step: drawn from the softmax in training, else that of the largest score."""
+
+    draws = True
+
+    def explain(
+        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
+    ) -> Array:
+        largest = np.where(inside, scores, -np.inf).argmax()
+        weights = (np.arange(len(scores)) == largest).astype(float)
+        return arithmetic.add_columns(name, "hard: all weight on the largest score", step.points,
+                                      {"score": scores, "weight": weights})  # fmt: skip
+
+
+class StraightThrough(Hard, name="hard", estimator="straight_through"):
     """One source point a step, drawn from the softmax; backward as if the soft weights had been
     used (the straight-through estimator of Bengio, Leonard and Courville 2013, "Estimating or
     Propagating Gradients Through Stochastic Neurons"). Biased, but of little variance.
     """
-
-    draws = True
 
     def weigh(
         self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
@@ -95,7 +160,7 @@ class StraightThrough(Normalizer):
         return NormalizerOutput(choice + (soft - soft.detach()))  # the bracket is exactly 0
 
 
-class Reinforce(Normalizer):
+class Reinforce(Hard, name="hard", estimator="reinforce"):
     """One source point a step, drawn from the softmax; the chance of a choice that turned out
     better than the baseline is raised (Williams 1992; Mnih et al. 2014, "Recurrent Models of
     Visual Attention", section 3.2; Xu et al. 2015, "Show, Attend and Tell", section 4.1).
@@ -104,8 +169,6 @@ class Reinforce(Normalizer):
     The baseline moves with training: it is a parameter, pulled towards the returns (Mnih et al.
     2014, section 3.2), so checkpoints, resuming and runs side by side need nothing of their own.
     """
-
-    draws = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,17 +185,18 @@ class Reinforce(Normalizer):
         return NormalizerOutput(one_hot(choice, soft), log_prob)
 
 
-def build_normalizer(config: Attention) -> Normalizer:
+def build_normalizer(config: AttentionKnobs) -> Normalizer:
     """The normalizer that a config names."""
-    match config.normalizer:
-        case "softmax":
-            return Softmax()
-        case "sparsemax":
-            return Sparsemax()
-        case "hard":
-            return Reinforce() if config.estimator == "reinforce" else StraightThrough()
-        case _:
-            assert_never(config.normalizer)
+    return NORMALIZERS[config.normalizer, config.estimator]()
+
+
+def explain_softmax(arithmetic: Arithmetic, name: str, scores: Array, inside: Array) -> Array:
+    """Write the softmax of printed scores (S,), 0 where `inside` (S,) is False; the weights (S,)."""
+    raised = rounded(np.where(inside, np.exp(scores - scores[inside].max()), 0))
+    return arithmetic.add_columns(
+        name, "softmax: weight = exp(score - largest) / sum of these", point_names(len(scores)),
+        {"score": scores, "exp(score - largest)": raised, "weight": raised / raised.sum()},
+    )  # fmt: skip
 
 
 def masked(scores: Tensor, keep: Tensor | None) -> Tensor:

@@ -1,0 +1,65 @@
+"""One reading of fast weights as arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from seqattn.attention.arithmetic import Array, point_names, rounded
+from seqattn.explanation.record import Explanation, check_index
+from seqattn.layers import LayerNorm
+from seqattn.models import FastWeightsModel
+from seqattn.models.fast_weights import StateMemory
+
+
+def explain_fast_weights(
+    made: Explanation, model: FastWeightsModel, source: Tensor, forecast: Tensor, layer: int,
+    head: int, features: Sequence[str],
+) -> None:  # fmt: skip
+    """Write the last step of a forecast; see `explain_recurrent`."""
+    check_index("--layer", layer, 1)
+    check_index("--head", head, 1)
+    *_, step, _ = forecast.shape
+    S = source.shape[1]
+    memory, state, point = model.encode(source, None, as_matrix=False)
+    for output in forecast[:, :-1].unbind(-2):
+        _, state, _, memory = model.step(model.decoder_input(point), state, memory)
+        point = output
+    assert isinstance(memory, StateMemory)
+    made.add_row("What the decoder is fed", "", "point", point, features)
+    preactivation = model.decoder_input(point) + model.decoder_state(state)
+    query = model.settle_for(preactivation, memory, model.inner_steps - 1, model.decoder_norm)
+    rows = [*point_names(S), *(f"step {t}" for t in range(1, step))]
+    outside = made.add_from_model("What comes from outside", "W h + C x, held through the inner loop",
+                                  ["held"], preactivation)[0]  # fmt: skip
+    h = made.add_from_model("State that asks", f"after {model.inner_steps - 1} readings", ["h"],
+                            query)[0]  # fmt: skip
+    states = made.add_from_model("States in memory", "", rows, memory.states[0])
+    factors, products = rounded(memory.factors[0]), rounded(states @ h)
+    strengths = made.add_columns(
+        "Strengths", "strength = rate decay^age (h(tau) . h)", rows,
+        {"h(tau) . h": products, "rate decay^age": factors, "strength": products * factors},
+    )  # fmt: skip
+    parts = made.add("Weighted states", "strength times state", rows, strengths[:, None] * states)
+    read = made.add_row("What is read", "A h, the sum of the weighted states", "A h",
+                        parts.sum(axis=0))  # fmt: skip
+    z, name = rounded(outside + read), "held + A h"
+    if model.decoder_norm is not None:
+        z, name = _normalized(made, model.decoder_norm, z)
+    new = made.add_row("New state", f"tanh({name})", "h'", np.tanh(z))
+    made.add_output(model, new, "h'", features)
+    made.vectors = {"query": h, "keys": states, "values": states, "context": read,
+                    "weights": strengths}  # fmt: skip
+
+
+def _normalized(made: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
+    """Layer norm of z (H,), and its formula."""
+    gain, bias = rounded(norm.gain.value), rounded(norm.bias.value)
+    made.add("Layer norm's input, gain and bias", "held + A h", ["z", "gain", "bias"],
+             np.stack([z, gain, bias]))  # fmt: skip
+    mean, deviation = (float(rounded(x)) for x in (z.mean(), np.sqrt(z.var() + 1e-5)))
+    made.add_row("Mean and deviation of z", "", "z", [mean, deviation], ["mean", "deviation"])
+    normalized = rounded((z - mean) / deviation * gain + bias)
+    return normalized, "(z - mean) / deviation * gain + bias"
