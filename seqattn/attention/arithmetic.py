@@ -25,6 +25,7 @@ WIDEST_MAP = 8
 """Rows and columns of the largest map that is printed: beyond it, nobody types the product in."""
 
 Array = NDArray[np.float64]
+Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Stage:
 
 
 @dataclass(kw_only=True)
-class Arithmetic:
-    """Stages, each of which follows from those above it.
+class Record:
+    """Stages, each of which follows from those above it. What adds one returns its numbers as they
+    are printed.
 
     Attributes:
         stages: from the source to the output.
@@ -57,94 +59,85 @@ class Arithmetic:
     stages: list[Stage] = field(default_factory=list)
     computed_by_model: list[str] = field(default_factory=list)
 
-    def add(self, name: str, formula: str, rows: Sequence[str], numbers: Any,
-            columns: Sequence[str] | None = None) -> Array:  # fmt: skip
+    def add(
+        self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
+    ) -> Array:
         """Add a stage.
 
         Args:
-            numbers: (rows, columns), or (columns,) of one row.
+            numbers: (rows, columns).
+            rows: their names; None: they are the source points.
             columns: their names; None: their numbers, from 1.
-
-        Returns:
-            the numbers as they are printed, (rows, columns).
         """
-        printed = np.atleast_2d(rounded(numbers))
+        printed = rounded(numbers)
+        rows = point_names(len(printed)) if rows is None else rows
         columns = numbered(printed.shape[1]) if columns is None else list(columns)
         table = [(row, line.tolist()) for row, line in zip(rows, printed, strict=True)]
         self.stages.append(Stage(name, formula, columns, table))
         return printed
 
-    def add_row(self, name: str, formula: str, row: str, numbers: Any,
-                columns: Sequence[str] | None = None) -> Array:  # fmt: skip
-        """Add a stage of one row; its numbers as they are printed, (columns,)."""
-        printed: Array = self.add(name, formula, [row], numbers, columns)[0]
-        return printed
+    def add_from_model(
+        self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
+    ) -> Array:
+        """Add a stage whose numbers the model computed from parameters that are not printed."""
+        self.computed_by_model.append(name)
+        return self.add(name, formula, numbers, rows, columns)
+
+    def add_row(
+        self, name: str, formula: str, row: str, numbers: Array, columns: Names = None
+    ) -> Array:
+        """Add a stage of one row, (columns,)."""
+        return self.add(name, formula, numbers[None], [row], columns).reshape(-1)
 
     def add_columns(
-        self, name: str, formula: str, rows: Sequence[str], columns: Mapping[str, Any]
+        self, name: str, formula: str, columns: Mapping[str, Any], rows: Names = None
     ) -> Array:
-        """Add a stage whose last column follows from the others.
+        """Add a stage whose last column, (rows,), follows from the others.
 
         Args:
             columns: name -> (rows,), or one number for all rows.
-
-        Returns:
-            the last column as it is printed, (rows,).
         """
-        table = np.column_stack([np.broadcast_to(each, len(rows)) for each in columns.values()])
-        printed: Array = self.add(name, formula, rows, table, list(columns))[:, -1]
-        return printed
+        table = np.column_stack(np.broadcast_arrays(*columns.values()))
+        return self.add(name, formula, table, rows, list(columns)).T[-1]
 
-    def add_from_model(self, name: str, formula: str, rows: Sequence[str], numbers: Any,
-                       columns: Sequence[str] | None = None) -> Array:  # fmt: skip
-        """Add a stage whose numbers the model computed from parameters that are not printed."""
-        self.computed_by_model.append(name)
-        return self.add(name, formula, rows, numbers, columns)
-
-    def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, rows: Sequence[str],
-                of_model: Array, outputs: slice) -> Array:  # fmt: skip
+    def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
+                outputs: slice, rows: Names = None) -> Array:  # fmt: skip
         """Add an affine map of printed vectors, and before it the map, if it is small enough.
 
         Args:
             formula: "q = W_q h + b_q": the map's names stand in it.
-            linear: the map, of inputs of width H.
             inputs: (rows, H) as printed.
             of_model: (rows, outputs) the model's own result, shown where the map is not.
             outputs: which outputs of the map are shown: those of one head.
-
-        Returns:
-            (rows, outputs) as printed.
         """
-        weight, bias = rounded(linear.weight)[outputs], None
-        if linear.bias is not None:
-            bias = rounded(linear.bias)[outputs]
+        weight, columns = rounded(linear.weight)[outputs], numbered(linear.weight.shape[1])
         if max(weight.shape) > WIDEST_MAP:
             formula = f"{formula}; the map is in the checkpoint"
-            return self.add_from_model(name, formula, rows, of_model)
-        columns = numbered(weight.shape[1])
-        table = weight
-        if bias is not None:
+            return self.add_from_model(name, formula, of_model, rows)
+        table, bias = weight, np.zeros(1)
+        if linear.bias is not None:
+            bias = rounded(linear.bias)[outputs]
             table, columns = np.column_stack([weight, bias]), [*columns, "bias"]
-        self.add(f"{name}: the map", "", numbered(len(weight)), table, columns)
-        return self.add(name, formula, rows, inputs @ weight.T + (0 if bias is None else bias))
+        self.add(f"{name}: the map", "", table, numbered(len(weight)), columns)
+        return self.add(name, formula, inputs @ weight.T + bias, rows)
 
 
 @dataclass(frozen=True)
 class AttentionStep:
-    """What an attention computed for one query, unrounded, and the head that is explained.
+    """What an attention computed for one query, unrounded, and where one of its heads is explained.
 
     Attributes:
+        record: gets the stages.
         states: (1, S, H) of the encoder.
         query: (1, H), the state of the decoder.
         keys: (1, [A,] S, K), as `Score.keys` made them.
         scores: (1, [A,] 1, S).
         weights: (1, [A,] 1, S).
-        previous: (1, [A,] S), the weights of the step before, where places decide, too; None: this
-            is the first step.
-        heads: A.
-        head: which of them is explained, counted from 0.
+        previous: (1, [A,] S), the weights of the step before, where places decide, too; else None.
+        heads, head: A, and which of them is explained, counted from 0.
     """
 
+    record: Record
     states: Tensor
     query: Tensor
     keys: Tensor
@@ -154,36 +147,44 @@ class AttentionStep:
     heads: int
     head: int
 
-    @property
-    def points(self) -> list[str]:
-        """Names of the S source points."""
-        return point_names(self.states.shape[1])
-
-    @property
-    def printed_states(self) -> Array:
-        """(S, H)."""
-        return rounded(self.states[0])
-
-    @property
-    def printed_query(self) -> Array:
-        """(1, H)."""
-        return rounded(self.query)
-
     def of_head(self, x: Tensor) -> Tensor:
         """(1, [A,] ...) -> (...) of the head."""
         return x[0, self.head] if self.heads > 1 else x[0]
 
-    def share(self, x: Array) -> Array:
-        """(rows, W) -> (rows, W / A): the head's part of vectors that the heads share."""
-        return x[:, self._part(x.shape[1])]
-
-    def outputs(self, linear: Linear) -> slice:
-        """Which outputs of a map belong to the head."""
-        return self._part(len(linear.weight))
-
-    def _part(self, width: int) -> slice:
+    def part(self, width: int) -> slice:
+        """The head's part of a width that the heads share."""
         width //= self.heads
         return slice(self.head * width, (self.head + 1) * width)
+
+    def state_as_query(self) -> Array:
+        """Add the decoder's state as the query (K,)."""
+        state = rounded(self.query[0])
+        return self.record.add_row("Query", "q = h", "q", state[self.part(len(state))])
+
+    def states_as_keys(self) -> Array:
+        """Add the encoder's states as the keys (S, K)."""
+        states = rounded(self.states[0])
+        part = self.part(states.shape[1])
+        return self.record.add("Keys", "k = s, the encoder's states", states[:, part])
+
+    def map_query(self, formula: str, linear: Linear, row: str = "q") -> Array:
+        """Add a map of the decoder's state as the query (K,)."""
+        outputs = self.part(len(linear.weight))
+        own = rounded(linear(self.query))[:, outputs]
+        return self.record.add_map("Query", formula, linear, rounded(self.query), own, outputs,
+                                   [row]).reshape(-1)  # fmt: skip
+
+    def map_states(self, name: str, formula: str, linear: Linear, of_model: Tensor) -> Array:
+        """Add a map of the encoder's states; `of_model` (S, K) is shown where it is too large."""
+        outputs = self.part(len(linear.weight))
+        return self.record.add_map(name, formula, linear, rounded(self.states[0]),
+                                   rounded(of_model), outputs)  # fmt: skip
+
+    def unexplained(self, name: str, by: object, numbers: Tensor, column: str) -> Array:
+        """Add (1, [A,] 1, S) that the model computed by what does not explain itself; (S,)."""
+        formula = f"by {type(by).__name__}, which does not explain its arithmetic"
+        table = self.of_head(numbers).mT
+        return self.record.add_from_model(name, formula, table, columns=[column]).reshape(-1)
 
 
 def rounded(numbers: Any) -> Array:

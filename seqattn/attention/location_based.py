@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention.arithmetic import Arithmetic, Array, AttentionStep, rounded
+from seqattn.attention.arithmetic import Array, AttentionStep, rounded
 from seqattn.attention.normalizers import Normalizer
 from seqattn.config import LocalWindow as LocalConfig
 from seqattn.config import Location as LocationConfig
@@ -64,18 +64,12 @@ class Location(nn.Module, ABC):
         """What the first call starts from, (..., N, [A,] S), where calls depend on those before."""
         return None
 
-    def explain(
-        self, arithmetic: Arithmetic, normalizer: Normalizer, scores: Array, step: AttentionStep
-    ) -> Array:
+    def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
         """Write how the weights (S,) of one head follow from its printed scores (S,).
 
         A location without a method of its own shows what the model computed.
         """
-        weights: Array = arithmetic.add_from_model(
-            "Weights", f"by {type(self).__name__}, which does not explain them", step.points,
-            step.of_head(step.weights).mT, ["weight"],
-        )[:, 0]  # fmt: skip
-        return weights
+        return step.unexplained("Weights", self, step.weights, "weight")
 
 
 class LocalWindow(Location, knobs=LocalConfig):
@@ -124,22 +118,17 @@ class LocalWindow(Location, knobs=LocalConfig):
             share = share.mT.unsqueeze(-1)
         return share * (lengths - 1)
 
-    def explain(
-        self, arithmetic: Arithmetic, normalizer: Normalizer, scores: Array, step: AttentionStep
-    ) -> Array:
-        S = len(scores)
-        places = np.arange(S)
-        share = self.combine(self.predict(step.query).tanh()).sigmoid()[0, step.head]
+    def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
+        S, places = len(scores), np.arange(len(scores))
+        share = self.combine(self.predict(step.query).tanh()).sigmoid()[:, step.head, None]
         formula = "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint"
-        centre = float(
-            arithmetic.add_from_model("Place", formula, ["p"], share * (S - 1), ["p"])[0, 0]
-        )
+        (centre,) = step.record.add_from_model("Place", formula, share * (S - 1), ["p"], ["p"])[0]
         inside = np.abs(places - centre) <= self.window
-        contents = normalizer.explain(arithmetic, CONTENTS, scores, inside, step)
+        contents = normalizer.explain(step, CONTENTS, scores, inside)
         bell = rounded(np.exp(-2 * ((places - centre) / self.window) ** 2))
         formula = f"times exp(-(s - p)^2 / (2 (D/2)^2)), D = {self.window:g}, s from 0"
         columns = {"by contents": contents, "window": bell, "weight": contents * bell}
-        return arithmetic.add_columns("Weights", formula, step.points, columns)
+        return step.record.add_columns("Weights", formula, columns)
 
 
 class LocationShiftAddressing(Location, knobs=ShiftConfig):
@@ -223,19 +212,17 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
             weights.append(previous)
         return torch.stack(weights, dim=-2), previous
 
-    def explain(
-        self, arithmetic: Arithmetic, normalizer: Normalizer, scores: Array, step: AttentionStep
-    ) -> Array:
+    def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
         S = len(scores)
         everywhere = np.ones(S, dtype=bool)
-        contents = normalizer.explain(arithmetic, CONTENTS, scores, everywhere, step)
+        contents = normalizer.explain(step, CONTENTS, scores, everywhere)
         control = self.control(step.query)[0].view(self.heads, -1)[step.head]
         gate, gamma = control[0].sigmoid(), 1 + nn.functional.softplus(control[1])
         reach = self.steps // 2
         shifts = range(-reach, reach + 1)
         numbers = torch.cat([gate.view(1), gamma.view(1), control[2:].softmax(-1)])
-        g, sharpness, *s = arithmetic.add_from_model(
-            "Gate, sharpness and shift", "from h, by the checkpoint", ["value"], numbers,
+        g, sharpness, *s = step.record.add_from_model(
+            "Gate, sharpness and shift", "from h, by the checkpoint", numbers[None], ["value"],
             ["g", "gamma", *(f"s({j:+d})" for j in shifts)],
         )[0]  # fmt: skip
         previous = (np.arange(S) == S - 1).astype(float)
@@ -250,7 +237,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         )
         columns = {"previous": previous, "gated": gated, "shifted": shifted, "shifted^gamma": power,
                    "weight": power / power.sum()}  # fmt: skip
-        return arithmetic.add_columns("Weights", formula, step.points, columns)
+        return step.record.add_columns("Weights", formula, columns)
 
 
 def build_location(config: LocationConfig | None, hidden: int, heads: int) -> Location | None:

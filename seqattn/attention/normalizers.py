@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention.arithmetic import Arithmetic, Array, AttentionStep, point_names, rounded
+from seqattn.attention.arithmetic import Array, AttentionStep, Record, rounded
 from seqattn.config.knobs import AttentionKnobs
 from seqattn.layers import LearnedVector, at_least_float32, is_batch_innermost
 
@@ -69,9 +69,7 @@ class Normalizer(nn.Module, ABC):
                 None: nothing is left to chance.
         """
 
-    def explain(
-        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
-    ) -> Array:
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
         """Write how the weights of one head follow from its scores.
 
         A normalizer without a method of its own shows what the model computed.
@@ -79,17 +77,14 @@ class Normalizer(nn.Module, ABC):
         Args:
             name: of the stage.
             scores: (S,) as printed.
-            inside: (S,), False where attention may not go, truth values.
+            inside: (S,), False where attention may not go.
 
         Returns:
             weights (S,) as printed.
         """
-        may_go = torch.as_tensor(inside, device=step.scores.device)
-        own = self.weigh(step.scores.masked_fill(~may_go, -float("inf")), None, None).weights
-        formula = f"by {type(self).__name__}, which does not explain them"
-        weights: Array = arithmetic.add_from_model(name, formula, step.points,
-                                                   step.of_head(own).mT, ["weight"])[:, 0]  # fmt: skip
-        return weights
+        outside = torch.as_tensor(~inside, device=step.scores.device)
+        own = self.weigh(step.scores.masked_fill(outside, -float("inf")), None, None)
+        return step.unexplained(name, self, own.weights, "weight")
 
 
 class Softmax(Normalizer, name="softmax"):
@@ -100,10 +95,8 @@ class Softmax(Normalizer, name="softmax"):
     ) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
 
-    def explain(
-        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
-    ) -> Array:
-        return explain_softmax(arithmetic, name, scores, inside)
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
+        return explain_softmax(step.record, name, scores, inside)
 
 
 class Sparsemax(Normalizer, name="sparsemax"):
@@ -114,9 +107,7 @@ class Sparsemax(Normalizer, name="sparsemax"):
     ) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
 
-    def explain(
-        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
-    ) -> Array:
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
         falling = np.sort(scores[inside])[::-1]
         k = np.arange(1, len(falling) + 1)
         count = int((1 + k * falling > falling.cumsum()).sum())
@@ -127,21 +118,19 @@ class Sparsemax(Normalizer, name="sparsemax"):
             f" / {count}"
         )
         columns = {"score": scores, "tau": tau, "weight": weights}
-        return arithmetic.add_columns(name, formula, step.points, columns)
+        return step.record.add_columns(name, formula, columns)
 
 
 class Hard(Normalizer):
-    """One source point a step: drawn from the softmax in training, else that of the largest score."""
+    """One source point a step, drawn from the softmax in training; else that of the best score."""
 
     draws = True
 
-    def explain(
-        self, arithmetic: Arithmetic, name: str, scores: Array, inside: Array, step: AttentionStep
-    ) -> Array:
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
         largest = np.where(inside, scores, -np.inf).argmax()
         weights = (np.arange(len(scores)) == largest).astype(float)
-        return arithmetic.add_columns(name, "hard: all weight on the largest score", step.points,
-                                      {"score": scores, "weight": weights})  # fmt: skip
+        columns = {"score": scores, "weight": weights}
+        return step.record.add_columns(name, "hard: all weight on the largest score", columns)
 
 
 class StraightThrough(Hard, name="hard", estimator="straight_through"):
@@ -190,13 +179,12 @@ def build_normalizer(config: AttentionKnobs) -> Normalizer:
     return NORMALIZERS[config.normalizer, config.estimator]()
 
 
-def explain_softmax(arithmetic: Arithmetic, name: str, scores: Array, inside: Array) -> Array:
-    """Write the softmax of printed scores (S,), 0 where `inside` (S,) is False; the weights (S,)."""
+def explain_softmax(record: Record, name: str, scores: Array, inside: Array) -> Array:
+    """Write the softmax of printed scores (S,), 0 where `inside` (S,) is False; weights (S,)."""
     raised = rounded(np.where(inside, np.exp(scores - scores[inside].max()), 0))
-    return arithmetic.add_columns(
-        name, "softmax: weight = exp(score - largest) / sum of these", point_names(len(scores)),
-        {"score": scores, "exp(score - largest)": raised, "weight": raised / raised.sum()},
-    )  # fmt: skip
+    formula = "softmax: weight = exp(score - largest) / sum of these"
+    columns = {"score": scores, "exp(score - largest)": raised, "weight": raised / raised.sum()}
+    return record.add_columns(name, formula, columns)
 
 
 def masked(scores: Tensor, keep: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.attention.arithmetic import Arithmetic, Array, AttentionStep, point_names, rounded
+from seqattn.attention.arithmetic import Array, AttentionStep, Record, rounded
 from seqattn.config import (
     AdditiveAttention,
     CosineAttention,
@@ -95,16 +95,13 @@ class Score(nn.Module, ABC):
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Decoder states (..., N, T, H) and keys -> scores (..., N, T, S)."""
 
-    def explain(self, arithmetic: Arithmetic, step: AttentionStep) -> ExplainedScores:
+    def explain(self, step: AttentionStep) -> ExplainedScores:
         """Write how the scores of one head follow from the states of encoder and decoder.
 
         A score without a method of its own shows what the model computed.
         """
-        scores = arithmetic.add_from_model(
-            "Scores", f"by {type(self).__name__}, which does not explain them", step.points,
-            step.of_head(step.scores).mT, ["score"],
-        )  # fmt: skip
-        return ExplainedScores(None, rounded(step.of_head(step.keys)), scores[:, 0])
+        scores = step.unexplained("Scores", self, step.scores, "score")
+        return ExplainedScores(None, rounded(step.of_head(step.keys)), scores)
 
 
 class UniformScore(Score, knobs=UniformAttention):
@@ -118,10 +115,11 @@ class UniformScore(Score, knobs=UniformAttention):
         *lead, S, _ = keys.shape
         return queries.new_zeros(*lead, T, S)
 
-    def explain(self, arithmetic: Arithmetic, step: AttentionStep) -> ExplainedScores:
-        scores = arithmetic.add_columns("Scores", "0 for every source point", step.points,
-                                        {"score": 0})  # fmt: skip
-        return ExplainedScores(None, rounded(step.of_head(step.keys)), scores)
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        keys = rounded(step.of_head(step.keys))
+        columns = {"score": np.zeros(len(keys))}
+        scores = step.record.add_columns("Scores", "0 for every source point", columns)
+        return ExplainedScores(None, keys, scores)
 
 
 class DotScore(Score, knobs=DotAttention):
@@ -133,11 +131,8 @@ class DotScore(Score, knobs=DotAttention):
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         return product(split_heads(queries, self.heads), keys.mT)
 
-    def explain(self, arithmetic: Arithmetic, step: AttentionStep) -> ExplainedScores:
-        query = explain_own_query(arithmetic, step)
-        keys = arithmetic.add("Keys", "k = s, the encoder's states", step.points,
-                              step.of_head(step.keys))  # fmt: skip
-        return explain_products(arithmetic, query, keys)
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        return explain_products(step.record, step.state_as_query(), step.states_as_keys())
 
 
 class ProjectedScore(Score):
@@ -148,24 +143,13 @@ class ProjectedScore(Score):
         self.query = Linear(hidden, width) if width is not None else None
         self.key = Linear(hidden, width) if width is not None else None
 
-    def explain_maps(
-        self, arithmetic: Arithmetic, step: AttentionStep, keys: Tensor
-    ) -> tuple[Array, Array]:
-        """Write query (K,) and keys (S, K) of one head.
-
-        Args:
-            keys: (S, K), the model's own, shown where the map is too large.
-        """
+    def explain_maps(self, step: AttentionStep, keys: Tensor) -> tuple[Array, Array]:
+        """Write query (K,) and keys (S, K) of one head; `keys` (S, K) are the model's own."""
         if self.query is None or self.key is None:
-            query = explain_own_query(arithmetic, step)
-            return query, arithmetic.add("Keys", "k = s, the encoder's states", step.points,
-                                         step.share(step.printed_states))  # fmt: skip
-        outputs = step.outputs(self.query)
-        query = arithmetic.add_map("Query", "q = W_q h + b_q", self.query, step.printed_query, ["q"],
-                                   step.share(rounded(self.query(step.query))), outputs)[0]  # fmt: skip
+            return step.state_as_query(), step.states_as_keys()
+        query = step.map_query("q = W_q h + b_q", self.query)
         formula = "k = W_k s + b_k of the encoder's states"
-        return query, arithmetic.add_map("Keys", formula, self.key, step.printed_states,
-                                         step.points, rounded(keys), outputs)  # fmt: skip
+        return query, step.map_states("Keys", formula, self.key, keys)
 
 
 class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
@@ -190,12 +174,10 @@ class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
         projected = queries if self.query is None else self.query(queries)
         return product(split_heads(projected, self.heads), keys.mT)
 
-    def explain(self, arithmetic: Arithmetic, step: AttentionStep) -> ExplainedScores:
+    def explain(self, step: AttentionStep) -> ExplainedScores:
         keys = step.of_head(step.keys)
         *_, K = keys.shape
-        return explain_scaled_products(
-            arithmetic, *self.explain_maps(arithmetic, step, keys * math.sqrt(K))
-        )
+        return explain_scaled_products(step.record, *self.explain_maps(step, keys * math.sqrt(K)))
 
 
 class GeneralScore(Score, knobs=GeneralAttention):
@@ -215,13 +197,11 @@ class GeneralScore(Score, knobs=GeneralAttention):
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         return product(split_heads(queries, self.heads), keys.mT)
 
-    def explain(self, arithmetic: Arithmetic, step: AttentionStep) -> ExplainedScores:
-        query = explain_own_query(arithmetic, step)
-        keys = arithmetic.add_map(
-            "Keys", "k = W s of the encoder's states", self.key, step.printed_states, step.points,
-            rounded(step.of_head(step.keys)), step.outputs(self.key),
-        )  # fmt: skip
-        return explain_products(arithmetic, query, keys)
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        query = step.state_as_query()
+        formula = "k = W s of the encoder's states"
+        keys = step.map_states("Keys", formula, self.key, step.of_head(step.keys))
+        return explain_products(step.record, query, keys)
 
 
 class AdditiveScore(Score, knobs=AdditiveAttention):
@@ -254,18 +234,14 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
         v: Tensor = self.combine.weight.unflatten(-1, (self.heads, -1))  # ([R,] 1, A, K / A)
         return (met * v.unsqueeze(-2).unsqueeze(-2)).sum(-1)
 
-    def explain(self, arithmetic: Arithmetic, step: AttentionStep) -> ExplainedScores:
-        outputs = step.outputs(self.query)
-        query = arithmetic.add_map("Query", "W h", self.query, step.printed_query, ["W h"],
-                                   step.share(rounded(self.query(step.query))), outputs)[0]  # fmt: skip
-        keys = arithmetic.add_map("Keys", "U s + b", self.key, step.printed_states, step.points,
-                                  rounded(step.of_head(step.keys)), outputs)  # fmt: skip
-        v = arithmetic.add_row("Vector v", "", "v",
-                               self.combine.weight.view(self.heads, -1)[step.head])  # fmt: skip
-        hidden = arithmetic.add("What came of them", "tanh(W h + U s + b)", step.points,
-                                np.tanh(keys + query))  # fmt: skip
-        scores = arithmetic.add_columns("Scores", "score = v . tanh(W h + U s + b)", step.points,
-                                        {"score": hidden @ v})  # fmt: skip
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        record, v = step.record, rounded(self.combine.weight.view(self.heads, -1)[step.head])
+        query = step.map_query("W h", self.query, row="W h")
+        keys = step.map_states("Keys", "U s + b", self.key, step.of_head(step.keys))
+        v = record.add_row("Vector v", "", "v", v)
+        hidden = record.add("What came of them", "tanh(W h + U s + b)", np.tanh(keys + query))
+        formula = "score = v . tanh(W h + U s + b)"
+        scores = record.add_columns("Scores", formula, {"score": hidden @ v})
         return ExplainedScores(query, keys, scores)
 
 
@@ -299,24 +275,20 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
         strength = (-self.log_temperature.over(directions)).exp()
         return product(directions * strength, keys.mT)
 
-    def explain(self, arithmetic: Arithmetic, step: AttentionStep) -> ExplainedScores:
-        keys = step.of_head(step.keys)
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        record, keys = step.record, step.of_head(step.keys)
         if self.key is not None:  # `keys` are of length 1
-            states = torch.as_tensor(step.printed_states).to(keys)[None]
+            states = torch.as_tensor(rounded(step.states)).to(keys)
             own = step.of_head(split_heads(self.key(states), self.heads))
             keys = keys * own.norm(dim=-1, keepdim=True)
-        q, k = self.explain_maps(arithmetic, step, keys)
-        q = arithmetic.add_row("Query, at length 1", "q / |q|", "q", q / (np.linalg.norm(q) or 1.0))
+        q, k = self.explain_maps(step, keys)
+        q = record.add_row("Query, at length 1", "q / |q|", "q", q / (np.linalg.norm(q) or 1.0))
         lengths = np.linalg.norm(k, axis=1, keepdims=True)
-        k = arithmetic.add("Keys, at length 1", "k / |k|", step.points,
-                           k / np.where(lengths > 0, lengths, 1))  # fmt: skip
-        strength = float(rounded((-self.log_temperature.value).exp())[0])
-        cosines = rounded(k @ q)
-        scores = arithmetic.add_columns(
-            "Scores", "score = cos(q, k) times the learned strength, 1 / temperature", step.points,
-            {"cos": cosines, "strength": strength, "score": cosines * strength},
-        )  # fmt: skip
-        return ExplainedScores(q, k, scores, by_angle=True)
+        k = record.add("Keys, at length 1", "k / |k|", k / np.where(lengths > 0, lengths, 1))
+        cosines, strength = rounded(k @ q), rounded((-self.log_temperature.value).exp())
+        formula = "score = cos(q, k) times the learned strength, 1 / temperature"
+        columns = {"cos": cosines, "strength": strength, "score": cosines * strength}
+        return ExplainedScores(q, k, record.add_columns("Scores", formula, columns), by_angle=True)
 
 
 def build_score(config: AttentionKnobs, hidden: int) -> Score:
@@ -324,25 +296,16 @@ def build_score(config: AttentionKnobs, hidden: int) -> Score:
     return SCORES[type(config)].from_config(config, hidden)
 
 
-def explain_own_query(arithmetic: Arithmetic, step: AttentionStep) -> Array:
-    """Write the decoder's state as the query, (K,) of one head."""
-    return arithmetic.add_row("Query", "q = h", "q", step.share(step.printed_query))
-
-
-def explain_products(arithmetic: Arithmetic, query: Array, keys: Array) -> ExplainedScores:
+def explain_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
     """Write q . k of a printed query (K,) and printed keys (S, K)."""
-    scores = arithmetic.add_columns("Scores", "score = q . k", point_names(len(keys)),
-                                    {"score": keys @ query})  # fmt: skip
+    scores = record.add_columns("Scores", "score = q . k", {"score": keys @ query})
     return ExplainedScores(query, keys, scores, by_angle=True)
 
 
-def explain_scaled_products(arithmetic: Arithmetic, query: Array, keys: Array) -> ExplainedScores:
+def explain_scaled_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
     """Write q . k / sqrt(K) of a printed query (K,) and printed keys (S, K)."""
-    S, K = keys.shape
-    root = float(rounded(math.sqrt(K)))
-    products = rounded(keys @ query)
-    scores = arithmetic.add_columns(
-        "Scores", f"score = q . k / sqrt(K), K = {K}", point_names(S),
-        {"q . k": products, "sqrt(K)": root, "score": products / root},
-    )  # fmt: skip
+    _, K = keys.shape
+    root, products = rounded(math.sqrt(K)), rounded(keys @ query)
+    columns = {"q . k": products, "sqrt(K)": root, "score": products / root}
+    scores = record.add_columns("Scores", f"score = q . k / sqrt(K), K = {K}", columns)
     return ExplainedScores(query, keys, scores, by_angle=True)

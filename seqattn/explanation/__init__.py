@@ -15,14 +15,7 @@ from collections.abc import Sequence
 
 import torch
 
-from seqattn.attention.arithmetic import (
-    DECIMALS,
-    WIDEST_MAP,
-    Array,
-    Stage,
-    point_names,
-    rounded,
-)
+from seqattn.attention.arithmetic import DECIMALS, WIDEST_MAP, Array, Stage, rounded
 from seqattn.explanation.fast_weights import explain_fast_weights
 from seqattn.explanation.record import Explanation
 from seqattn.explanation.recurrent import explain_recurrent
@@ -49,7 +42,7 @@ def explain(
         UsageError: a layer or head that the model does not have, or a model without attention.
     """
     made = Explanation(f"{title}, forecast step {step}")
-    made.add("Source points", "", point_names(len(source)), source, features)
+    made.add("Source points", "", source, columns=features)
     with torch.inference_mode():
         like, features = next(model.parameters()), said or features
         tensor = torch.as_tensor(source, dtype=like.dtype, device=like.device).unsqueeze(0)

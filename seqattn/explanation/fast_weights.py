@@ -28,21 +28,20 @@ def explain_fast_weights(
         _, state, _, memory = model.step(model.decoder_input(point), state, memory)
         point = output
     assert isinstance(memory, StateMemory)
-    made.add_row("What the decoder is fed", "", "point", point, features)
+    made.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
     preactivation = model.decoder_input(point) + model.decoder_state(state)
     query = model.settle_for(preactivation, memory, model.inner_steps - 1, model.decoder_norm)
     rows = [*point_names(S), *(f"step {t}" for t in range(1, step))]
-    outside = made.add_from_model("What comes from outside", "W h + C x, held through the inner loop",
-                                  ["held"], preactivation)[0]  # fmt: skip
-    h = made.add_from_model("State that asks", f"after {model.inner_steps - 1} readings", ["h"],
-                            query)[0]  # fmt: skip
-    states = made.add_from_model("States in memory", "", rows, memory.states[0])
+    formula = "W h + C x, held through the inner loop"
+    outside = made.add_from_model("What comes from outside", formula, preactivation, ["held"])[0]
+    formula = f"after {model.inner_steps - 1} readings"
+    h = made.add_from_model("State that asks", formula, query, ["h"])[0]
+    states = made.add_from_model("States in memory", "", memory.states[0], rows)
     factors, products = rounded(memory.factors[0]), rounded(states @ h)
-    strengths = made.add_columns(
-        "Strengths", "strength = rate decay^age (h(tau) . h)", rows,
-        {"h(tau) . h": products, "rate decay^age": factors, "strength": products * factors},
-    )  # fmt: skip
-    parts = made.add("Weighted states", "strength times state", rows, strengths[:, None] * states)
+    columns = {"h(tau) . h": products, "rate decay^age": factors, "strength": products * factors}
+    formula = "strength = rate decay^age (h(tau) . h)"
+    strengths = made.add_columns("Strengths", formula, columns, rows)
+    parts = made.add("Weighted states", "strength times state", strengths[:, None] * states, rows)
     read = made.add_row("What is read", "A h, the sum of the weighted states", "A h",
                         parts.sum(axis=0))  # fmt: skip
     z, name = rounded(outside + read), "held + A h"
@@ -57,9 +56,10 @@ def explain_fast_weights(
 def _normalized(made: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
     """Layer norm of z (H,), and its formula."""
     gain, bias = rounded(norm.gain.value), rounded(norm.bias.value)
-    made.add("Layer norm's input, gain and bias", "held + A h", ["z", "gain", "bias"],
-             np.stack([z, gain, bias]))  # fmt: skip
-    mean, deviation = (float(rounded(x)) for x in (z.mean(), np.sqrt(z.var() + 1e-5)))
-    made.add_row("Mean and deviation of z", "", "z", [mean, deviation], ["mean", "deviation"])
+    table = np.stack([z, gain, bias])
+    made.add("Layer norm's input, gain and bias", "held + A h", table, ["z", "gain", "bias"])
+    moments = np.array([z.mean(), np.sqrt(z.var() + 1e-5)])
+    mean, deviation = made.add_row("Mean and deviation of z", "", "z", moments,
+                                   ["mean", "deviation"])  # fmt: skip
     normalized = rounded((z - mean) / deviation * gain + bias)
     return normalized, "(z - mean) / deviation * gain + bias"

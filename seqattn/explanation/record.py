@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.attention.arithmetic import Arithmetic, Array, numbered, point_names, rounded
+from seqattn.attention.arithmetic import Array, Record, numbered, rounded
 from seqattn.errors import UsageError
 from seqattn.models import FastWeightsModel, RecurrentModel
 
 
 @dataclass
-class Explanation(Arithmetic):
+class Explanation(Record):
     """All stages of one step.
 
     Attributes:
@@ -34,8 +34,7 @@ class Explanation(Arithmetic):
 
     def add_context(self, weights: Array, values: Array) -> Array:
         """Add the sum of printed values (S, V), weighted by printed weights (S,); it is (V,)."""
-        parts = self.add("Weighted values", "weight times value", point_names(len(values)),
-                         weights[:, None] * values)  # fmt: skip
+        parts = self.add("Weighted values", "weight times value", weights[:, None] * values)
         return self.add_row("Context", "the sum of the weighted values", "c", parts.sum(axis=0))
 
     def add_contexts_of_heads(self, of_model: Any, head: int, context: Array) -> Array:
@@ -47,9 +46,9 @@ class Explanation(Arithmetic):
         """
         contexts = rounded(of_model)
         contexts[head] = context
-        names = [f"head {i}" for i in range(len(contexts))]
+        rows = [f"head {i}" for i in range(len(contexts))]
         formula = f"this is head {head}, the others likewise"
-        return self.add_from_model("Contexts of all heads", formula, names, contexts).reshape(-1)
+        return self.add_from_model("Contexts of all heads", formula, contexts, rows).reshape(-1)
 
     def add_output(
         self, model: RecurrentModel | FastWeightsModel, vector: Array, name: str,
@@ -62,7 +61,7 @@ class Explanation(Arithmetic):
         """
         weight, bias = rounded(model.output.weight), rounded(model.output.bias)
         columns = [*numbered(weight.shape[1]), "bias"]
-        self.add("Output layer W, b", "", features, np.column_stack([weight, bias]), columns)
+        self.add("Output layer W, b", "", np.column_stack([weight, bias]), features, columns)
         stage = "Point that is said" if model.skip is None else "Network's share"
         point = self.add_row(stage, f"y = W {name} + b", "y", weight @ vector + bias, features)
         self.said = point.tolist()

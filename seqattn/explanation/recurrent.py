@@ -9,29 +9,22 @@ import numpy as np
 from torch import Tensor
 
 from seqattn.attention import Attention, Look, Memory
-from seqattn.attention.arithmetic import Array, AttentionStep, numbered, point_names, rounded
+from seqattn.attention.arithmetic import Array, AttentionStep, rounded
 from seqattn.errors import UsageError
 from seqattn.explanation.record import Explanation, check_index
 from seqattn.models import RecurrentModel
+from seqattn.models.recurrent import State
 
 
 class DecoderStep(NamedTuple):
     """What the model computed in the step that is explained, unrounded.
 
     Attributes:
-        point: (1, F), what the decoder is fed.
-        encoder_states: (1, S, H).
-        memory: keys and values of the attention.
-        previous: the weights of the step before, where places decide, too; else None.
         query: (1, H), the state that attends.
         attended: context and weights.
         state: (1, H), the decoder's new state.
     """
 
-    point: Tensor
-    encoder_states: Tensor
-    memory: Memory
-    previous: Tensor | None
     query: Tensor
     attended: Look
     state: Tensor
@@ -57,87 +50,79 @@ def explain_recurrent(
         raise UsageError("This model has no attention (model.attention: null).")
     check_index("--layer", layer, 1)
     check_index("--head", head, attention.heads)
-    step = _last_step(model, attention, source, forecast)
-    made.add_row("What the decoder is fed", "", "point", step.point, features)
-    when = "before this step" if model.context_is_input else "after reading that point"
-    columns = numbered(step.query.shape[-1])
-    made.add_from_model("Encoder states", "s, from the source points, by the recurrent cell",
-                        point_names(source.shape[1]), step.encoder_states[0], columns)  # fmt: skip
-    made.add_from_model(f"Decoder state h, {when}", "", ["h"], step.query, columns)
-    context = _context_of_head(made, attention, step, head)
-    if attention.heads > 1:
-        contexts = step.attended.context.view(attention.heads, -1)
-        context = made.add_contexts_of_heads(contexts, head, context)
-    made.add_output(model, *_readout(made, model, step, context), features)
-
-
-def _last_step(
-    model: RecurrentModel, attention: Attention, source: Tensor, forecast: Tensor
-) -> DecoderStep:
-    """Run the decoder on its own forecast (1, T, F), up to its last step."""
     memory, state, point = model.encode(source, None)
-    encoder_states, _ = model.read(source, None)
+    states, _ = model.read(source, None)
+    assert memory is not None
     for output in forecast[:, :-1].unbind(-2):
         _, _, state = model.step(point, state, memory)
         point = output
-    assert memory is not None
+    now = _decoder_step(model, attention, memory, state, point)
+    made.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
+    made.add_from_model("Encoder states", "s, from the source points, by the recurrent cell",
+                        states[0])  # fmt: skip
+    when = "before this step" if model.context_is_input else "after reading that point"
+    made.add_from_model(f"Decoder state h, {when}", "", now.query, ["h"])
+    scores = attention.score.scores(now.query.unsqueeze(-2), memory.keys)
+    step = AttentionStep(made, states, now.query, memory.keys, scores, now.attended.weights,
+                         state.last, attention.heads, head)  # fmt: skip
+    context = _context_of_head(made, attention, step, memory)
+    if attention.heads > 1:
+        contexts = now.attended.context.view(attention.heads, -1)
+        context = made.add_contexts_of_heads(contexts, head, context)
+    made.add_output(model, *_readout(made, model, now, context), features)
+
+
+def _decoder_step(
+    model: RecurrentModel, attention: Attention, memory: Memory, state: State, point: Tensor
+) -> DecoderStep:
+    """The decoder's step, fed a point (1, F)."""
     projected = model.decoder.project(point)
     if model.context_is_input:
         query = model.top(state.cells)
         attended = attention.look(query.unsqueeze(-2), memory, state.last)
         joined = projected + model.decoder.project_context(attended.context.squeeze(-2))
-        new = model.top(model.advance(joined, state.cells))
-    else:
-        if state.fed is not None:
-            projected = projected + model.decoder.project_context(state.fed)
-        new = query = model.top(model.advance(projected, state.cells))
-        attended = attention.look(query.unsqueeze(-2), memory, state.last)
-    return DecoderStep(point, encoder_states, memory, state.last, query, attended, new)
+        return DecoderStep(query, attended, model.top(model.advance(joined, state.cells)))
+    if state.fed is not None:
+        projected = projected + model.decoder.project_context(state.fed)
+    query = model.top(model.advance(projected, state.cells))
+    return DecoderStep(query, attention.look(query.unsqueeze(-2), memory, state.last), query)
 
 
 def _context_of_head(
-    made: Explanation, attention: Attention, decoder: DecoderStep, head: int
+    made: Explanation, attention: Attention, step: AttentionStep, memory: Memory
 ) -> Array:
     """Query, keys, scores, weights, values and their sum, of one head; returns the context."""
-    memory = decoder.memory
-    step = AttentionStep(
-        decoder.encoder_states, decoder.query, memory.keys,
-        attention.score.scores(decoder.query.unsqueeze(-2), memory.keys),
-        decoder.attended.weights, decoder.previous, attention.heads, head,
-    )  # fmt: skip
-    query, keys, scores, made.cosines = attention.score.explain(made, step)
+    query, keys, scores, made.cosines = attention.score.explain(step)
     if attention.location is None:
         everywhere = np.ones(len(scores), dtype=bool)
-        weights = attention.normalizer.explain(made, "Weights", scores, everywhere, step)
+        weights = attention.normalizer.explain(step, "Weights", scores, everywhere)
     else:
-        weights = attention.location.explain(made, attention.normalizer, scores, step)
-    values = rounded(step.of_head(memory.values))
+        weights = attention.location.explain(step, attention.normalizer, scores)
+    values = step.of_head(memory.values)
     if attention.value is None:
-        values = made.add("Values", "the encoder's states", step.points, values)
+        printed = made.add("Values", "the encoder's states", values)
     else:
-        values = made.add_map("Values", "v = W_v s + b_v of the encoder's states", attention.value,
-                              step.printed_states, step.points, values,
-                              step.outputs(attention.value))  # fmt: skip
-    context = made.add_context(weights, values)
-    made.vectors = {"keys": keys, "values": values, "context": context, "weights": weights}
+        formula = "v = W_v s + b_v of the encoder's states"
+        printed = step.map_states("Values", formula, attention.value, values)
+    context = made.add_context(weights, printed)
+    made.vectors = {"keys": keys, "values": printed, "context": context, "weights": weights}
     if query is not None:
         made.vectors["query"] = query
     return context
 
 
 def _readout(
-    made: Explanation, model: RecurrentModel, step: DecoderStep, context: Array
+    made: Explanation, model: RecurrentModel, now: DecoderStep, context: Array
 ) -> tuple[Array, str]:
     """What the output layer reads, and its name."""
     if model.context_is_input:
         formula = "from the point fed, the context and h, by the recurrent cell"
-        columns = numbered(step.state.shape[-1])
-        return made.add_from_model("New state h'", formula, ["h'"], step.state, columns)[0], "h'"
-    joined = np.concatenate([context, rounded(step.query)[0]])
+        return made.add_from_model("New state h'", formula, now.state, ["h'"])[0], "h'"
+    joined = np.concatenate([context, rounded(now.query[0])])
     made.add_row("Joined", "[context; h]", "[c; h]", joined)
     if model.combine is None:
         return joined, "[context; h]"
     weight, bias = rounded(model.combine.weight), rounded(model.combine.bias)
     formula = "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint"
-    attentional = np.tanh(weight @ joined + bias)
-    return made.add_from_model("Attentional vector a", formula, ["a"], attentional)[0], "a"
+    attentional = np.tanh(weight @ joined + bias)[None]
+    return made.add_from_model("Attentional vector a", formula, attentional, ["a"])[0], "a"

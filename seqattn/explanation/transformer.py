@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from seqattn.attention.arithmetic import point_names, rounded
+from seqattn.attention.arithmetic import rounded
 from seqattn.attention.normalizers import explain_softmax
 from seqattn.attention.scores import explain_scaled_products
 from seqattn.explanation.record import Explanation, check_index
@@ -23,19 +23,20 @@ def explain_transformer(
     check_index("--layer", layer, len(model.decoder))
     trace = model.cross_look(source, step, layer)
     check_index("--head", head, trace.keys.shape[1])
-    rows = point_names(source.shape[1])
     formula = f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state"
-    q = made.add_from_model("Query", formula, ["q"], trace.queries[0, head, -1])[0]
-    keys = made.add_from_model("Keys", "k = W_k s + b_k of the encoder's output", rows,
-                               trace.keys[0, head])  # fmt: skip
+    q = made.add_from_model("Query", formula, trace.queries[0, head, -1:], ["q"])[0]
+    formula = "k = W_k s + b_k of the encoder's output"
+    keys = made.add_from_model("Keys", formula, trace.keys[0, head])
     _, _, scores, made.cosines = explain_scaled_products(made, q, keys)
-    weights = explain_softmax(made, "Weights", scores, np.ones(len(rows), dtype=bool))
-    values = made.add_from_model("Values", "v = W_v s + b_v of the encoder's output", rows,
-                                 trace.values[0, head])  # fmt: skip
+    weights = explain_softmax(made, "Weights", scores, np.ones(len(keys), dtype=bool))
+    formula = "v = W_v s + b_v of the encoder's output"
+    values = made.add_from_model("Values", formula, trace.values[0, head])
     context = made.add_context(weights, values)
     contexts = made.add_contexts_of_heads(trace.context[0, :, -1], head, context)
     weight, bias = rounded(trace.out.weight), rounded(trace.out.bias)
     formula = "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows"
-    made.add_from_model("What cross-attention adds", formula, ["+"], weight @ contexts + bias)
+    made.add_from_model(
+        "What cross-attention adds", formula, (weight @ contexts + bias)[None], ["+"]
+    )
     made.vectors = {"query": q, "keys": keys, "values": values, "context": context,
                     "weights": weights}  # fmt: skip
