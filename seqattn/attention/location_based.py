@@ -30,13 +30,16 @@ class Location(nn.Module, ABC):
     """The interface of every location.
 
     A subclass names its section of the config, `class LocalWindow(Location, knobs=LocalConfig)`,
-    and is then what `build_location` makes of such a section.
+    and is then what `build_location` makes of such a section. What a subclass changes, it explains
+    anew.
     """
 
     def __init_subclass__(cls, *, knobs: type[Section] | None = None) -> None:
         super().__init_subclass__()
         if knobs is not None:
             LOCATIONS[knobs] = cls
+        if "explain" not in vars(cls) and "weigh" in vars(cls):
+            cls.explain = Location.explain  # type: ignore[method-assign]
 
     @classmethod
     @abstractmethod
@@ -94,7 +97,7 @@ class LocalWindow(Location, knobs=LocalConfig):
 
     def weigh(
         self, normalizer: Normalizer, queries: Tensor, scores: Tensor, keep: Tensor | None,
-        previous: Tensor | None = None,
+        previous: Tensor | None,
     ) -> tuple[Tensor, None]:  # fmt: skip
         *_, S = scores.shape
         centre = self.places(queries, lengths_of(keep, scores).unsqueeze(-1))
@@ -214,8 +217,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
 
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
         S = len(scores)
-        everywhere = np.ones(S, dtype=bool)
-        contents = normalizer.explain(step, CONTENTS, scores, everywhere)
+        contents = normalizer.explain(step, CONTENTS, scores, np.ones(S, dtype=bool))
         control = self.control(step.query)[0].view(self.heads, -1)[step.head]
         gate, gamma = control[0].sigmoid(), 1 + nn.functional.softplus(control[1])
         reach = self.steps // 2

@@ -38,7 +38,7 @@ class Normalizer(nn.Module, ABC):
     """The interface of every normalizer.
 
     A subclass says its name, `class Softmax(Normalizer, name="softmax")`, and is then what
-    `build_normalizer` makes of it.
+    `build_normalizer` makes of it. What a subclass changes, it explains anew.
 
     Attributes:
         draws: whether training draws random numbers.
@@ -51,6 +51,8 @@ class Normalizer(nn.Module, ABC):
         super().__init_subclass__()
         if name is not None:
             NORMALIZERS[name, estimator] = cls
+        if "explain" not in vars(cls) and "weigh" in vars(cls):
+            cls.explain = Normalizer.explain  # type: ignore[method-assign]
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,6 +128,18 @@ class Hard(Normalizer):
 
     draws = True
 
+    @abstractmethod
+    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
+        """Weights drawn from the softmax `soft` (..., N, T, S) by uniform numbers (..., N, T)."""
+
+    def weigh(
+        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
+    ) -> NormalizerOutput:
+        soft = softmax(scores, keep)
+        if numbers is None:
+            return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
+        return self.draw(soft, numbers)
+
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
         largest = np.where(inside, scores, -np.inf).argmax()
         weights = (np.arange(len(scores)) == largest).astype(float)
@@ -139,12 +153,7 @@ class StraightThrough(Hard, name="hard", estimator="straight_through"):
     Propagating Gradients Through Stochastic Neurons"). Biased, but of little variance.
     """
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
-        soft = softmax(scores, keep)
-        if numbers is None:
-            return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
+    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
         choice = one_hot(chosen(soft, numbers), soft)
         return NormalizerOutput(choice + (soft - soft.detach()))  # the bracket is exactly 0
 
@@ -163,12 +172,7 @@ class Reinforce(Hard, name="hard", estimator="reinforce"):
         super().__init__()
         self.baseline = LearnedVector(0.0)
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
-        soft = softmax(scores, keep)
-        if numbers is None:
-            return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
+    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
         choice = chosen(soft.detach(), numbers)
         log_prob = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
         return NormalizerOutput(one_hot(choice, soft), log_prob)

@@ -67,7 +67,7 @@ class Score(nn.Module, ABC):
     """The interface of every score.
 
     A subclass names its section of the config, `class DotScore(Score, knobs=DotAttention)`, and is
-    then what `build_score` makes of such a section.
+    then what `build_score` makes of such a section. What a subclass changes, it explains anew.
 
     Args:
         heads: A.
@@ -77,6 +77,8 @@ class Score(nn.Module, ABC):
         super().__init_subclass__()
         if knobs is not None:
             SCORES[knobs] = cls
+        if "explain" not in vars(cls) and {"keys", "scores"} & vars(cls).keys():
+            cls.explain = Score.explain  # type: ignore[method-assign]
 
     def __init__(self, heads: int = 1) -> None:
         super().__init__()

@@ -41,22 +41,22 @@ def explain(
     Raises:
         UsageError: a layer or head that the model does not have, or a model without attention.
     """
-    made = Explanation(f"{title}, forecast step {step}")
-    made.add("Source points", "", source, columns=features)
+    record = Explanation(f"{title}, forecast step {step}")
+    record.add("Source points", "", source, columns=features)
     with torch.inference_mode():
         like, features = next(model.parameters()), said or features
         tensor = torch.as_tensor(source, dtype=like.dtype, device=like.device).unsqueeze(0)
         forecast = model.forecast(tensor, step).values
         if isinstance(model, RecurrentModel):
-            explain_recurrent(made, model, tensor, forecast, layer, head, features)
+            explain_recurrent(record, model, tensor, forecast, layer, head, features)
         elif isinstance(model, FastWeightsModel):
-            explain_fast_weights(made, model, tensor, forecast, layer, head, features)
+            explain_fast_weights(record, model, tensor, forecast, layer, head, features)
         elif isinstance(model, TransformerModel):
-            explain_transformer(made, model, tensor, step, layer, head)
+            explain_transformer(record, model, tensor, step, layer, head)
         if model.skip is not None:
-            explain_skip(made, model.skip, tensor, forecast, features)
-    made.model_says = rounded(forecast[0, -1]).tolist()
-    return made
+            explain_skip(record, model.skip, tensor, forecast, features)
+    record.model_says = rounded(forecast[0, -1]).tolist()
+    return record
 
 
 __all__ = ["DECIMALS", "WIDEST_MAP", "Array", "Explanation", "Stage", "explain"]

@@ -15,7 +15,7 @@ from seqattn.models.fast_weights import StateMemory
 
 
 def explain_fast_weights(
-    made: Explanation, model: FastWeightsModel, source: Tensor, forecast: Tensor, layer: int,
+    record: Explanation, model: FastWeightsModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
     """Write the last step of a forecast; see `explain_recurrent`."""
@@ -28,38 +28,38 @@ def explain_fast_weights(
         _, state, _, memory = model.step(model.decoder_input(point), state, memory)
         point = output
     assert isinstance(memory, StateMemory)
-    made.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
+    record.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
     preactivation = model.decoder_input(point) + model.decoder_state(state)
     query = model.settle_for(preactivation, memory, model.inner_steps - 1, model.decoder_norm)
     rows = [*point_names(S), *(f"step {t}" for t in range(1, step))]
     formula = "W h + C x, held through the inner loop"
-    outside = made.add_from_model("What comes from outside", formula, preactivation, ["held"])[0]
+    outside = record.add_from_model("What comes from outside", formula, preactivation, ["held"])[0]
     formula = f"after {model.inner_steps - 1} readings"
-    h = made.add_from_model("State that asks", formula, query, ["h"])[0]
-    states = made.add_from_model("States in memory", "", memory.states[0], rows)
+    h = record.add_from_model("State that asks", formula, query, ["h"])[0]
+    states = record.add_from_model("States in memory", "", memory.states[0], rows)
     factors, products = rounded(memory.factors[0]), rounded(states @ h)
     columns = {"h(tau) . h": products, "rate decay^age": factors, "strength": products * factors}
     formula = "strength = rate decay^age (h(tau) . h)"
-    strengths = made.add_columns("Strengths", formula, columns, rows)
-    parts = made.add("Weighted states", "strength times state", strengths[:, None] * states, rows)
-    read = made.add_row("What is read", "A h, the sum of the weighted states", "A h",
+    strengths = record.add_columns("Strengths", formula, columns, rows)
+    parts = record.add("Weighted states", "strength times state", strengths[:, None] * states, rows)
+    read = record.add_row("What is read", "A h, the sum of the weighted states", "A h",
                         parts.sum(axis=0))  # fmt: skip
     z, name = rounded(outside + read), "held + A h"
     if model.decoder_norm is not None:
-        z, name = _normalized(made, model.decoder_norm, z)
-    new = made.add_row("New state", f"tanh({name})", "h'", np.tanh(z))
-    made.add_output(model, new, "h'", features)
-    made.vectors = {"query": h, "keys": states, "values": states, "context": read,
+        z, name = _normalized(record, model.decoder_norm, z)
+    new = record.add_row("New state", f"tanh({name})", "h'", np.tanh(z))
+    record.add_output(model, new, "h'", features)
+    record.vectors = {"query": h, "keys": states, "values": states, "context": read,
                     "weights": strengths}  # fmt: skip
 
 
-def _normalized(made: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
+def _normalized(record: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
     """Layer norm of z (H,), and its formula."""
     gain, bias = rounded(norm.gain.value), rounded(norm.bias.value)
     table = np.stack([z, gain, bias])
-    made.add("Layer norm's input, gain and bias", "held + A h", table, ["z", "gain", "bias"])
+    record.add("Layer norm's input, gain and bias", "held + A h", table, ["z", "gain", "bias"])
     moments = np.array([z.mean(), np.sqrt(z.var() + 1e-5)])
-    mean, deviation = made.add_row("Mean and deviation of z", "", "z", moments,
+    mean, deviation = record.add_row("Mean and deviation of z", "", "z", moments,
                                    ["mean", "deviation"])  # fmt: skip
     normalized = rounded((z - mean) / deviation * gain + bias)
     return normalized, "(z - mean) / deviation * gain + bias"

@@ -31,7 +31,7 @@ class DecoderStep(NamedTuple):
 
 
 def explain_recurrent(
-    made: Explanation, model: RecurrentModel, source: Tensor, forecast: Tensor, layer: int,
+    record: Explanation, model: RecurrentModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
     """Write the last step of a forecast.
@@ -57,19 +57,19 @@ def explain_recurrent(
         _, _, state = model.step(point, state, memory)
         point = output
     now = _decoder_step(model, attention, memory, state, point)
-    made.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
-    made.add_from_model("Encoder states", "s, from the source points, by the recurrent cell",
+    record.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
+    record.add_from_model("Encoder states", "s, from the source points, by the recurrent cell",
                         states[0])  # fmt: skip
     when = "before this step" if model.context_is_input else "after reading that point"
-    made.add_from_model(f"Decoder state h, {when}", "", now.query, ["h"])
+    record.add_from_model(f"Decoder state h, {when}", "", now.query, ["h"])
     scores = attention.score.scores(now.query.unsqueeze(-2), memory.keys)
-    step = AttentionStep(made, states, now.query, memory.keys, scores, now.attended.weights,
+    step = AttentionStep(record, states, now.query, memory.keys, scores, now.attended.weights,
                          state.last, attention.heads, head)  # fmt: skip
-    context = _context_of_head(made, attention, step, memory)
+    context = _context_of_head(record, attention, step, memory)
     if attention.heads > 1:
         contexts = now.attended.context.view(attention.heads, -1)
-        context = made.add_contexts_of_heads(contexts, head, context)
-    made.add_output(model, *_readout(made, model, now, context), features)
+        context = record.add_contexts_of_heads(contexts, head, context)
+    record.add_output(model, *_readout(record, model, now, context), features)
 
 
 def _decoder_step(
@@ -89,10 +89,10 @@ def _decoder_step(
 
 
 def _context_of_head(
-    made: Explanation, attention: Attention, step: AttentionStep, memory: Memory
+    record: Explanation, attention: Attention, step: AttentionStep, memory: Memory
 ) -> Array:
     """Query, keys, scores, weights, values and their sum, of one head; returns the context."""
-    query, keys, scores, made.cosines = attention.score.explain(step)
+    query, keys, scores, record.cosines = attention.score.explain(step)
     if attention.location is None:
         everywhere = np.ones(len(scores), dtype=bool)
         weights = attention.normalizer.explain(step, "Weights", scores, everywhere)
@@ -100,29 +100,29 @@ def _context_of_head(
         weights = attention.location.explain(step, attention.normalizer, scores)
     values = step.of_head(memory.values)
     if attention.value is None:
-        printed = made.add("Values", "the encoder's states", values)
+        printed = record.add("Values", "the encoder's states", values)
     else:
         formula = "v = W_v s + b_v of the encoder's states"
         printed = step.map_states("Values", formula, attention.value, values)
-    context = made.add_context(weights, printed)
-    made.vectors = {"keys": keys, "values": printed, "context": context, "weights": weights}
+    context = record.add_context(weights, printed)
+    record.vectors = {"keys": keys, "values": printed, "context": context, "weights": weights}
     if query is not None:
-        made.vectors["query"] = query
+        record.vectors["query"] = query
     return context
 
 
 def _readout(
-    made: Explanation, model: RecurrentModel, now: DecoderStep, context: Array
+    record: Explanation, model: RecurrentModel, now: DecoderStep, context: Array
 ) -> tuple[Array, str]:
     """What the output layer reads, and its name."""
     if model.context_is_input:
         formula = "from the point fed, the context and h, by the recurrent cell"
-        return made.add_from_model("New state h'", formula, now.state, ["h'"])[0], "h'"
+        return record.add_from_model("New state h'", formula, now.state, ["h'"])[0], "h'"
     joined = np.concatenate([context, rounded(now.query[0])])
-    made.add_row("Joined", "[context; h]", "[c; h]", joined)
+    record.add_row("Joined", "[context; h]", "[c; h]", joined)
     if model.combine is None:
         return joined, "[context; h]"
     weight, bias = rounded(model.combine.weight), rounded(model.combine.bias)
     formula = "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint"
     attentional = np.tanh(weight @ joined + bias)[None]
-    return made.add_from_model("Attentional vector a", formula, attentional, ["a"])[0], "a"
+    return record.add_from_model("Attentional vector a", formula, attentional, ["a"])[0], "a"

@@ -13,7 +13,7 @@ from seqattn.models import LinearSkip
 
 
 def explain_skip(
-    made: Explanation, skip: LinearSkip, source: Tensor, forecast: Tensor, features: Sequence[str]
+    record: Explanation, skip: LinearSkip, source: Tensor, forecast: Tensor, features: Sequence[str]
 ) -> None:
     """Write what network and skip add to the point, and their sum.
 
@@ -23,22 +23,22 @@ def explain_skip(
     """
     *_, step, _ = forecast.shape
     share = skip(source, None, step)[:, -1]
-    network = np.array(made.said)
-    if not made.said:  # more layers follow than are shown
+    network = np.array(record.said)
+    if not record.said:  # more layers follow than are shown
         rest = forecast[:, -1] - share
-        network = made.add_from_model("Network's share", "from the layers that follow", rest,
+        network = record.add_from_model("Network's share", "from the layers that follow", rest,
                                       ["network"], features)[0]  # fmt: skip
     weight, bias = rounded(skip.weight[step - 1].flatten(-2)), rounded(skip.bias[step - 1])
     formula = f"W x + b of this step; x = all {source.shape[1]} source points, one after the other"
     if max(weight.shape) > WIDEST_MAP:
         formula = f"{formula}; the map is in the checkpoint"
-        linear = made.add_from_model("Skip's share", formula, share, ["skip"], features)[0]
+        linear = record.add_from_model("Skip's share", formula, share, ["skip"], features)[0]
     else:
-        x = made.add_row("Source points in one row", "", "x", rounded(source[0]).reshape(-1))
+        x = record.add_row("Source points in one row", "", "x", rounded(source[0]).reshape(-1))
         columns = [*numbered(weight.shape[1]), "bias"]
-        made.add("Skip: the map", "", np.column_stack([weight, bias]), features, columns)
-        linear = made.add_row("Skip's share", formula, "skip", weight @ x + bias, features)
+        record.add("Skip: the map", "", np.column_stack([weight, bias]), features, columns)
+        linear = record.add_row("Skip's share", formula, "skip", weight @ x + bias, features)
     table = np.stack([network, linear, network + linear])
-    parts = made.add("Parts of the forecast", "forecast = network + skip", table,
+    parts = record.add("Parts of the forecast", "forecast = network + skip", table,
                      ["network", "skip", "forecast"], features)  # fmt: skip
-    made.said = parts[2].tolist()
+    record.said = parts[2].tolist()

@@ -13,7 +13,7 @@ from seqattn.models import TransformerModel
 
 
 def explain_transformer(
-    made: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int
+    record: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int
 ) -> None:
     """Write the cross-attention of one layer and head in one step; see `explain_recurrent`.
 
@@ -24,19 +24,19 @@ def explain_transformer(
     trace = model.cross_look(source, step, layer)
     check_index("--head", head, trace.keys.shape[1])
     formula = f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state"
-    q = made.add_from_model("Query", formula, trace.queries[0, head, -1:], ["q"])[0]
+    q = record.add_from_model("Query", formula, trace.queries[0, head, -1:], ["q"])[0]
     formula = "k = W_k s + b_k of the encoder's output"
-    keys = made.add_from_model("Keys", formula, trace.keys[0, head])
-    _, _, scores, made.cosines = explain_scaled_products(made, q, keys)
-    weights = explain_softmax(made, "Weights", scores, np.ones(len(keys), dtype=bool))
+    keys = record.add_from_model("Keys", formula, trace.keys[0, head])
+    _, _, scores, record.cosines = explain_scaled_products(record, q, keys)
+    weights = explain_softmax(record, "Weights", scores, np.ones(len(keys), dtype=bool))
     formula = "v = W_v s + b_v of the encoder's output"
-    values = made.add_from_model("Values", formula, trace.values[0, head])
-    context = made.add_context(weights, values)
-    contexts = made.add_contexts_of_heads(trace.context[0, :, -1], head, context)
+    values = record.add_from_model("Values", formula, trace.values[0, head])
+    context = record.add_context(weights, values)
+    contexts = record.add_contexts_of_heads(trace.context[0, :, -1], head, context)
     weight, bias = rounded(trace.out.weight), rounded(trace.out.bias)
     formula = "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows"
-    made.add_from_model(
+    record.add_from_model(
         "What cross-attention adds", formula, (weight @ contexts + bias)[None], ["+"]
     )
-    made.vectors = {"query": q, "keys": keys, "values": values, "context": context,
+    record.vectors = {"query": q, "keys": keys, "values": values, "context": context,
                     "weights": weights}  # fmt: skip
