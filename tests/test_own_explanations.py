@@ -158,7 +158,7 @@ def weights_of(model: Seq2SeqModel, head: int = 0) -> Any:
 @pytest.mark.parametrize("heads", [1, 2])
 def test_a_score_that_only_this_test_knows_is_built_and_explained(heads: int) -> None:
     knobs = DistanceKnobs(slope=0.5, heads=heads)
-    assert isinstance(build_attention(knobs, H).score, ExplainedDistance)  # type: ignore[arg-type]
+    assert isinstance(build_attention(knobs, H).score, ExplainedDistance)
     config = Recurrent(hidden_dim=H).model_copy(update={"attention": knobs})
     model = build_model(config, F, 3).double()
     made = explained(model, head=heads - 1)

@@ -17,7 +17,7 @@ from seqattn.attention.normalizers import (
     softmax,
 )
 from seqattn.attention.scores import Score, build_score, join_heads, split_heads
-from seqattn.config import Attention as AttentionConfig
+from seqattn.config.knobs import AttentionKnobs
 from seqattn.layers import Linear, product
 
 
@@ -150,7 +150,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return product(weights, values)
 
 
-def build_attention(config: AttentionConfig, hidden: int) -> Attention:
+def build_attention(config: AttentionKnobs, hidden: int) -> Attention:
     """The attention that a config describes, for states of width `hidden`."""
     return Attention(
         build_score(config, hidden),

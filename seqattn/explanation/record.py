@@ -38,12 +38,8 @@ class Explanation(Record):
         return self.add_row("Context", "the sum of the weighted values", "c", parts.sum(axis=0))
 
     def add_contexts_of_heads(self, of_model: Any, head: int, context: Array) -> Array:
-        """Add the contexts of all heads, one after the other, (A V,).
-
-        Args:
-            of_model: (A, V), the model's own.
-            head: whose context (V,) is printed above.
-        """
+        """Add the contexts of all heads, those of the model (A, V) and of `head` as printed (V,);
+        one after the other, (A V,)."""
         contexts = rounded(of_model)
         contexts[head] = context
         rows = [f"head {i}" for i in range(len(contexts))]
@@ -54,11 +50,7 @@ class Explanation(Record):
         self, model: RecurrentModel | FastWeightsModel, vector: Array, name: str,
         features: Sequence[str],
     ) -> None:  # fmt: skip
-        """Add the point that the output layer makes of a printed vector.
-
-        Args:
-            name: of the vector, in the formula.
-        """
+        """Add the point that the output layer makes of a printed vector of that name."""
         weight, bias = rounded(model.output.weight), rounded(model.output.bias)
         columns = [*numbered(weight.shape[1]), "bias"]
         self.add("Output layer W, b", "", np.column_stack([weight, bias]), features, columns)

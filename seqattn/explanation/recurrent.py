@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,20 +13,6 @@ from seqattn.errors import UsageError
 from seqattn.explanation.record import Explanation, check_index
 from seqattn.models import RecurrentModel
 from seqattn.models.recurrent import State
-
-
-class DecoderStep(NamedTuple):
-    """What the model computed in the step that is explained, unrounded.
-
-    Attributes:
-        query: (1, H), the state that attends.
-        attended: context and weights.
-        state: (1, H), the decoder's new state.
-    """
-
-    query: Tensor
-    attended: Look
-    state: Tensor
 
 
 def explain_recurrent(
@@ -56,36 +41,39 @@ def explain_recurrent(
     for output in forecast[:, :-1].unbind(-2):
         _, _, state = model.step(point, state, memory)
         point = output
-    now = _decoder_step(model, attention, memory, state, point)
+    query, attended, new = _decoder_step(model, attention, memory, state, point)
     record.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
-    record.add_from_model("Encoder states", "s, from the source points, by the recurrent cell",
-                        states[0])  # fmt: skip
+    formula = "s, from the source points, by the recurrent cell"
+    record.add_from_model("Encoder states", formula, states[0])
     when = "before this step" if model.context_is_input else "after reading that point"
-    record.add_from_model(f"Decoder state h, {when}", "", now.query, ["h"])
-    scores = attention.score.scores(now.query.unsqueeze(-2), memory.keys)
-    step = AttentionStep(record, states, now.query, memory.keys, scores, now.attended.weights,
-                         state.last, attention.heads, head)  # fmt: skip
+    record.add_from_model(f"Decoder state h, {when}", "", query, ["h"])
+    scores = attention.score.scores(query.unsqueeze(-2), memory.keys)
+    step = AttentionStep(
+        record=record, states=states, query=query, keys=memory.keys, scores=scores,
+        weights=attended.weights, previous=state.last, heads=attention.heads, head=head,
+    )  # fmt: skip
     context = _context_of_head(record, attention, step, memory)
     if attention.heads > 1:
-        contexts = now.attended.context.view(attention.heads, -1)
+        contexts = attended.context.view(attention.heads, -1)
         context = record.add_contexts_of_heads(contexts, head, context)
-    record.add_output(model, *_readout(record, model, now, context), features)
+    record.add_output(model, *_readout(record, model, query, context, new), features)
 
 
 def _decoder_step(
     model: RecurrentModel, attention: Attention, memory: Memory, state: State, point: Tensor
-) -> DecoderStep:
-    """The decoder's step, fed a point (1, F)."""
+) -> tuple[Tensor, Look, Tensor]:
+    """The decoder's step, fed a point (1, F): the state that attends (1, H), its context and
+    weights, and the new state (1, H)."""
     projected = model.decoder.project(point)
     if model.context_is_input:
         query = model.top(state.cells)
         attended = attention.look(query.unsqueeze(-2), memory, state.last)
         joined = projected + model.decoder.project_context(attended.context.squeeze(-2))
-        return DecoderStep(query, attended, model.top(model.advance(joined, state.cells)))
+        return query, attended, model.top(model.advance(joined, state.cells))
     if state.fed is not None:
         projected = projected + model.decoder.project_context(state.fed)
     query = model.top(model.advance(projected, state.cells))
-    return DecoderStep(query, attention.look(query.unsqueeze(-2), memory, state.last), query)
+    return query, attention.look(query.unsqueeze(-2), memory, state.last), query
 
 
 def _context_of_head(
@@ -112,13 +100,13 @@ def _context_of_head(
 
 
 def _readout(
-    record: Explanation, model: RecurrentModel, now: DecoderStep, context: Array
+    record: Explanation, model: RecurrentModel, query: Tensor, context: Array, new: Tensor
 ) -> tuple[Array, str]:
-    """What the output layer reads, and its name."""
+    """What the output layer reads, of context and states (1, H), and its name."""
     if model.context_is_input:
         formula = "from the point fed, the context and h, by the recurrent cell"
-        return record.add_from_model("New state h'", formula, now.state, ["h'"])[0], "h'"
-    joined = np.concatenate([context, rounded(now.query[0])])
+        return record.add_from_model("New state h'", formula, new, ["h'"])[0], "h'"
+    joined = np.concatenate([context, rounded(query[0])])
     record.add_row("Joined", "[context; h]", "[c; h]", joined)
     if model.combine is None:
         return joined, "[context; h]"
