@@ -84,7 +84,7 @@ class Record:
         return self.add(name, formula, numbers, rows, columns)
 
     def add_row(
-        self, name: str, formula: str, row: str, numbers: Array, columns: Names = None
+        self, name: str, formula: str, row: str, numbers: Any, columns: Names = None
     ) -> Array:
         """Add a stage of one row, (columns,)."""
         return self.add(name, formula, numbers[None], [row], columns).reshape(-1)

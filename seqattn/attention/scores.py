@@ -237,13 +237,13 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
         return (met * v.unsqueeze(-2).unsqueeze(-2)).sum(-1)
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        record, v = step.record, rounded(self.combine.weight.view(self.heads, -1)[step.head])
+        record, v = step.record, self.combine.weight.view(self.heads, -1)[step.head]
         query = step.map_query("W h", self.query, row="W h")
         keys = step.map_states("Keys", "U s + b", self.key, step.of_head(step.keys))
-        v = record.add_row("Vector v", "", "v", v)
+        printed_v = record.add_row("Vector v", "", "v", v)
         hidden = record.add("What came of them", "tanh(W h + U s + b)", np.tanh(keys + query))
-        formula = "score = v . tanh(W h + U s + b)"
-        scores = record.add_columns("Scores", formula, {"score": hidden @ v})
+        columns = {"score": hidden @ printed_v}
+        scores = record.add_columns("Scores", "score = v . tanh(W h + U s + b)", columns)
         return ExplainedScores(query, keys, scores)
 
 

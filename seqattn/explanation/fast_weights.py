@@ -28,7 +28,7 @@ def explain_fast_weights(
         _, state, _, memory = model.step(model.decoder_input(point), state, memory)
         point = output
     assert isinstance(memory, StateMemory)
-    record.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
+    record.add_row("What the decoder is fed", "", "point", point[0], features)
     preactivation = model.decoder_input(point) + model.decoder_state(state)
     query = model.settle_for(preactivation, memory, model.inner_steps - 1, model.decoder_norm)
     rows = [*point_names(S), *(f"step {t}" for t in range(1, step))]

@@ -42,7 +42,7 @@ def explain_recurrent(
         _, _, state = model.step(point, state, memory)
         point = output
     query, attended, new = _decoder_step(model, attention, memory, state, point)
-    record.add_row("What the decoder is fed", "", "point", rounded(point[0]), features)
+    record.add_row("What the decoder is fed", "", "point", point[0], features)
     formula = "s, from the source points, by the recurrent cell"
     record.add_from_model("Encoder states", formula, states[0])
     when = "before this step" if model.context_is_input else "after reading that point"
