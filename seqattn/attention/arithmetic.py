@@ -25,6 +25,7 @@ WIDEST_MAP = 8
 """Rows and columns of the largest map that is printed: beyond it, nobody types the product in."""
 
 Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 Names = Sequence[str] | None
 
 
@@ -98,7 +99,8 @@ class Record:
             columns: name -> (rows,), or one number for all rows.
         """
         table = np.column_stack(np.broadcast_arrays(*columns.values()))
-        return self.add(name, formula, table, rows, list(columns)).T[-1]
+        printed: Array = self.add(name, formula, table, rows, list(columns))[:, -1]
+        return printed
 
     def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
                 outputs: slice, rows: Names = None) -> Array:  # fmt: skip

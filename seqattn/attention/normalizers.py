@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention.arithmetic import Array, AttentionStep, Record, rounded
+from seqattn.attention.arithmetic import Array, AttentionStep, Bools, Record, rounded
 from seqattn.config.knobs import AttentionKnobs
 from seqattn.layers import LearnedVector, at_least_float32, is_batch_innermost
 
@@ -71,7 +71,7 @@ class Normalizer(nn.Module, ABC):
                 None: nothing is left to chance.
         """
 
-    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
         """Write how the weights of one head follow from its scores.
 
         A normalizer without a method of its own shows what the model computed.
@@ -97,7 +97,7 @@ class Softmax(Normalizer, name="softmax"):
     ) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
 
-    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
         return explain_softmax(step.record, name, scores, inside)
 
 
@@ -109,7 +109,7 @@ class Sparsemax(Normalizer, name="sparsemax"):
     ) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
 
-    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
         falling = np.sort(scores[inside])[::-1]
         k = np.arange(1, len(falling) + 1)
         count = int((1 + k * falling > falling.cumsum()).sum())
@@ -140,7 +140,7 @@ class Hard(Normalizer):
             return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
         return self.draw(soft, numbers)
 
-    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
         largest = np.where(inside, scores, -np.inf).argmax()
         weights = (np.arange(len(scores)) == largest).astype(float)
         columns = {"score": scores, "weight": weights}
@@ -183,7 +183,7 @@ def build_normalizer(config: AttentionKnobs) -> Normalizer:
     return NORMALIZERS[config.normalizer, config.estimator]()
 
 
-def explain_softmax(record: Record, name: str, scores: Array, inside: Array) -> Array:
+def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:
     """Write the softmax of printed scores (S,), 0 where `inside` (S,) is False; weights (S,)."""
     raised = rounded(np.where(inside, np.exp(scores - scores[inside].max()), 0))
     formula = "softmax: weight = exp(score - largest) / sum of these"
