@@ -55,7 +55,7 @@ def vectors_figure(
         angles = keys @ query / np.where(lengths > 0, lengths, 1.0)
         _list(left, "cosine of query and key", angles)
     _frame(left, drawn if query is None else np.vstack([drawn, _in_plane(asked)[0][:1]]))
-    left.set_title(f"Query and keys{_said(held, asked)}", fontsize=9)
+    left.set_title(f"Query and keys{_projection_note(held, asked)}", fontsize=9)
 
     drawn, held = _in_plane(np.vstack([values, context]))
     for value in drawn[:-1]:
@@ -69,8 +69,8 @@ def vectors_figure(
         corner = corner + weight * value
     _arrow(right, drawn[-1], VERMILION, "context", lw=2.2, beside=True)
     _frame(right, np.vstack([drawn, np.zeros((1, 2))]))
-    right.set_title(f"Values, weighted and summed{_said(held, values)}", fontsize=9)
-    arrange(figure, (3.8, 3.8), (1, 2), left=0.5, right=0.2, bottom=0.4, top=0.75, across=0.6)
+    right.set_title(f"Values, weighted and summed{_projection_note(held, values)}", fontsize=9)
+    arrange(figure, (3.8, 3.8), (1, 2), left=0.5, right=0.2, bottom=0.4, top=0.75, gaps=(0.6, 0.0))
     figure.suptitle(title, x=0.02, ha="left", fontsize=9)
     return figure
 
@@ -90,7 +90,7 @@ def _in_plane(vectors: Floats) -> tuple[Floats, float]:
     return drawn, float((lengths[:2] ** 2).sum()) / total if total else 1.0
 
 
-def _said(held: float, vectors: Floats) -> str:
+def _projection_note(held: float, vectors: Floats) -> str:
     K = vectors.shape[-1]
     return "" if K <= 2 else f"\n{K} numbers each, on their two main directions ({held:.0%})"
 
