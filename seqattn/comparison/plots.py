@@ -179,12 +179,12 @@ def median_attention(arm: Variant) -> MedianAttention | None:
         if str(arrays["meaning"]) == "strength":
             return None
         _, L, A, *_ = arrays["weights"].shape
-        here = (arrays["source_lengths"] == S) & (arrays["target_lengths"] == T)
-        if not here.any():
+        commonest = (arrays["source_lengths"] == S) & (arrays["target_lengths"] == T)
+        if not commonest.any():
             continue
-        means.append(arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)))
+        means.append(arrays["weights"][commonest, :, :, :T, :S].mean(axis=(0, 1, 2)))
         if (alignment := arrays.get("alignment")) is not None:
-            alignments.append(alignment[here, :T])
+            alignments.append(alignment[commonest, :T])
     alignment = np.full(T, -1)
     if len(alignments) == len(means):
         joined = np.concatenate(alignments)

@@ -175,11 +175,11 @@ def references(outcome: ComparisonResult) -> list[tuple[str, float]]:
 
 def reference_sentence(outcome: ComparisonResult) -> str:
     """The references in words; "" where there are none."""
-    said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
-    if not said:
+    losses = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
+    if not losses:
         return ""
     over = " (medians over the seeds' test sets)" if outcome.data_of_seeds == "new" else ""
-    return f"For comparison{over}: {said}."
+    return f"For comparison{over}: {losses}."
 
 
 BRACKETS = (
