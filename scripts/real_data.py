@@ -102,7 +102,7 @@ def trained(name: str, home: Path, seeds: int, sets: list[str]) -> list[seqattn.
         )],
     ).config  # fmt: skip
     jobs = experiment.train_many(experiment.seeds_of(config, home, seeds), threads=1)
-    if any(job.summary is None or "test_loss" not in job.summary for job in jobs):
+    if any(job.error is not None for job in jobs):
         raise SystemExit(f"{name}: a seed diverged; see {home}")
     return [seqattn.load(job.folder.path) for job in jobs]
 

@@ -78,36 +78,48 @@ def train(
     """
     callbacks = callbacks or Callbacks()
     groups = groups_of(configs)
-    left = [config for group in groups for config, _ in group]
-    total = sum(config.training.epochs for config, _ in configs)
-    if not left:
+    if not groups:
         return
+    total = sum(config.training.epochs for config, _ in configs)
     with _connected(address, callbacks) as ray:
         gpus = _gpus_of_a_task(ray, device, threads or 1)
         before_writing()
         begun = sum(folder.last.exists() for group in groups for _, folder in group)
         if begun:
             callbacks.say(f"Restarting {begun} partially trained runs on the cluster.")
-        remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=RETRIES)(train_group)
-        callbacks.begin(total - sum(config.training.epochs for config in left), total)
-        waiting = {}
-        for group in groups:
-            found = [config for config, _ in group]
-            where = "cuda" if gpus else "cpu"
-            task = remote.remote(
-                found, where, threads or 1, dict(provenance or {}), str(Path.cwd())
-            )
-            waiting[task] = group
-        while waiting:
-            done, _ = ray.wait([*waiting], timeout=ASK)
-            if number := callbacks.stop():
-                for task in waiting:
-                    with contextlib.suppress(Exception):
-                        ray.cancel(task, force=True)
-                raise Stopped(number, "what had come back is kept; the same command goes on.")
-            for task in done:
-                folders = [folder for _, folder in waiting.pop(task)]
-                _take_in(list(zip(folders, _result(ray, task), strict=True)), callbacks)
+        left = sum(config.training.epochs for group in groups for config, _ in group)
+        callbacks.begin(total - left, total)
+        _collect(ray, _submit(ray, groups, gpus, threads or 1, provenance or {}), callbacks)
+
+
+def _submit(
+    ray: Any, groups: Sequence[Group], gpus: int, threads: int, provenance: Mapping[str, Any]
+) -> dict[Any, Group]:
+    """A task for each group, and which group it trains."""
+    remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=RETRIES)(train_group)
+    waiting = {}
+    for group in groups:
+        configs, where = [config for config, _ in group], "cuda" if gpus else "cpu"
+        task = remote.remote(configs, where, threads, dict(provenance), str(Path.cwd()))
+        waiting[task] = group
+    return waiting
+
+
+def _collect(ray: Any, waiting: dict[Any, Group], callbacks: Callbacks) -> None:
+    """Write the run folders of each group when its task is done.
+
+    Raises: as `train`.
+    """
+    while waiting:
+        done, _ = ray.wait([*waiting], timeout=ASK)
+        if number := callbacks.stop():
+            for task in waiting:
+                with contextlib.suppress(Exception):
+                    ray.cancel(task, force=True)
+            raise Stopped(number, "what had come back is kept; the same command goes on.")
+        for task in done:
+            folders = [folder for _, folder in waiting.pop(task)]
+            _take_in(list(zip(folders, _result(ray, task), strict=True)), callbacks)
 
 
 def _gpus_of_a_task(ray: Any, device: str, threads: int) -> int:

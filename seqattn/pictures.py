@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seqattn.errors import UsageError
 from seqattn.figures import (
+    LossHistory,
     as_bytes,
     as_moving,
     attention_figure,
@@ -21,6 +22,7 @@ from seqattn.figures import (
     loss_figure,
     paths_figure,
 )
+from seqattn.figures.attention import AXES, first_points
 from seqattn.figures.style import shortened
 from seqattn.runs import RunFolder
 from seqattn.storage import atomic_write
@@ -77,13 +79,15 @@ def picture_ending(path: Path) -> str:
 
 
 def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
-    history = folder.read_metrics()
+    records = folder.read_metrics()
     best = summary["best_baseline"]
     return loss_figure(
-        [record.epoch for record in history],
-        [record.train_loss for record in history],
-        [record.validation_loss for record in history],
-        [record.validation_loss_teacher_forced for record in history],
+        LossHistory(
+            [record.epoch for record in records],
+            [record.train_loss for record in records],
+            [record.validation_loss for record in records],
+            [record.validation_loss_teacher_forced for record in records],
+        ),
         best_epoch=summary["best_epoch"],
         noise_floor=summary["validation_noise_floor"],
         baseline=(best, summary["validation_baselines"][best]),
@@ -98,17 +102,17 @@ def predictions_picture(
     """The first test sequences with their forecasts and errors: mean squared, as the loss is, or
     where training worked in scaled units its root, in the data's own."""
     n = min(examples, len(predictions["ids"]))
-    titles = panel_titles(predictions)[:n]
-    source, said = ([_real(rows) for rows in predictions[key][:n]]
-                    for key in ("source", "forecast"))  # fmt: skip
+    source, forecast = ([_real(rows) for rows in predictions[key][:n]]
+                        for key in ("source", "forecast"))  # fmt: skip
     # A target may have points that were not observed, which are no padding.
     target = [
-        rows[: len(shown)] for rows, shown in zip(predictions["target"][:n], said, strict=True)
+        rows[: len(steps)] for rows, steps in zip(predictions["target"][:n], forecast, strict=True)
     ]
+    said = predictions.get("said")
     return paths_figure(
-        source, target, said, titles=titles, rooted=scaled,
+        source, target, forecast, titles=panel_titles(predictions)[:n], rooted=scaled,
         features=[str(name) for name in predictions["features"]],
-        said=[str(name) for name in predictions["said"]] if "said" in predictions else None,
+        said=None if said is None else [str(name) for name in said],
     )  # fmt: skip
 
 
@@ -118,15 +122,15 @@ class Panel:
 
     Attributes:
         weights: (rows, columns), without padding.
-        title: whose it is.
-        given: real source points.
+        title: of the sequence, with its layer and head.
+        source_length: real source points.
         alignment: for each row the column where it should look, or None.
         first_row, first_column: points before the first of each.
     """
 
     weights: NDArray[Any]
     title: str
-    given: int
+    source_length: int
     alignment: NDArray[Any] | None
     first_row: int
     first_column: int
@@ -155,26 +159,25 @@ def panels(
     """
     weights = attention[_key(attention, kind)]
     _, layers, heads, _, _ = weights.shape
-    down = "source_lengths" if kind == "encoder_self" else "target_lengths"
-    across = "target_lengths" if kind == "decoder_self" else "source_lengths"
-    places = list(
+    maps = list(
         itertools.product(_chosen("--layer", layer, layers), _chosen("--head", head, heads))
     )
+    rows, columns = (attention[f"{side}_lengths"] for side in AXES[kind])
     alignment = attention.get("alignment") if kind == "cross" else None
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
-        given = int(attention["source_lengths"][k])
-        real = int(attention[down][k]), int(attention[across][k])
-        for i, j in places:
-            where = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
+        source_length = int(attention["source_lengths"][k])
+        first_row, first_column = first_points(kind, source_length)
+        for i, j in maps:
+            of_map = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
             found.append(
                 Panel(
-                    weights[k, i, j, : real[0], : real[1]],
-                    title + (f"\n{', '.join(where)}" if where else ""),
-                    given,
-                    None if alignment is None else alignment[k][: real[0]],
-                    0 if kind == "encoder_self" else given,
-                    given if kind == "decoder_self" else 0,
+                    weights[k, i, j, : int(rows[k]), : int(columns[k])],
+                    title + (f"\n{', '.join(of_map)}" if of_map else ""),
+                    source_length,
+                    None if alignment is None else alignment[k][: int(rows[k])],
+                    first_row,
+                    first_column,
                 )
             )
     return found
@@ -216,34 +219,46 @@ def attention_picture(
         UsageError: there is no such kind, layer or head, or a grid of too many panels.
     """
     _, layers, heads, _, _ = attention[_key(attention, kind)].shape
-    chosen_layers = _chosen("--layer", layer, layers)
-    chosen_heads = _chosen("--head", head, heads)
-    each = len(chosen_layers) * len(chosen_heads)
-    if as_grid and each > MOST_IN_GRID:
+    rows, columns = len(_chosen("--layer", layer, layers)), len(_chosen("--head", head, heads))
+    if as_grid and rows * columns > MOST_IN_GRID:
         raise UsageError(
             f"--grid: {layers} layers of {heads} heads are more than {MOST_IN_GRID} panels. Choose"
             " with --layer and --head."
         )
-    asked = n = min(examples, len(attention["weights"]))
-    drawn = each if as_grid else min(each, MOST_PANELS)
-    if drawn > 1:
-        n = min(n, max(1, MOST_PANELS // drawn))
-    left_out = ""
-    if drawn < each:
-        left_out = f"Drew {drawn} of {each} layers and heads of the first sequence."
-    elif n < asked:
-        left_out = f"Drew {n} of {asked} sequences, with {drawn} panels each."
-    shown = panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * drawn]
-    alignment = [panel.alignment for panel in shown if panel.alignment is not None]
-    figure = attention_figure(
-        [panel.weights for panel in shown], titles=[panel.title for panel in shown],
-        signed=str(attention["meaning"]) == "strength",
-        across="target" if kind == "decoder_self" else "source",
-        down="source" if kind == "encoder_self" else "target",
-        source_lengths=[panel.given for panel in shown], alignment=alignment or None,
-        columns=len(chosen_heads) if as_grid else None,
-    )  # fmt: skip
+    asked = min(examples, len(attention["weights"]))
+    n, maps, left_out = _panel_budget(asked, rows * columns, as_grid)
+    drawn = panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * maps]
+    figure = _figure_of(drawn, attention, kind=kind, columns=columns if as_grid else None)
     return figure, left_out
+
+
+def _figure_of(drawn: Sequence[Panel], arrays: Arrays, **layout: Any) -> Figure:
+    """
+    Args:
+        arrays: the file that the panels are of.
+        layout: see `attention_figure`.
+    """
+    alignment = [panel.alignment for panel in drawn if panel.alignment is not None]
+    return attention_figure(
+        [panel.weights for panel in drawn], titles=[panel.title for panel in drawn],
+        signed=str(arrays["meaning"]) == "strength", alignment=alignment or None,
+        source_lengths=[panel.source_length for panel in drawn], **layout,
+    )  # fmt: skip
+
+
+def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, str]:
+    """How many sequences are drawn, how many layers and heads of each, and what that leaves out.
+
+    Args:
+        maps: layers and heads that could be drawn of a sequence.
+    """
+    drawn = maps if as_grid else min(maps, MOST_PANELS)
+    n = min(examples, max(1, MOST_PANELS // drawn)) if drawn > 1 else examples
+    if drawn < maps:
+        return n, drawn, f"Drew {drawn} of {maps} layers and heads of the first sequence."
+    if n < examples:
+        return n, drawn, f"Drew {n} of {examples} sequences, with {drawn} panels each."
+    return n, drawn, ""
 
 
 def film_picture(film: Arrays, examples: int, *, layer: int = 0, head: int = 0) -> Figure:
@@ -256,22 +271,9 @@ def film_picture(film: Arrays, examples: int, *, layer: int = 0, head: int = 0) 
     Raises:
         UsageError: there is no such layer or head.
     """
-    weights = film["weights"]
-    frames, P, layers, heads, T, _ = weights.shape
-    (layer,), (head,) = _chosen("--layer", layer, layers), _chosen("--head", head, heads)
-    columns = np.unique(np.linspace(0, frames - 1, min(frames, STRIP)).round().astype(int))
-    rows = min(examples, P, MOST_STRIPS)
-    titles = _film_titles(film, layer, head)
-    alignment = film.get("alignment")
-    places = list(itertools.product(range(rows), columns))
-    return attention_figure(
-        [_cut(weights[k, p, layer, head], film, p) for p, k in places],
-        titles=[f"{titles[p]}\n{_epoch(film, k)}" for p, k in places],
-        signed=str(film["meaning"]) == "strength",
-        source_lengths=[int(film["source_lengths"][p]) for p, _ in places],
-        alignment=None if alignment is None else [alignment[p][:T] for p, _ in places],
-        columns=len(columns),
-    )  # fmt: skip
+    frames = _frames(film, STRIP, min(examples, MOST_STRIPS), layer, head)
+    in_rows = [panel for of_sequence in zip(*frames, strict=True) for panel in of_sequence]
+    return _figure_of(in_rows, film, columns=len(frames))
 
 
 def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
@@ -280,41 +282,26 @@ def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> N
     Raises:
         UsageError: there is no such layer or head.
     """
-    weights = film["weights"]
-    frames, P, layers, heads, T, _ = weights.shape
-    (layer,), (head,) = _chosen("--layer", layer, layers), _chosen("--head", head, heads)
-    shown = np.unique(np.linspace(0, frames - 1, min(frames, MOST_FRAMES)).round().astype(int))
-    rows = range(min(P, MOST_STRIPS))
-    titles, alignment = _film_titles(film, layer, head), film.get("alignment")
-    drawn = [
-        attention_figure(
-            [_cut(weights[k, p, layer, head], film, p) for p in rows],
-            titles=[f"{titles[p]}\n{_epoch(film, k)}" for p in rows],
-            signed=str(film["meaning"]) == "strength",
-            source_lengths=[int(film["source_lengths"][p]) for p in rows],
-            alignment=None if alignment is None else [alignment[p][:T] for p in rows],
-            largest=float(np.nanmax(np.abs(weights[:, list(rows), layer, head]))),
-        )
-        for k in shown
-    ]
-    write_output(path, as_moving(drawn))
+    frames = _frames(film, MOST_FRAMES, MOST_STRIPS, layer, head)
+    largest = float(np.nanmax(np.abs(film["weights"][:, :MOST_STRIPS, layer, head])))
+    write_output(path, as_moving([_figure_of(frame, film, largest=largest) for frame in frames]))
 
 
-def _film_titles(film: Arrays, layer: int, head: int) -> list[str]:
-    _, _, layers, heads, _, _ = film["weights"].shape
-    where = [f"layer {layer}"] * (layers > 1) + [f"head {head}"] * (heads > 1)
-    said = f"\n{', '.join(where)}" if where else ""
-    return [title + said for title in panel_titles(film, "validation")]
+def _frames(film: Arrays, most: int, examples: int, layer: int, head: int) -> list[list[Panel]]:
+    """The panels of at most so many frames, evenly spaced, and the first and the last among them.
 
-
-def _cut(weights: NDArray[Any], film: Arrays, p: int) -> NDArray[Any]:
-    cut: NDArray[Any] = weights[: film["target_lengths"][p], : film["source_lengths"][p]]
-    return cut
-
-
-def _epoch(film: Arrays, frame: int) -> str:
-    epoch = int(film["epochs"][frame])
-    return f"after epoch {epoch}" if epoch else "before training"
+    Raises:
+        UsageError: there is no such layer or head.
+    """
+    count, titles = len(film["weights"]), panel_titles(film, "validation")
+    frames = []
+    for k in np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)):
+        frame = {**film, "weights": film["weights"][k]}
+        drawn = panels(frame, titles, examples, layer=layer, head=head)
+        epoch = int(film["epochs"][k])
+        name = f"after epoch {epoch}" if epoch else "before training"
+        frames.append([replace(panel, title=f"{panel.title}\n{name}") for panel in drawn])
+    return frames
 
 
 def _chosen(option: str, one: int | None, count: int) -> list[int]:

@@ -527,12 +527,12 @@ def test_a_focus_shifts_round_the_ring_of_each_source() -> None:
     made = focus(-50.0, -50.0, [-50.0, -50.0, 50.0])
     keep = torch.arange(5) < torch.tensor([5, 2])[:, None]
     content = torch.full((2, 4, 5), 0.2)
-    weights, last = made.weigh(torch.zeros(2, 4, H), content, keep, None)
+    weights, last = made.shift(torch.zeros(2, 4, H), content, keep, None)
     np.testing.assert_allclose(weights[0].argmax(-1), [0, 1, 2, 3])
     np.testing.assert_allclose(weights[1].argmax(-1), [0, 1, 0, 1])
     np.testing.assert_allclose(weights.detach().max(-1).values, np.ones((2, 4)), atol=1e-5)
     assert torch.equal(last, weights[:, -1])
-    again, _ = made.weigh(torch.zeros(2, 1, H), content[:, :1], keep, last)
+    again, _ = made.shift(torch.zeros(2, 1, H), content[:, :1], keep, last)
     np.testing.assert_allclose(again[:, 0].argmax(-1), [4, 0])
 
 
@@ -544,14 +544,14 @@ def test_gate_shift_and_sharpness_by_hand() -> None:
     gated = np.array([0.3, 0.2, 0.5])
     shifted = 0.25 * np.roll(gated, -1) + 0.5 * gated + 0.25 * np.roll(gated, 1)
     sharp = shifted ** (1 + math.log(2))
-    weights, _ = made.weigh(torch.zeros(1, 1, H), content, None, previous)
+    weights, _ = made.shift(torch.zeros(1, 1, H), content, None, previous)
     np.testing.assert_allclose(weights[0, 0].detach(), sharp / sharp.sum(), atol=1e-6)
 
 
 def test_a_very_sharp_focus_is_still_a_distribution() -> None:
     made = focus(50.0, 300.0, [0.0, 0.0, 0.0])
     content = torch.full((1, 1, 1000), 1e-3)
-    weights, _ = made.weigh(torch.zeros(1, 1, H), content, None, None)
+    weights, _ = made.shift(torch.zeros(1, 1, H), content, None, None)
     assert weights.sum().item() == pytest.approx(1, abs=1e-4)
 
 
@@ -562,7 +562,7 @@ def test_a_local_window_by_hand() -> None:
     made.predict.weight.data.zero_()
     made.combine.weight.data.zero_()
     keep = torch.arange(9) < torch.tensor([9, 4])[:, None]
-    weights = made.weigh(Softmax(), torch.zeros(2, 1, H), torch.zeros(2, 1, 9), keep)
+    weights, _ = made.weigh(Softmax(), torch.zeros(2, 1, H), torch.zeros(2, 1, 9), keep, None)
     weights = weights[:, 0].detach()
     away = np.arange(9) - 4
     expected = np.where(np.abs(away) <= 2, np.exp(-(away**2) / 2) / 5, 0)

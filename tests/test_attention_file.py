@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn import storage
 from seqattn.data import Sequences
 from seqattn.errors import CheckpointError
 from seqattn.evaluation import attention_file, npz
 from seqattn.evaluation.attention_file import AttentionSpool
 from seqattn.runs import attention_arrays
+from seqattn.storage import arrays as npz_arrays
 from seqattn.storage import read_arrays, write_arrays
 
 N, S, T, LAYERS, A, R = 23, 5, 3, 2, 7, 2
@@ -48,7 +48,7 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of weights that come 5 sequences at a time."""
-    for module in (storage, npz):
+    for module in (npz_arrays, npz):
         monkeypatch.setattr(module, "PACKED_FROM", packed_from)
     monkeypatch.setattr(attention_file, "IN_MEMORY", in_memory)
     found, sequences = weights(kinds), part()
@@ -78,9 +78,9 @@ def test_the_first_rows_of_a_file_too_large_to_be_read_whole(
     path = tmp_path / "a.npz"
     cells = np.arange(N * 4 * 3, dtype=np.float32).reshape(N, 4, 3)
     write_arrays(path, {"weights": cells, "ids": np.array([str(k) for k in range(N)])})
-    monkeypatch.setattr(storage, "READ_WHOLE", 100)
-    monkeypatch.setattr(storage, "KEPT_WHOLE", 100)
-    monkeypatch.setattr(storage, "MOST_UNPACKED", 800)
+    monkeypatch.setattr(npz_arrays, "READ_WHOLE", 100)
+    monkeypatch.setattr(npz_arrays, "KEPT_WHOLE", 100)
+    monkeypatch.setattr(npz_arrays, "MOST_UNPACKED", 800)
     with pytest.raises(CheckpointError, match="it unpacks to"):
         read_arrays(path)
     found = read_arrays(path, 7)
@@ -88,7 +88,7 @@ def test_the_first_rows_of_a_file_too_large_to_be_read_whole(
     assert len(found["ids"]) == N
     with pytest.raises(CheckpointError, match="it unpacks to"):
         read_arrays(path, 20)
-    monkeypatch.setattr(storage, "READ_WHOLE", 10_000)
-    monkeypatch.setattr(storage, "KEPT_WHOLE", 10_000)
-    monkeypatch.setattr(storage, "MOST_UNPACKED", 10_000)
+    monkeypatch.setattr(npz_arrays, "READ_WHOLE", 10_000)
+    monkeypatch.setattr(npz_arrays, "KEPT_WHOLE", 10_000)
+    monkeypatch.setattr(npz_arrays, "MOST_UNPACKED", 10_000)
     assert np.array_equal(read_arrays(path, 7)["weights"], cells)

@@ -632,7 +632,9 @@ def test_what_would_not_fit_is_refused_beforehand(
     assert done.code == 2
     assert re.search(r"would take about [\d.]+ GiB \([\d.]+ GiB for the sequences", done.err)
     assert not (tmp_path / "outputs").exists()
-    monkeypatch.setattr("seqattn.storage.shutil.disk_usage", lambda place: mock.Mock(free=50_000))
+    monkeypatch.setattr(
+        "seqattn.storage.limits.shutil.disk_usage", lambda place: mock.Mock(free=50_000)
+    )
     done = seqattn("train", small_config(tmp_path), *SETS)
     assert done.code == 5
     assert "0.0 MiB are free there, but two checkpoints of each run need" in done.err

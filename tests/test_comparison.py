@@ -412,7 +412,7 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
                        (6, "ended: The training loss is nan in epoch 2, step 1")):  # fmt: skip
         folder = RunFolder(home / f"looking/seed-{seed}")
         folder.summary.unlink()
-        folder.say(last)
+        folder.log_line(last)
     write_divergence(folder, 1, "The training loss is nan in epoch 2, step 1")
     outcome = read_outcome(home)
     assert [(len(arm.diverged), arm.unfinished) for arm in outcome.arms] == [(0, 0), (1, 3)]

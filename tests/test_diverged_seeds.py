@@ -50,7 +50,7 @@ def diverge(home: Path, variant: str, seeds: list[int]) -> None:
         folder = RunFolder(home / variant / f"seed-{seed}")
         folder.clear_results()
         folder.write_metrics(folder.read_metrics()[:1])
-        folder.say(f"ended: {words}")
+        folder.log_line(f"ended: {words}")
         write_divergence(folder, 1, words)
 
 
@@ -132,7 +132,7 @@ def test_unfinished_seeds_stay_out(home: Path) -> None:
     for seed in (3, 4):
         folder = RunFolder(home / f"dot/seed-{seed}")
         folder.clear_results()
-        folder.say("stopped")
+        folder.log_line("stopped")
     outcome = read_outcome(home)
     assert (outcome.pairs[0].seeds, outcome.arms[1].unfinished) == (6, 2)
     assert "2 of 8 seeds of dot have not ended; they are in no number here." in sentences(outcome)

@@ -15,6 +15,7 @@ from matplotlib.image import imread
 
 from seqattn.errors import UsageError
 from seqattn.figures import (
+    LossHistory,
     as_bytes,
     attention_figure,
     band_figure,
@@ -94,7 +95,7 @@ def test_any_length_up_to_64_is_drawn_whole(T: int, S: int) -> None:
 
 def loss() -> Figure:
     return loss_figure(
-        [1, 2, 3], [1.0, 0.5, 0.2], [1.1, 0.3, 0.4], [0.9, 0.3, 0.3],
+        LossHistory([1, 2, 3], [1.0, 0.5, 0.2], [1.1, 0.3, 0.4], [0.9, 0.3, 0.3]),
         best_epoch=2, noise_floor=0.01, baseline=("a $rule", 0.02), title="name $x, seed 1",
     )  # fmt: skip
 
@@ -124,8 +125,9 @@ def test_the_lines_of_a_loss_curve_differ_without_colour() -> None:
 def test_a_log_axis_has_ticks_however_little_it_spans(low: float, high: float) -> None:
     epochs, losses = [1, 2, 3], [high, (low + high) / 2, low]
     (one,) = loss_figure(
-        epochs, losses, losses, losses, best_epoch=3, noise_floor=None, baseline=None, title="t"
-    ).axes
+        LossHistory(epochs, losses, losses, losses), best_epoch=3, noise_floor=None, baseline=None,
+        title="t",
+    ).axes  # fmt: skip
     (many,) = band_figure(["a"], [np.array([losses])], title="t").axes
     (points,) = comparison_figure(
         ["a"], [np.array(losses)], [(losses[1], low, high)], lines=[], title="t"
@@ -221,8 +223,8 @@ def test_scaled_runs_have_errors_in_the_units_of_the_data() -> None:
     )
     assert figure.axes[0].get_title() == "t\nRMSE 3.0000"
     (axes,) = loss_figure(
-        [1, 2], [0.2, 0.1], [0.2, 0.1], [0.2, 0.1], best_epoch=2, noise_floor=None, baseline=None,
-        title="t", scaled=True,
+        LossHistory([1, 2], [0.2, 0.1], [0.2, 0.1], [0.2, 0.1]), best_epoch=2, noise_floor=None,
+        baseline=None, title="t", scaled=True,
     ).axes  # fmt: skip
     assert axes.get_ylabel() == "mean squared error, scaled units (log scale)"
 
@@ -290,14 +292,12 @@ def test_signed_strengths_are_white_at_0() -> None:
 
 def test_axes_say_who_looks_at_whom() -> None:
     square = np.eye(2)
-    for across, down, below, beside, first in (
-        ("source", "source", "source points (given)", "source points (given)", "Point 1"),
-        ("target", "target", "decoder steps, named by the point they forecast",
+    for kind, below, beside, first in (
+        ("encoder_self", "source points (given)", "source points (given)", "Point 1"),
+        ("decoder_self", "decoder steps, named by the point they forecast",
          "target points (forecast)", "Point 6"),
     ):  # fmt: skip
-        figure = attention_figure(
-            [square], titles=["t"], across=across, down=down, source_lengths=[5],  # type: ignore[arg-type]
-        )  # fmt: skip
+        figure = attention_figure([square], titles=["t"], kind=kind, source_lengths=[5])
         assert figure.get_supxlabel() == below
         assert figure.get_supylabel() == beside
         assert ticks(figure.axes[0])[0][0] == first
@@ -317,8 +317,8 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
     return {
         "loss": loss,
         "loss, tiny": lambda: loss_figure(
-            [1, 2], [1e-7, 1e-8], [1e-7, 1e-7], [1e-7, 1e-7], best_epoch=2, noise_floor=1e-9,
-            baseline=("a rule with a rather long name", 1e-8), title="t",
+            LossHistory([1, 2], [1e-7, 1e-8], [1e-7, 1e-7], [1e-7, 1e-7]), best_epoch=2,
+            noise_floor=1e-9, baseline=("a rule with a rather long name", 1e-8), title="t",
         ),
         "one path": lambda: paths(1, 2, 1.0),
         "many paths": lambda: paths(7, 2, 1e5),

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from seqattn import storage
-from seqattn.storage import FEW, atomic_write, write_transaction
+from seqattn.storage import atomic, atomic_write, write_transaction
 
 
 def prepared(folder: Path, count: int) -> list[Path]:
@@ -31,8 +30,8 @@ def contents(paths: list[Path]) -> list[bytes]:
 
 
 def check_nothing_is_left(folder: Path) -> None:
-    assert [*folder.rglob(f".*{storage.PART}")] == []
-    assert storage._unfinished == set()
+    assert [*folder.rglob(f".*{atomic.PART}")] == []
+    assert atomic._unfinished == set()
 
 
 def failing_after(times: int, real: Any) -> Any:
@@ -47,7 +46,7 @@ def failing_after(times: int, real: Any) -> Any:
     return call
 
 
-@pytest.mark.parametrize("count", [3, FEW + 3])
+@pytest.mark.parametrize("count", [3, atomic.MOST_FSYNCS + 3])
 @pytest.mark.parametrize("how", ["flush", "read back"])
 def test_a_failure_between_two_files_shows_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, how: str
@@ -60,7 +59,7 @@ def test_a_failure_between_two_files_shows_none(
                 patch.setattr(os, "fsync", failing_after(good, os.fsync))
             else:
                 answers = iter([True] * good + [False] * count)
-                patch.setattr(storage, "_holds", lambda *_, answers=answers: next(answers))
+                patch.setattr(atomic, "_holds", lambda *_, answers=answers: next(answers))
             with pytest.raises(OSError) as caught:  # noqa: PT011
                 write_all(paths)
         assert caught.value.filename == str(paths[good])

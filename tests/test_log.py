@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from seqattn import experiment, runs
+from seqattn import experiment
 from seqattn.errors import NonFiniteError
 from seqattn.experiment import Callbacks
-from seqattn.runs import EpochRecord
+from seqattn.runs import EpochRecord, RunFolder
 from tests.grouped import small_config
 
 
@@ -18,14 +19,14 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.epochs = 0
-        monkeypatch.setattr(runs.time, "strftime", lambda *_: f"after-{self.epochs} epochs:")
+        monkeypatch.setattr(time, "strftime", lambda *_: f"after-{self.epochs} epochs:")
         self.callbacks = Callbacks(epoch=self.count)
 
     def count(self, record: EpochRecord) -> None:
         self.epochs += 1
 
 
-def lines_of(folder: runs.RunFolder) -> list[tuple[int, str]]:
+def lines_of(folder: RunFolder) -> list[tuple[int, str]]:
     """(epochs finished, first word) of each line."""
     lines = folder.log.read_text(encoding="utf-8").splitlines()
     split = [line.split(" ", 3) for line in lines]
@@ -58,7 +59,7 @@ def test_the_reason_of_an_end_comes_last(tmp_path: Path, monkeypatch: pytest.Mon
     config = small_config(training={"learning_rate": 100.0, "optimizer": "sgd", "epochs": 40})
     with pytest.raises(NonFiniteError):
         experiment.run(config, tmp_path, plots=False, callbacks=clock.callbacks)
-    lines = lines_of(runs.RunFolder(tmp_path / config.name))
+    lines = lines_of(RunFolder(tmp_path / config.name))
     assert [word for _, word in lines[:2]] == ["train", "gradients:"]
     assert lines[-1] == (clock.epochs, "ended:")
     assert lines == sorted(lines, key=lambda line: line[0])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seqattn import storage
 from seqattn.config import resolve
 from seqattn.experiment import train_many
 from seqattn.runs import RunFolder
+from seqattn.storage.atomic import _PendingFile
 
 SETS = ["data.n_train=8", "data.n_validation=4", "data.n_test=4", "training.epochs=1"]
 
@@ -26,14 +26,14 @@ def test_finished_is_said_after_the_results_show(
     seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, seen = jobs(tmp_path, seeds), list[bool]()
-    show = storage._PendingFile.show
+    show = _PendingFile.show
 
-    def watched(written: storage._PendingFile) -> None:
+    def watched(written: _PendingFile) -> None:
         if written.path.name == "summary.json":
             seen.extend("finished" in folder.log.read_text() for _, folder in wanted)
         show(written)
 
-    monkeypatch.setattr(storage._PendingFile, "show", watched)
+    monkeypatch.setattr(_PendingFile, "show", watched)
     train_many(wanted, threads=1)
     assert len(seen) == seeds**2
     assert not any(seen)
@@ -45,14 +45,14 @@ def test_a_run_whose_results_could_not_be_written_has_not_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ((_, folder),) = wanted = jobs(tmp_path, 1)
-    show = storage._PendingFile.show
+    show = _PendingFile.show
 
-    def refused(written: storage._PendingFile) -> None:
+    def refused(written: _PendingFile) -> None:
         if written.path.name == "summary.json":
             raise OSError(28, "No space left on device", str(written.path))
         show(written)
 
-    monkeypatch.setattr(storage._PendingFile, "show", refused)
+    monkeypatch.setattr(_PendingFile, "show", refused)
     with pytest.raises(OSError, match="No space left"):
         train_many(wanted, threads=1)
     assert not folder.summary.exists()

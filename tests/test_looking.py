@@ -20,8 +20,8 @@ import pytest
 
 import seqattn as package
 from seqattn import experiment, pictures
-from seqattn.cli.looking import _print_weights
 from seqattn.cli.panel import Panel, sparkline
+from seqattn.cli.text_heatmap import print_weights
 from seqattn.comparison import read_outcome
 from seqattn.config import resolve
 from seqattn.data.sequences import share_a_plane
@@ -230,7 +230,7 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
         "target_lengths": np.array([2]), "meaning": np.array("distribution"),
     }  # fmt: skip
     monkeypatch.setenv("COLUMNS", "60")
-    _print_weights(looked, ["t"], "cross", None, None)
+    print_weights(looked, ["t"], "cross", None, None)
     said = capsys.readouterr().out
     assert f"{'░' * 7}█{'░' * 32}" in said
     assert "weight, to the nearest quarter of the largest" in said

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqattn import storage
 from seqattn.comparison import read_outcome
 from seqattn.comparison.plots import median_attention, validation_losses
 from seqattn.runs import RunFolder
-from seqattn.storage import read_arrays
+from seqattn.storage import arrays, read_arrays
 from tests.comparisons import train_comparison, write_divergence
 from tests.conftest import ROOT, SMALL, Ended, train_small
 
@@ -37,8 +36,8 @@ def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
 ) -> None:
     arm = read_outcome(finished).arms[1]
     whole = median_attention(arm)
-    monkeypatch.setattr(storage, "READ_WHOLE", 100)
-    monkeypatch.setattr(storage, "KEPT_WHOLE", 100)
+    monkeypatch.setattr(arrays, "READ_WHOLE", 100)
+    monkeypatch.setattr(arrays, "KEPT_WHOLE", 100)
     in_part = median_attention(arm)
     assert whole is not None
     assert in_part is not None
@@ -54,8 +53,8 @@ def test_the_terminal_shows_the_shares_of_a_large_file(
     words = ["plot-attention", run, "--terminal", "--examples", "2"]
     before = seqattn(*words).out
     assert "all 12 sequences" in before
-    monkeypatch.setattr(storage, "READ_WHOLE", 100)
-    monkeypatch.setattr(storage, "KEPT_WHOLE", 100)
+    monkeypatch.setattr(arrays, "READ_WHOLE", 100)
+    monkeypatch.setattr(arrays, "KEPT_WHOLE", 100)
     assert seqattn(*words).out == before
 
 

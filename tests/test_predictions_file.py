@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn import evaluation, storage
+from seqattn import evaluation
 from seqattn.config import resolve
 from seqattn.data import Sequences, Splits, load, windows
 from seqattn.data.files.writing import forecast_arrays
@@ -21,6 +21,7 @@ from seqattn.evaluation import References, evaluate, forecasts, free_run, npz, p
 from seqattn.evaluation.forecasts import with_targets
 from seqattn.evaluation.predictions_file import ForecastSpool
 from seqattn.models import FeatureSpec, build_model
+from seqattn.storage import arrays as npz_arrays
 from seqattn.storage import read_arrays, write_arrays
 
 SEEDED = np.random.default_rng(11)
@@ -72,7 +73,7 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
     data: Splits, in_memory: int, packed_from: int, few_at_once: None, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    for module in (storage, npz):
+    for module in (npz_arrays, npz):
         monkeypatch.setattr(module, "PACKED_FROM", packed_from)
     monkeypatch.setattr(predictions_file, "IN_MEMORY", in_memory)
     monkeypatch.setattr(predictions_file, "AT_ONCE", 40)
@@ -194,7 +195,7 @@ def test_few_rows_of_an_array_are_kept_and_all_are_checked(
     path, cells = tmp_path / "a.npz", SEEDED.normal(size=(50, 5, 3))
     write_arrays(path, {"source": cells, "ids": np.array([str(k) for k in range(50)])})
     assert len(read_arrays(path, 7)["source"]) == 50  # small
-    monkeypatch.setattr(storage, "KEPT_WHOLE", 100)
+    monkeypatch.setattr(npz_arrays, "KEPT_WHOLE", 100)
     found = read_arrays(path, 7)["source"]
     assert np.array_equal(found, cells[:7])
     assert found.base is None or found.base.nbytes < cells.nbytes / 2

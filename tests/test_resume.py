@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from seqattn import experiment, storage
+from seqattn import experiment
 from seqattn.comparison import read_outcome
 from seqattn.config import Config, resolve
 from seqattn.errors import CheckpointError, Stopped, StorageError
 from seqattn.experiment import Callbacks, seeds_of, train_many
 from seqattn.runs import RunFolder
+from seqattn.storage import limits
+from seqattn.storage.atomic import _PendingFile
 from seqattn.training.checkpoints import describe
 
 Runs = list[tuple[Config, RunFolder]]
@@ -78,9 +80,9 @@ def test_a_save_ahead_twice_takes_none_back(
 
     class Killed(BaseException): ...
 
-    shows, show = 0, storage._PendingFile.show
+    shows, show = 0, _PendingFile.show
 
-    def dying(written: storage._PendingFile) -> None:
+    def dying(written: _PendingFile) -> None:
         nonlocal shows
         if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
             shows += 1
@@ -88,7 +90,7 @@ def test_a_save_ahead_twice_takes_none_back(
                 raise Killed
         show(written)
 
-    monkeypatch.setattr(storage._PendingFile, "show", dying)
+    monkeypatch.setattr(_PendingFile, "show", dying)
     runs = seeds_of(base(), tmp_path / "s", 2)
     whole = seeds_of(base(), tmp_path / "whole", 2)
     with pytest.raises(Killed):
@@ -109,16 +111,16 @@ def test_killed_in_the_first_common_save_all_begin_again(
 ) -> None:
     class Killed(BaseException): ...
 
-    show = storage._PendingFile.show
+    show = _PendingFile.show
 
-    def dying(written: storage._PendingFile) -> None:
+    def dying(written: _PendingFile) -> None:
         if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
             raise Killed
         show(written)
 
     runs = seeds_of(base(), tmp_path / "s", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(storage._PendingFile, "show", dying)
+        patch.setattr(_PendingFile, "show", dying)
         with pytest.raises(Killed):
             train_many(runs, threads=1)
     epochs, said, _ = resumed(runs)
@@ -178,19 +180,19 @@ def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.Monk
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     asked = list[tuple[int, int]]()
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    storage.allow_open_files(soft - storage.BESIDE)
+    limits.allow_open_files(soft - limits.SPARE_FILES)
     assert not asked
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
-    storage.allow_open_files(300)
-    assert asked == [(300 + storage.BESIDE, 4096)]
-    storage.allow_open_files(4000)
+    limits.allow_open_files(300)
+    assert asked == [(300 + limits.SPARE_FILES, 4096)]
+    limits.allow_open_files(4000)
     assert asked[1:] == [(4096, 4096)]
     with pytest.raises(StorageError, match=r"no more than 4,096 \(ulimit -n\)"):
-        storage.allow_open_files(4096)
+        limits.allow_open_files(4096)
 
 
 def test_what_folders_of_one_disk_need_is_added_up(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    storage.check_free_space({tmp_path / "a": free // 2})
+    limits.check_free_space({tmp_path / "a": free // 2})
     with pytest.raises(StorageError, match="two checkpoints of each run need"):
-        storage.check_free_space({tmp_path / k / "run": free // 2 for k in "abc"})
+        limits.check_free_space({tmp_path / k / "run": free // 2 for k in "abc"})

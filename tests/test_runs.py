@@ -21,7 +21,7 @@ def test_a_file_is_written_whole_or_not_at_all(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.storage.os.fsync", full)
+    monkeypatch.setattr("seqattn.storage.atomic.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         atomic_write(file, b"new")
     assert file.read_bytes() == b"old"

@@ -3,7 +3,7 @@ places may have a say, and the context is the weighted sum of the values."""
 
 from seqattn.attention.attention import Attention, Look, Memory, build_attention, weighted_sum
 from seqattn.attention.intervention import Override, WeightIntervention
-from seqattn.attention.location_based import LocalWindow, LocationShiftAddressing
+from seqattn.attention.location_based import LocalWindow, Location, LocationShiftAddressing
 from seqattn.attention.normalizers import (
     Normalizer,
     Reinforce,
@@ -30,6 +30,7 @@ __all__ = [
     "DotScore",
     "GeneralScore",
     "LocalWindow",
+    "Location",
     "LocationShiftAddressing",
     "Look",
     "Memory",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from seqattn.attention.intervention import WeightIntervention
-from seqattn.attention.location_based import LocalWindow, LocationShiftAddressing, build_location
+from seqattn.attention.location_based import Location, build_location
 from seqattn.attention.normalizers import (
     Normalizer,
     NormalizerOutput,
@@ -17,7 +17,7 @@ from seqattn.attention.normalizers import (
     softmax,
 )
 from seqattn.attention.scores import Score, build_score, join_heads, split_heads
-from seqattn.config import Attention as AttentionConfig
+from seqattn.config.knobs import AttentionKnobs
 from seqattn.layers import Linear, product
 
 
@@ -79,7 +79,7 @@ class Attention(nn.Module):
         score: Score,
         *,
         normalizer: Normalizer | None = None,
-        location: LocalWindow | LocationShiftAddressing | None = None,
+        location: Location | None = None,
         value: Linear | None = None,
     ) -> None:
         super().__init__()
@@ -123,11 +123,7 @@ class Attention(nn.Module):
         scores = self.score.scores(queries, memory.keys)
         if self.location is None:
             return self.normalizer.weigh(scores, memory.keep, numbers), None
-        if isinstance(self.location, LocalWindow):
-            weights = self.location.weigh(self.normalizer, queries, scores, memory.keep)
-            return NormalizerOutput(weights), None
-        content = self.normalizer.weigh(scores, memory.keep, None).weights
-        weights, last = self.location.weigh(queries, content, memory.keep, last)
+        weights, last = self.location.weigh(self.normalizer, queries, scores, memory.keep, last)
         return NormalizerOutput(weights), last
 
     def look(
@@ -154,7 +150,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return product(weights, values)
 
 
-def build_attention(config: AttentionConfig, hidden: int) -> Attention:
+def build_attention(config: AttentionKnobs, hidden: int) -> Attention:
     """The attention that a config describes, for states of width `hidden`."""
     return Attention(
         build_score(config, hidden),

@@ -1,21 +1,24 @@
 """Normalizers: from scores to weights. `keep` is True where attention may go.
 
-To add a normalizer: its name in `seqattn/config/knobs/model.py`, a class here, its arm in
-`build_normalizer`.
+To add a normalizer: its name in `seqattn/config/knobs/model.py`, and a class here of that name.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config import Attention
+from seqattn.attention.arithmetic import Array, AttentionStep, Bools, Record, rounded
+from seqattn.config.knobs import AttentionKnobs
 from seqattn.layers import LearnedVector, at_least_float32, is_batch_innermost
 
 SHORT, MANY = 8, 2048
+NORMALIZERS: dict[tuple[str, str | None], type[Normalizer]] = {}
+"""Name and estimator, as in a config -> the normalizer."""
 
 
 class NormalizerOutput(NamedTuple):
@@ -34,12 +37,22 @@ class NormalizerOutput(NamedTuple):
 class Normalizer(nn.Module, ABC):
     """The interface of every normalizer.
 
+    A subclass says its name, `class Softmax(Normalizer, name="softmax")`, and is then what
+    `build_normalizer` makes of it. What a subclass changes, it explains anew.
+
     Attributes:
         draws: whether training draws random numbers.
         baseline: what a choice must beat, where choices are reinforced; else None.
     """
 
     draws = False
+
+    def __init_subclass__(cls, *, name: str | None = None, estimator: str | None = None) -> None:
+        super().__init_subclass__()
+        if name is not None:
+            NORMALIZERS[name, estimator] = cls
+        if "explain" not in vars(cls) and "weigh" in vars(cls):
+            cls.explain = Normalizer.explain  # type: ignore[method-assign]
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,8 +71,25 @@ class Normalizer(nn.Module, ABC):
                 None: nothing is left to chance.
         """
 
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
+        """Write how the weights of one head follow from its scores.
 
-class Softmax(Normalizer):
+        A normalizer without a method of its own shows what the model computed.
+
+        Args:
+            name: of the stage.
+            scores: (S,) as printed.
+            inside: (S,), False where attention may not go.
+
+        Returns:
+            weights (S,) as printed.
+        """
+        outside = torch.as_tensor(~inside, device=step.scores.device)
+        own = self.weigh(step.scores.masked_fill(outside, -float("inf")), None, None)
+        return step.unexplained(name, self, own.weights, "weight")
+
+
+class Softmax(Normalizer, name="softmax"):
     """See `softmax`."""
 
     def weigh(
@@ -67,8 +97,11 @@ class Softmax(Normalizer):
     ) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
 
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
+        return explain_softmax(step.record, name, scores, inside)
 
-class Sparsemax(Normalizer):
+
+class Sparsemax(Normalizer, name="sparsemax"):
     """See `sparsemax`."""
 
     def weigh(
@@ -76,14 +109,28 @@ class Sparsemax(Normalizer):
     ) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
 
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
+        falling = np.sort(scores[inside])[::-1]
+        k = np.arange(1, len(falling) + 1)
+        count = int((1 + k * falling > falling.cumsum()).sum())
+        tau = float(rounded((falling[:count].sum() - 1) / count))
+        weights = np.where(inside, np.clip(scores - tau, 0, None), 0)
+        formula = (
+            f"sparsemax: weight = max(score - tau, 0), tau = (sum of the {count} largest - 1)"
+            f" / {count}"
+        )
+        columns = {"score": scores, "tau": tau, "weight": weights}
+        return step.record.add_columns(name, formula, columns)
 
-class StraightThrough(Normalizer):
-    """One source point a step, drawn from the softmax; backward as if the soft weights had been
-    used (the straight-through estimator of Bengio, Leonard and Courville 2013, "Estimating or
-    Propagating Gradients Through Stochastic Neurons"). Biased, but of little variance.
-    """
+
+class Hard(Normalizer):
+    """One source point a step, drawn from the softmax in training; else that of the best score."""
 
     draws = True
+
+    @abstractmethod
+    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
+        """Weights drawn from the softmax `soft` (..., N, T, S) by uniform numbers (..., N, T)."""
 
     def weigh(
         self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
@@ -91,11 +138,27 @@ class StraightThrough(Normalizer):
         soft = softmax(scores, keep)
         if numbers is None:
             return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
+        return self.draw(soft, numbers)
+
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
+        largest = np.where(inside, scores, -np.inf).argmax()
+        weights = (np.arange(len(scores)) == largest).astype(float)
+        columns = {"score": scores, "weight": weights}
+        return step.record.add_columns(name, "hard: all weight on the largest score", columns)
+
+
+class StraightThrough(Hard, name="hard", estimator="straight_through"):
+    """One source point a step, drawn from the softmax; backward as if the soft weights had been
+    used (the straight-through estimator of Bengio, Leonard and Courville 2013, "Estimating or
+    Propagating Gradients Through Stochastic Neurons"). Biased, but of little variance.
+    """
+
+    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
         choice = one_hot(chosen(soft, numbers), soft)
         return NormalizerOutput(choice + (soft - soft.detach()))  # the bracket is exactly 0
 
 
-class Reinforce(Normalizer):
+class Reinforce(Hard, name="hard", estimator="reinforce"):
     """One source point a step, drawn from the softmax; the chance of a choice that turned out
     better than the baseline is raised (Williams 1992; Mnih et al. 2014, "Recurrent Models of
     Visual Attention", section 3.2; Xu et al. 2015, "Show, Attend and Tell", section 4.1).
@@ -105,34 +168,27 @@ class Reinforce(Normalizer):
     2014, section 3.2), so checkpoints, resuming and runs side by side need nothing of their own.
     """
 
-    draws = True
-
     def __init__(self) -> None:
         super().__init__()
         self.baseline = LearnedVector(0.0)
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
-        soft = softmax(scores, keep)
-        if numbers is None:
-            return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
+    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
         choice = chosen(soft.detach(), numbers)
         log_prob = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
         return NormalizerOutput(one_hot(choice, soft), log_prob)
 
 
-def build_normalizer(config: Attention) -> Normalizer:
+def build_normalizer(config: AttentionKnobs) -> Normalizer:
     """The normalizer that a config names."""
-    match config.normalizer:
-        case "softmax":
-            return Softmax()
-        case "sparsemax":
-            return Sparsemax()
-        case "hard":
-            return Reinforce() if config.estimator == "reinforce" else StraightThrough()
-        case _:
-            assert_never(config.normalizer)
+    return NORMALIZERS[config.normalizer, config.estimator]()
+
+
+def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:
+    """Write the softmax of printed scores (S,), 0 where `inside` (S,) is False; weights (S,)."""
+    raised = rounded(np.where(inside, np.exp(scores - scores[inside].max()), 0))
+    formula = "softmax: weight = exp(score - largest) / sum of these"
+    columns = {"score": scores, "exp(score - largest)": raised, "weight": raised / raised.sum()}
+    return record.add_columns(name, formula, columns)
 
 
 def masked(scores: Tensor, keep: Tensor | None) -> Tensor:

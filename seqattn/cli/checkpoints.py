@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from seqattn.cli.options import AsJson, ConfigFile, Overrides, Quiet
 from seqattn.cli.output import after_the_work, leave_with_the_reader, note, plain_console, show
 from seqattn.errors import CheckpointError
 from seqattn.wording import counted
@@ -16,7 +17,7 @@ def inspect(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A checkpoint, or a run folder: its best.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a checkpoint holds, after it was found to be whole: version, position, config,
     what it was trained on, and its tensors. No model is built."""
@@ -64,15 +65,12 @@ def inspect(
 
 
 def verify_resume(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
-    ] = None,
+    config: ConfigFile,
+    overrides: Overrides = None,
     stops: Annotated[
         int, typer.Option("--stops", min=1, max=1000, help="How often to stop it.")
     ] = 5,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train CONFIG at once, and again with stops after random steps, each resumed from the disk;
     then name the first tensor that differs, if any does. Both go to a temporary folder."""

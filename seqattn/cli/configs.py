@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seqattn.cli.arguments import ConfigFile, Overrides
+from seqattn.cli.options import ConfigFile, Overrides
 from seqattn.cli.output import leave_with_the_reader, show, text_output, write_data
 from seqattn.wording import counted
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from seqattn.cli.options import ConfigFile, Overrides, grouped_options
 from seqattn.cli.output import after_the_work, leave_with_the_reader, note, show
 from seqattn.errors import DataError, UsageError
 from seqattn.wording import counted
@@ -24,12 +25,7 @@ data_app = typer.Typer(
 )  # fmt: skip
 
 
-class Part(StrEnum):
-    train = "train"
-    validation = "validation"
-    test = "test"
-
-
+Part = Literal["train", "validation", "test"]
 EXAMPLES = {
     "CSV, long: a point a row (.csv; .tsv with tabs)": (
         "sequence,step,x,y\na,1,-1.02,-0.97\na,2,-1.05,1.01\nb,1,0.98,-1.10\nb,2,0.95,0.92\n"
@@ -70,11 +66,99 @@ def formats() -> None:
         show("".join(f"    {line}\n" for line in text.splitlines()))
 
 
+@dataclass(frozen=True)
+class ColumnOptions:
+    """What the columns of a file are."""
+
+    series: Annotated[str | None, typer.Option(
+        "--series", metavar="NAME[,NAME]|none", help="Column of series ids."
+    )] = None  # fmt: skip
+    time: Annotated[str | None, typer.Option(
+        "--time", metavar="NAME[,NAME]|none", help="Column that says when."
+    )] = None  # fmt: skip
+    features: Annotated[
+        str | None, typer.Option("--features", metavar="NAME,...", help="Columns that are read.")
+    ] = None
+    ignore: Annotated[
+        str | None, typer.Option("--ignore", metavar="NAME,...", help="Columns that are left out.")
+    ] = None
+    one_hot: Annotated[str | None, typer.Option(
+        "--one-hot", metavar="NAME,...", help="Columns of words that are features."
+    )] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How the text of a file is read."""
+
+    na: Annotated[
+        str | None, typer.Option("--na", metavar="WORD,...", help="What stands for an empty cell.")
+    ] = None
+    time_format: Annotated[
+        str | None, typer.Option("--time-format", metavar="FORMAT", help="Such as %d.%m.%Y.")
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="What separates cells; found without.")
+    ] = None
+    decimal: Annotated[str, typer.Option("--decimal", help="'.', ',' or auto.")] = "auto"
+    thousands: Annotated[str, typer.Option("--thousands", help="',', '.', ' ', none or auto.")] = (
+        "auto"
+    )
+    comment: Annotated[
+        str | None, typer.Option("--comment", help="What a line that is no row begins with.")
+    ] = None
+    skip_rows: Annotated[
+        int, typer.Option("--skip-rows", min=0, help="Lines before the header.")
+    ] = 0
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Such as latin-1; found without.")
+    ] = None
+    table_layout: Annotated[
+        str, typer.Option("--layout", help="long: a point a row; wide: a sequence a row; or auto.")
+    ] = "auto"
+
+    def check(self) -> None:
+        """
+        Raises:
+            UsageError: an option has a value that is none of its choices.
+        """
+        for flag, value, known in (
+            ("--decimal", self.decimal, (".", ",", "auto")),
+            ("--thousands", self.thousands, (",", ".", " ", "'", "none", "auto")),
+            ("--layout", self.table_layout, ("long", "wide", "auto")),
+        ):
+            if value not in known:
+                raise UsageError(f"{flag} {value}: expected one of {', '.join(map(repr, known))}.")
+
+
+def _read_options(columns: ColumnOptions, text: TextOptions) -> ReadOptions:
+    from seqattn.data.files.options import ReadOptions
+
+    series, time, features, ignore = columns.series, columns.time, columns.features, columns.ignore
+    return ReadOptions(
+        layout=text.table_layout, delimiter=text.delimiter, comment=text.comment,
+        encoding=text.encoding, skip_rows=text.skip_rows, decimal=text.decimal,
+        thousands=None if text.thousands == "none" else text.thousands,
+        na_values=None if text.na is None else _listed(text.na), time_format=text.time_format,
+        series="auto" if series is None else () if series == "none" else _listed(series),
+        time="auto" if time is None else None if time == "none" else _listed(time),
+        features=None if features is None else _listed(features),
+        ignore=("",) if ignore == "" else _listed(ignore or ""),
+        one_hot=_listed(columns.one_hot or ""),
+    )  # fmt: skip
+
+
+def _listed(given: str) -> tuple[str, ...]:
+    """The names in an option's value."""
+    return tuple(name.strip() for name in given.split(",") if name.strip())
+
+
 @data_app.command(
     "check",
     short_help="Say what a file holds, and how to train on it.",
     epilog="Example: seqattn data check my.csv --picture my.png",
 )
+@grouped_options
 def check(
     file: Annotated[
         Path,
@@ -82,49 +166,8 @@ def check(
             metavar="FILE", help="Your own sequences; or a folder of files, or a pattern."
         ),
     ],
-    series: Annotated[
-        str | None,
-        typer.Option("--series", metavar="NAME[,NAME]|none", help="Column of series ids."),
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="NAME[,NAME]|none", help="Column that says when."),
-    ] = None,
-    features: Annotated[
-        str | None, typer.Option("--features", metavar="NAME,...", help="Columns that are read.")
-    ] = None,
-    ignore: Annotated[
-        str | None, typer.Option("--ignore", metavar="NAME,...", help="Columns that are left out.")
-    ] = None,
-    one_hot: Annotated[
-        str | None,
-        typer.Option("--one-hot", metavar="NAME,...", help="Columns of words that are features."),
-    ] = None,
-    na: Annotated[
-        str | None, typer.Option("--na", metavar="WORD,...", help="What stands for an empty cell.")
-    ] = None,
-    time_format: Annotated[
-        str | None, typer.Option("--time-format", metavar="FORMAT", help="Such as %d.%m.%Y.")
-    ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option("--delimiter", help="What separates cells; found without.")
-    ] = None,
-    decimal: Annotated[str, typer.Option("--decimal", help="'.', ',' or auto.")] = "auto",
-    thousands: Annotated[
-        str, typer.Option("--thousands", help="',', '.', ' ', none or auto.")
-    ] = "auto",
-    comment: Annotated[
-        str | None, typer.Option("--comment", help="What a line that is no row begins with.")
-    ] = None,
-    skip_rows: Annotated[
-        int, typer.Option("--skip-rows", min=0, help="Lines before the header.")
-    ] = 0,
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", help="Such as latin-1; found without.")
-    ] = None,
-    table_layout: Annotated[
-        str, typer.Option("--layout", help="long: a point a row; wide: a sequence a row; or auto.")
-    ] = "auto",
+    columns: ColumnOptions,
+    text: TextOptions,
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE.png|svg|pdf", help="Draw the first sequences."),
@@ -132,36 +175,11 @@ def check(
 ) -> None:
     """Say what FILE holds and what each column was taken for; and print the `data:` section of a
     config that trains on it."""
-    from seqattn.data.files.options import ReadOptions
-
-    for flag, value, known in (
-        ("--decimal", decimal, (".", ",", "auto")),
-        ("--thousands", thousands, (",", ".", " ", "'", "none", "auto")),
-        ("--layout", table_layout, ("long", "wide", "auto")),
-    ):
-        if value not in known:
-            raise UsageError(f"{flag} {value}: expected one of {', '.join(map(repr, known))}.")
-    options = ReadOptions(
-        layout=table_layout, delimiter=delimiter, comment=comment, encoding=encoding,
-        skip_rows=skip_rows, decimal=decimal, thousands=None if thousands == "none" else thousands,
-        na_values=None if na is None else _listed(na), time_format=time_format,
-        series="auto" if series is None else () if series == "none" else _listed(series),
-        time="auto" if time is None else None if time == "none" else _listed(time),
-        features=None if features is None else _listed(features),
-        ignore=_listed(ignore or "", empty=ignore == ""), one_hot=_listed(one_hot or ""),
-    )  # fmt: skip
-    _check(file, options, picture)
-
-
-def _listed(given: str, *, empty: bool = False) -> tuple[str, ...]:
-    """The names in an option's value."""
-    return ("",) if empty else tuple(name.strip() for name in given.split(",") if name.strip())
-
-
-def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
     from seqattn.data.inspect import inspect_file
     from seqattn.user_files import check_outputs
 
+    text.check()
+    options = _read_options(columns, text)
     if picture is not None:
         from seqattn import pictures
 
@@ -184,11 +202,8 @@ def _check(file: Path, options: ReadOptions, picture: Path | None) -> None:
     if first:
         show(first)
     _show(file, report)
-    said = report.section
-    if folder is not None:
-        said = said.replace(str(file), str(folder))
     show("\nTo train on it, put this into a config:\n")
-    show(said)
+    show(report.section if folder is None else report.section.replace(str(file), str(folder)))
 
 
 def _show(file: Path, report: Report) -> None:
@@ -268,15 +283,12 @@ def _draw(chunk: Chunk, picture: Path) -> None:
     epilog="Example: seqattn data sample configs/squares.yaml --output squares.csv",
 )
 def sample(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")],
+    config: ConfigFile,
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE", help="Its ending says which format.")
     ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
-    ] = None,
-    part: Annotated[Part, typer.Option("--part", help="Which of the three parts.")] = Part.train,
+    overrides: Overrides = None,
+    part: Annotated[Part, typer.Option("--part", help="Which of the three parts.")] = "train",
     wide: Annotated[bool, typer.Option("--wide", help="A table of a sequence a row.")] = False,
 ) -> None:
     """Write the sequences that CONFIG generates, and print the `data:` section that reads them."""
@@ -294,7 +306,7 @@ def sample(
         form = format_of(output)
     except DataError as error:
         raise UsageError(str(error)) from None
-    sequences = getattr(load(described), part.value)
+    sequences = getattr(load(described), part)
     goes_on = isinstance(described, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
     write_output(output, content)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import textwrap
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from seqattn.cli.arguments import Run, checked_example, files_read
+from seqattn.cli.checks import checked_example, files_read
+from seqattn.cli.options import Run
 from seqattn.cli.output import (
     leave_with_the_reader,
     note,
@@ -31,12 +31,7 @@ WIDEST = 10_000
 MOST_SHOWN = 8
 
 
-class Shape(StrEnum):
-    """How an explanation is written."""
-
-    table = "table"
-    markdown = "markdown"
-    json = "json"
+Shape = Literal["table", "markdown", "json"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ def explain(
         int, typer.Option("--layer", help="A Transformer's decoder layer, counted from 0.")
     ] = 0,
     head: Annotated[int, typer.Option("--head", help="Attention head, counted from 0.")] = 0,
-    form: Annotated[Shape, typer.Option("--format", help="How to write it.")] = Shape.table,
+    form: Annotated[Shape, typer.Option("--format", help="How to write it.")] = "table",
     figure: Annotated[
         Path | None,
         typer.Option(
@@ -145,7 +140,7 @@ def explain(
     if figure is not None:
         _draw(explanation, figure)
     leave_with_the_reader()
-    print_explanation(explanation, form.value, own)
+    print_explanation(explanation, form, own)
 
 
 def _draw(explanation: Explanation, figure: Path) -> None:

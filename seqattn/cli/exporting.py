@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqattn.cli.arguments import Quiet, Run
-from seqattn.cli.output import after_the_work, note, plain_console
+from seqattn.cli.options import Quiet, Run, StepCount
+from seqattn.cli.output import after_the_work, note, plain_console, print_lines
 
 if TYPE_CHECKING:
     from seqattn.export import Exported
 
 
-class Form(StrEnum):
-    """What is written."""
-
-    onnx = "onnx"
-    safetensors = "safetensors"
+Form = Literal["onnx", "safetensors"]
 
 
 def export(
@@ -28,13 +23,9 @@ def export(
         Path, typer.Option("--output", metavar="DIR", help="A folder, which it makes.")
     ],
     form: Annotated[
-        Form,
-        typer.Option("--format", help="Graphs, or only weights and config."),
-    ] = Form.onnx,
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", min=1, max=100_000, help="Points to forecast; as trained without."),
-    ] = None,
+        Form, typer.Option("--format", help="Graphs, or only weights and config.")
+    ] = "onnx",
+    steps: StepCount = None,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Hold the graphs against the model.")
     ] = True,
@@ -51,7 +42,7 @@ def export(
     from seqattn import export as exporting
 
     made = exporting.export(
-        run, output, form=form.value, steps=steps, check=check, int8=int8, overwrite=overwrite,
+        run, output, form=form, steps=steps, check=check, int8=int8, overwrite=overwrite,
         say=(lambda line: None) if quiet else note,
     )  # fmt: skip
     if not quiet:
@@ -86,5 +77,4 @@ def _print(made: Exported) -> None:
     lines.append(f"Everything lies in {made.path}.")
     if "run.py" in made.files:
         lines[-1] += f" Try it: python {made.path / 'run.py'}"
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(lines)

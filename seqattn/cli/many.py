@@ -48,14 +48,20 @@ def goes_on(folder: RunFolder) -> bool:
 
 
 @contextlib.contextmanager
-def joined(device: str, seeds: int | None, told: StopRequest) -> Iterator[ProcessGroup]:
-    """The processes of this training. One that loses the others ends here: with the exit code of
-    DistributedError, or with the signal's where it was told to stop, as the others probably were.
+def process_group(
+    device: str, seeds: int | None, told: StopRequest
+) -> Iterator[ProcessGroup | None]:
+    """The processes of this training; None where it has only this one. One that loses the others
+    ends here: with the exit code of DistributedError, or with the signal's where it was told to
+    stop, as the others probably were.
 
     Raises:
-        UsageError: many seeds are asked for.
+        UsageError: many seeds are asked for, in several processes.
         DistributedError: the others cannot be reached.
     """
+    if not are_several():
+        yield None
+        return
     if seeds is not None:
         raise UsageError(
             "--seeds trains side by side in one process; several processes share the batches of one"

@@ -11,7 +11,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -97,6 +97,13 @@ def plain_console(**options: Any) -> Console:
             raise BrokenPipeError  # Rich would end the process with status 1
 
     return Plain(markup=False, emoji=False, highlight=False, **options)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Sentences on stdout; the terminal wraps them."""
+    console = plain_console()
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 # --- readers that leave early ---------------------------------------------------------------------

@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from seqattn.cli.output import plain_console, printable
+from seqattn.cli.output import note, plain_console, printable
+from seqattn.cli.progress import Display
 
 if TYPE_CHECKING:
     from rich.panel import Panel as RichPanel
@@ -34,7 +35,7 @@ def sparkline(values: list[float], width: int) -> str:
     return "".join(BARS[round((mean - low) / span * (len(BARS) - 1))] for mean in means)
 
 
-class Panel:
+class Panel(Display):
     """A panel that is drawn anew at most five times a second. A terminal that is gone is no reason
     to stop."""
 
@@ -73,9 +74,11 @@ class Panel:
             self._draw_if_due()
 
     def say(self, line: str) -> None:
-        if self.live is not None:
-            with self._or_none():
-                self.console.print(line)
+        if self.live is None:
+            note(line)
+            return
+        with self._or_none():
+            self.console.print(line)
 
     def close(self) -> None:
         live = self.live

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from seqattn.cli.arguments import (
-    InputFile,
-    ReadingOverrides,
-    Run,
-    checked_example,
-    files_read,
-    refuse_overrides_alone,
-)
+from seqattn.cli.checks import checked_example, files_read, refuse_overrides_alone
+from seqattn.cli.options import AsJson, InputFile, ReadingOverrides, Run, StepCount, grouped_options
 from seqattn.cli.output import leave_with_the_reader, note, show
 from seqattn.cli.terminal import print_evaluation
 from seqattn.errors import UsageError
@@ -26,84 +20,108 @@ if TYPE_CHECKING:
     from seqattn.training import LoadedModel
 
 
-class Format(StrEnum):
-    csv = "csv"
-    tsv = "tsv"
-    jsonl = "jsonl"
-    npz = "npz"
-    parquet = "parquet"
-    arrow = "arrow"
+Format = Literal["csv", "tsv", "jsonl", "npz", "parquet", "arrow"]
 
 
+@dataclass(frozen=True)
+class ForecastFiles:
+    """What is written, and where."""
+
+    output: Annotated[Path | None, typer.Option(
+        "--output", metavar="FILE", help="Where to write; standard output without."
+    )] = None  # fmt: skip
+    form: Annotated[
+        Format | None, typer.Option("--format", help="The ending of --output, or csv.")
+    ] = None
+    attention: Annotated[Path | None, typer.Option(
+        "--attention", metavar="FILE.npz", help="Write the weights as data, too."
+    )] = None  # fmt: skip
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the forecasts; None: standard output."""
+        return None if str(self.output) == "-" else self.output
+
+    def format(self) -> str:
+        """The format of the forecasts; CSV where none is named.
+
+        Raises:
+            UsageError: the format is unknown or needs a file; or weights go to no NPZ file.
+        """
+        known = get_args(Format)
+        ending = self.output.suffix.lower().removeprefix(".") if self.output is not None else ""
+        form = self.form or ending or "csv"
+        if form not in known:
+            raise UsageError(
+                f"--output {self.output}: ends in none of .{', .'.join(known)}. Give it one of"
+                " these, or say --format."
+            )
+        if form in ("npz", "parquet", "arrow") and self.path is None:
+            raise UsageError(f"--format {form} is binary and needs --output FILE.{form}.")
+        if self.attention is not None and self.attention.suffix.lower() != ".npz":
+            raise UsageError(
+                f"--attention {self.attention}: weights are written as NPZ; end it in .npz."
+            )
+        return form
+
+
+@dataclass(frozen=True)
+class ForecastOptions:
+    """Which forecasts are made."""
+
+    example: Annotated[
+        int | None, typer.Option("--example", metavar="K", help="Test sequence K of the run.")
+    ] = None
+    steps: StepCount = None
+    attention_override: Annotated[str | None, typer.Option(
+        "--attention-override", metavar="WAY",
+        help="Look elsewhere than the model would: uniform, shuffled, previous or one_hot:K."
+    )] = None  # fmt: skip
+
+
+@grouped_options
 def predict(
     run: Run,
     input_file: InputFile = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="Where to write; standard output without."),
-    ] = None,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="The ending of --output, or csv."),
-    ] = None,
-    attention: Annotated[
-        Path | None,
-        typer.Option("--attention", metavar="FILE.npz", help="Write the weights as data, too."),
-    ] = None,
-    example: Annotated[
-        int | None, typer.Option("--example", metavar="K", help="Test sequence K of the run.")
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", min=1, max=100_000, help="Points to forecast; as trained without."),
-    ] = None,
-    attention_override: Annotated[
-        str | None,
-        typer.Option(
-            "--attention-override",
-            metavar="WAY",
-            help="Look elsewhere than the model would: uniform, shuffled, previous or one_hot:K.",
-        ),
-    ] = None,
+    *,
+    files: ForecastFiles,
+    wanted: ForecastOptions,
     overrides: ReadingOverrides = None,
 ) -> None:
     """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
     all of these."""
-    if input_file is not None and example is not None:
+    if input_file is not None and wanted.example is not None:
         raise UsageError("--input and --example both name sequences; give one of them.")
     refuse_overrides_alone(overrides, input_file)
-    to_stdout = output is None or str(output) == "-"
-    if to_stdout and attention is None:  # else a file is still to be written
+    if files.path is None and files.attention is None:  # else a file is still to be written
         leave_with_the_reader()
-    chosen = form or _format_of(output)
-    if chosen in (Format.npz, Format.parquet, Format.arrow) and to_stdout:
-        raise UsageError(f"--format {chosen} is binary and needs --output FILE.{chosen}.")
-    if attention is not None and attention.suffix.lower() != ".npz":
-        raise UsageError(f"--attention {attention}: weights are written as NPZ; end it in .npz.")
+    form = files.format()
 
     from seqattn.user_files import check_outputs
 
-    where = None if to_stdout else output
-    check_outputs({"--output": where, "--attention": attention}, files_read(run, input_file))
+    check_outputs(
+        {"--output": files.path, "--attention": files.attention}, files_read(run, input_file)
+    )
 
     from seqattn.attention import Override
     from seqattn.cli import inputs
     from seqattn.experiment import data_of, open_run
 
-    override = None if attention_override is None else Override.parse(attention_override)
+    way = wanted.attention_override
+    override = None if way is None else Override.parse(way)
     _, trained = open_run(run)
-    if (attention is not None or override is not None) and not trained.has_attention:
+    if (files.attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    length = steps or trained.spec.target_length
+    steps = wanted.steps or trained.spec.target_length
     if input_file is not None:
         given = inputs.own_input(trained, overrides)
-        inputs.predict_file(given, input_file, where, chosen.value, length, override, attention)
+        inputs.predict_file(given, input_file, files.path, form, steps, override, files.attention)
         return
     part = data_of(trained).test
-    if example is not None:
-        part = part.at(checked_example(example, len(part)))
-    forecasts = inputs.Forecasts(where, chosen.value, trained, part.target_features)
-    _continue(trained, part, length, attention_override, attention, forecasts)
+    if wanted.example is not None:
+        part = part.at(checked_example(wanted.example, len(part)))
+    forecasts = inputs.Forecasts(files.path, form, trained, part.target_features)
+    _continue(trained, part, steps, way, files.attention, forecasts)
 
 
 def _continue(
@@ -143,7 +161,7 @@ def evaluate(
     run: Run,
     input_file: InputFile = None,
     overrides: ReadingOverrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score a run beside the baselines and the noise floor: on its test sequences, or on your own
     (--input), whose first points are given and the rest held against the forecast."""
@@ -169,14 +187,3 @@ def evaluate(
     else:
         what = "test sequences" if input_file is None else f"sequences of {input_file}"
         print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {what}, epoch {trained.epoch}")
-
-
-def _format_of(output: Path | None) -> Format:
-    """The format that a file's ending names; CSV where it names none."""
-    ending = output.suffix.lower().removeprefix(".") if output is not None else ""
-    if ending in ("", *Format):
-        return Format(ending or "csv")
-    raise UsageError(
-        f"--output {output}: ends in none of {', '.join('.' + known for known in Format)}."
-        " Give it one of these, or say --format."
-    )

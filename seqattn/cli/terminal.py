@@ -1,4 +1,4 @@
-"""What stands between the commands and the terminal: signals, progress, tables, plain text."""
+"""What stands between the commands and the terminal: signals, tables, plain text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seqattn.cli.error_tables import add_error_columns, error_cells, feature_tables
-from seqattn.cli.output import note, plain_console, printable, show
+from seqattn.cli.output import note, plain_console, print_lines, printable, show
 from seqattn.wording import counted
 
 if TYPE_CHECKING:
     from seqattn.comparison import ComparisonResult, Variant
-    from seqattn.experiment import Callbacks
 
 
 @dataclass
@@ -54,70 +53,6 @@ def told_to_stop() -> Iterator[StopRequest]:
     finally:
         for known, handler in before.items():
             signal.signal(known, handler)
-
-
-@contextlib.contextmanager
-def progress(name: str, quiet: bool, told: StopRequest) -> Iterator[Callbacks]:
-    """On a terminal a panel for one run and a bar for many; elsewhere a line now and then; nothing
-    when quiet. All on stderr."""
-    from tqdm import tqdm
-
-    from seqattn.cli.panel import Panel
-    from seqattn.experiment import Callbacks
-
-    bars: list[tqdm[Any]] = []
-    panels: list[Panel] = []
-    known: dict[str, Any] = {}
-    terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    epochs = past = 0
-
-    def begin(done: int, total: int) -> None:
-        nonlocal epochs, past
-        epochs, past, told.begun = total, done, True
-        if terminal and not quiet and known:
-            panels.append(Panel(name, done, total, known))
-        elif terminal and not quiet:
-            bars.append(tqdm(total=total, initial=done, desc=name, unit="epoch", leave=True))
-
-    def epoch(record: Any) -> None:
-        nonlocal past
-        past += 1
-        if quiet:
-            return
-        if panels:
-            panels[0].epoch(record)
-        elif bars:
-            with contextlib.suppress(OSError, ValueError):  # a terminal that is gone stops nothing
-                if past == epochs or past % max(1, epochs // 1000) == 0:
-                    bars[0].set_postfix_str(losses(record), refresh=False)
-                bars[0].update()
-                if past == epochs:  # what follows is not training
-                    bars[0].close()
-        elif past == epochs or past % max(1, epochs // 10) == 0:
-            note(f"epoch {past}/{epochs}: {losses(record)}")
-
-    def losses(record: Any) -> str:
-        return f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
-
-    def say(line: str) -> None:
-        if panels and panels[0].live is not None:
-            panels[0].say(line)
-        elif not quiet:
-            note(line)
-
-    def stop() -> int:
-        if panels:
-            panels[0].step()
-        return told.numbers[0] if told.numbers else 0
-
-    try:
-        yield Callbacks(begin, epoch, say, stop, known.update)
-    finally:
-        for panel in panels:
-            panel.close()
-        for bar in bars:
-            with contextlib.suppress(OSError, ValueError):
-                bar.close()
 
 
 def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
@@ -166,8 +101,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         f"  seqattn plot-attention {folder}" if _looks(summary)
         else f"  seqattn predict {folder} --example 0",
     ]  # fmt: skip
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(lines)
 
 
 def _looks(summary: Mapping[str, Any]) -> bool:
@@ -182,7 +116,6 @@ def print_seeds(outcome: ComparisonResult) -> None:
 
     (arm,) = outcome.arms
     print_arms(f"{counted(len(arm.losses), 'seed')} of {arm.name}", [arm])
-    console = plain_console()
     lines = [
         f"{reference_sentence(outcome)} {BRACKETS}",
         scope(outcome.data_of_seeds),
@@ -198,8 +131,7 @@ def print_seeds(outcome: ComparisonResult) -> None:
             f"{outcome.path} holds other seeds, too ({', '.join(map(str, others))}), which are not"
             " in this table; seqattn report has all of them.",
         )
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(lines)
 
 
 def print_comparison(outcome: ComparisonResult) -> None:
@@ -208,7 +140,6 @@ def print_comparison(outcome: ComparisonResult) -> None:
     from seqattn.comparison.result import seeds_in_words
     from seqattn.comparison.tables import BRACKETS, reference_sentence
 
-    console = plain_console()
     counts = [len(arm.folders) for arm in outcome.arms]
     print_arms(f"{outcome.name}: {seeds_in_words(counts)}", outcome.arms)
     lines = [f"{reference_sentence(outcome)} {BRACKETS}".strip(), "", *sentences(outcome), ""]
@@ -218,50 +149,59 @@ def print_comparison(outcome: ComparisonResult) -> None:
         else f"Tables lie in {outcome.path}: comparison.md, ... All runs diverged, so there are no"
         " pictures."
     )  # fmt: skip
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(lines)
 
 
 def print_arms(title: str, arms: Sequence[Variant]) -> None:
     """A row a variant: all columns, or on a narrow terminal those that matter most. A name may
-    lose its middle there, a number is there whole or not at all."""
+    lose its middle there, a number is there whole or not at all. One variant needs no name."""
     from rich.cells import cell_len
     from rich.table import Table
 
     from seqattn.comparison.tables import NARROW
     from seqattn.comparison.tables import table as table_of
 
-    console = plain_console()
     headings, rows = table_of(arms)
-    columns = [place for place in range(len(headings)) if place > 0 or len(rows) > 1]
-    names = [printable(row[0]) for row in rows]
-
-    def widths(narrow: bool) -> list[int]:
-        """Of all columns but the names'; narrow ones have a heading over several lines."""
-        return [
-            max(len(words) for words in
-                (*(headings[place].split() if narrow else [headings[place]]),
-                 *(row[place] for row in rows)))
-            for place in columns if place
-        ]  # fmt: skip
-
-    def left_for_names(narrow: bool) -> int:
-        return console.width - sum(widths(narrow)) - 3 * len(columns) - 1
-
-    longest = max(map(cell_len, names)) if 0 in columns else 0
-    if narrow := left_for_names(narrow=False) < longest:
-        columns = [place for place in columns if headings[place] in NARROW]
-        while len(columns) > 2 and left_for_names(narrow=True) < min(LEAST_OF_A_NAME, longest):
+    first, *columns = zip(headings, *rows, strict=True)
+    names = [printable(name) for name in first[1:]] if len(rows) > 1 else []
+    longest = max(map(cell_len, names), default=0)
+    console = plain_console()
+    room = console.width - (4 if names else 1)
+    widths = _widths(columns)
+    if room - sum(widths) < longest:
+        columns = [column for column in columns if column[0] in NARROW]
+        least, fewest = min(LEAST_OF_A_NAME, longest), 1 if names else 2
+        while len(columns) > fewest and room - sum(_widths(columns, wrapped=True)) < least:
             columns.pop()
-        names = [_shortened(name, max(left_for_names(True), LEAST_OF_A_NAME)) for name in names]
-    each = iter(widths(narrow))
+        widths = _widths(columns, wrapped=True)
+        names = [_shortened(name, max(room - sum(widths), LEAST_OF_A_NAME)) for name in names]
     table = Table(title=title, title_justify="left")
-    for place in columns:
-        width = next(each) if place else max(map(cell_len, names))
-        table.add_column(headings[place], justify="right" if place else "left", width=width)
-    for name, row in zip(names, rows, strict=True):
-        table.add_row(*(row[place] if place else name for place in columns))
+    cells: list[Sequence[str]] = [column[1:] for column in columns]
+    if names:
+        table.add_column(first[0], width=max(map(cell_len, names)))
+        cells.insert(0, names)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column[0], justify="right", width=width - FRAME)
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
     console.print(table)
+
+
+FRAME = 3
+"""Width of what stands between two columns."""
+
+
+def _widths(columns: Sequence[Sequence[str]], *, wrapped: bool = False) -> list[int]:
+    """Of columns of numbers with their frames.
+
+    Args:
+        columns: each a heading and its cells.
+        wrapped: headings go over several lines.
+    """
+    return [
+        FRAME + max(map(len, [*(heading.split() if wrapped else [heading]), *cells]))
+        for heading, *cells in columns
+    ]
 
 
 LEAST_OF_A_NAME = 12  # letters
@@ -320,10 +260,8 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         show(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
     for each in feature_tables(scored):
         console.print(each)
-    for line in metrics_lines(scored):
-        console.print(line, soft_wrap=True)
-    for line in attention_lines(scored["attention"]) or ["Attention: not applicable."]:
-        console.print(line, soft_wrap=True)
+    print_lines(metrics_lines(scored))
+    print_lines(attention_lines(scored["attention"]) or ["Attention: not applicable."])
 
 
 def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqattn.cli.arguments import (
-    ConfigFile,
-    Device,
-    DeviceOption,
-    FolderName,
-    OutputDir,
-    Overrides,
-    Quiet,
-    Threads,
-)
 from seqattn.cli.many import check_one_run
-from seqattn.cli.output import after_the_work, note, plain_console
-from seqattn.cli.terminal import progress, told_to_stop
+from seqattn.cli.options import Compute, ConfigFile, Quiet, RunOptions, grouped_options
+from seqattn.cli.output import after_the_work, note, plain_console, print_lines
+from seqattn.cli.progress import progress
+from seqattn.cli.terminal import told_to_stop
 from seqattn.wording import counted
 
 if TYPE_CHECKING:
@@ -28,6 +19,7 @@ if TYPE_CHECKING:
 SHOWN = 10
 
 
+@grouped_options
 def tune(
     config: ConfigFile,
     search: Annotated[
@@ -41,9 +33,8 @@ def tune(
     trials: Annotated[
         int, typer.Option("--trials", min=1, max=100_000, help="In all, those of before counted.")
     ] = 20,
-    overrides: Overrides = None,
-    name: FolderName = None,
-    output_dir: OutputDir = Path("outputs"),
+    *,
+    options: RunOptions,
     storage: Annotated[
         str | None,
         typer.Option(
@@ -52,27 +43,24 @@ def tune(
             help="A database of Optuna's that processes share; a file in the folder without.",
         ),
     ] = None,
-    device: DeviceOption = Device.auto,
-    threads: Threads = None,
+    compute: Compute,
     quiet: Quiet = False,
 ) -> None:
     """Train CONFIG with values from the ranges, each trial an ordinary run, and write the best as
     YAML. No combination of values is tried twice; the search ends when all are tried. Trials that
     do worse than the median stop early. Trials are judged on the validation part."""  # fmt: skip
-    import json
-
     from seqattn.config.searching import search as read
 
     check_one_run("tune")
-    shortcuts = [f"name={json.dumps(name)}"] if name is not None else []
-    wanted = read(config, [*(overrides or []), *shortcuts], search)
+    wanted = read(config, options.changes, search)
     with told_to_stop() as told, progress(wanted.name, True, told) as callbacks:
         from seqattn import tuning
 
         told.begun = True
         tuned = tuning.tune(
-            wanted, output_dir, trials, storage=storage, device=device.value, threads=threads,
-            callbacks=callbacks, say=(lambda line: None) if quiet else note,
+            wanted, options.output_dir, trials, storage=storage, device=compute.device,
+            threads=compute.threads, callbacks=callbacks,
+            say=(lambda line: None) if quiet else note,
         )  # fmt: skip
     if not quiet:
         with after_the_work():
@@ -112,5 +100,4 @@ def _print(tuned: TuneResult) -> None:
         f"{', importance.png' if tuned.importance else ''}. Next:",
         f"  seqattn train {tuned.path / 'best.yaml'} --seeds 8",
     ]
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(lines)

@@ -29,8 +29,7 @@ from seqattn.config import as_plain, as_stored_now, read_stored
 from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, FolderLockedError, Stopped, UsageError
 from seqattn.experiment import Callbacks, Launch, train_many
-from seqattn.run_files import read_manifest
-from seqattn.runs import COMPARISON, PAGE, RunFolder
+from seqattn.runs import COMPARISON, PAGE, RunFolder, read_manifest
 from seqattn.storage import exclusive_lock, write_json
 
 MARK = COMPARISON

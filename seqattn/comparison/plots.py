@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +23,9 @@ from seqattn.figures import (
     comparison_figure,
     shortened,
 )
-from seqattn.run_files import read_lengths
+from seqattn.runs import read_lengths
 from seqattn.storage import atomic_write
 
-PICTURES = ("comparison.png", "curves.png", "attention.png", "along.png")
 LONGEST = 24  # letters of a variant's name above its weights
 
 
@@ -34,62 +33,59 @@ def draw_all(outcome: ComparisonResult) -> None:
     """comparison.png, curves.png, where some variant attends attention.png, and along a key
     along.png. Where all runs diverged, none. A picture of an earlier state that is not drawn anew
     is removed."""
-    drawn = _draw(outcome)
-    for name in PICTURES:
-        if name not in drawn:
-            (outcome.path / name).unlink(missing_ok=True)
-
-
-def _draw(outcome: ComparisonResult) -> list[str]:
-    """Draw what can be drawn; the names of the pictures."""
     arms = [arm for arm in outcome.arms if arm.losses]
-    if not any(arm.summaries for arm in arms):
-        return []
-    drawn = ["comparison.png", "curves.png"]
+    has_ended = any(arm.summaries for arm in arms)
+    for name, draw in PICTURES.items():
+        content = draw(outcome, arms) if has_ended else None
+        if content is None:
+            (outcome.path / name).unlink(missing_ok=True)
+        else:
+            atomic_write(outcome.path / name, content)
+
+
+def _draw_losses(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes:
     lines, seeds = references(outcome), seeds_in_words([len(arm.losses) for arm in arms])
     if outcome.data_of_seeds == "new":
         lines = [(f"{name} (median)", loss) for name, loss in lines]
-    atomic_write(outcome.path / "comparison.png", as_bytes(comparison_figure(
+    return as_bytes(comparison_figure(
         [arm.name for arm in arms],
         [np.array(list(arm.losses.values())) for arm in arms],
         [(arm.spread.median, *(arm.spread.median_interval or (math.nan, math.nan)))
          for arm in arms if arm.spread],
         lines=lines, title=f"{outcome.name}: test loss of {seeds}", without=NEEDS,
-    )))  # fmt: skip
+    ))  # fmt: skip
+
+
+def _draw_curves(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes:
     early = any(summary["stopped_early"] for arm in arms for summary in arm.summaries.values())
-    atomic_write(outcome.path / "curves.png", as_bytes(band_figure(
+    return as_bytes(band_figure(
         [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
         title=f"{outcome.name}: validation loss, free running"
         + " (the last one after a run stopped early)" * early
         + ", each variant in units of its own" * (not outcome.same_training_units),
-    )))  # fmt: skip
-    looked = [found for arm in arms if (found := median_attention(arm)) is not None]
-    if looked:
-        alignments = [look.alignment for look in looked]
-        atomic_write(outcome.path / "attention.png", as_bytes(attention_figure(
-            [look.weights for look in looked], titles=[look.title for look in looked],
-            alignment=alignments if any((places >= 0).any() for places in alignments) else None,
-        )))  # fmt: skip
-        drawn.append("attention.png")
-    if outcome.along:
-        atomic_write(outcome.path / "along.png", draw_along(outcome, arms))
-        drawn.append("along.png")
-    return drawn
+    ))  # fmt: skip
 
 
-def draw_along(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes:
-    """The variants over the numbers they were trained at, beside the mean of the targets;
-    a PNG file's content."""
+def _draw_attention(_: ComparisonResult, arms: Sequence[Variant]) -> bytes | None:
+    medians = [median for arm in arms if (median := median_attention(arm)) is not None]
+    if not medians:
+        return None
+    alignments = [median.alignment for median in medians]
+    return as_bytes(attention_figure(
+        [median.weights for median in medians], titles=[median.title for median in medians],
+        alignment=alignments if any((places >= 0).any() for places in alignments) else None,
+    ))  # fmt: skip
+
+
+def _draw_along(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes | None:
+    """The variants over the numbers they were trained at, beside the mean of the targets."""
+    if not outcome.along:
+        return None
     series: dict[str, list[Variant]] = {}
     for arm in arms:
         series.setdefault(arm.series, []).append(arm)
     lines = [sorted(group, key=_number) for group in series.values()]
-    means = dict[float, float]()
-    for arm in arms:
-        found = [summary["baselines"][TRAINING_MEAN] for summary in arm.summaries.values()]
-        if found:
-            means[_number(arm)] = float(np.median(found))
-    at = np.array(sorted(means))
+    means = _losses_of_mean(arms)
     lost = sum(len(arm.diverged) for arm in arms)
     return as_bytes(along_figure(
         [name or outcome.name for name in series],
@@ -97,9 +93,27 @@ def draw_along(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes:
         [[np.array(list(arm.losses.values())) for arm in group] for group in lines],
         [[np.array(accuracies(arm)) for arm in group] for group in lines],
         key=outcome.along,
-        reference=(TRAINING_MEAN, at, np.array([means[x] for x in at])),
+        reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values()))),
         title=f"{outcome.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
     ))  # fmt: skip
+
+
+def _losses_of_mean(arms: Sequence[Variant]) -> dict[float, float]:
+    """Number -> median loss of forecasting the mean of the training targets; in order."""
+    found = dict[float, float]()
+    for arm in sorted(arms, key=_number):
+        if losses := [summary["baselines"][TRAINING_MEAN] for summary in arm.summaries.values()]:
+            found[_number(arm)] = float(np.median(losses))
+    return found
+
+
+PICTURES: dict[str, Callable[[ComparisonResult, Sequence[Variant]], bytes | None]] = {
+    "comparison.png": _draw_losses,
+    "curves.png": _draw_curves,
+    "attention.png": _draw_attention,
+    "along.png": _draw_along,
+}
+"""File -> what draws it; None where there is nothing to draw."""
 
 
 def _number(arm: Variant) -> float:
@@ -129,8 +143,8 @@ def validation_losses(arm: Variant) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Where a variant looked.
+class MedianAttention:
+    """The attention weights of a variant.
 
     Attributes:
         weights: (T, S).
@@ -144,7 +158,7 @@ class Look:
     title: str
 
 
-def median_attention(arm: Variant) -> Look | None:
+def median_attention(arm: Variant) -> MedianAttention | None:
     """Of each seed the mean over layers, heads and the test sequences of the commonest lengths; of
     these the median. A seed without such sequences is left out.
 
@@ -165,12 +179,12 @@ def median_attention(arm: Variant) -> Look | None:
         if str(arrays["meaning"]) == "strength":
             return None
         _, L, A, *_ = arrays["weights"].shape
-        here = (arrays["source_lengths"] == S) & (arrays["target_lengths"] == T)
-        if not here.any():
+        commonest = (arrays["source_lengths"] == S) & (arrays["target_lengths"] == T)
+        if not commonest.any():
             continue
-        means.append(arrays["weights"][here, :, :, :T, :S].mean(axis=(0, 1, 2)))
+        means.append(arrays["weights"][commonest, :, :, :T, :S].mean(axis=(0, 1, 2)))
         if (alignment := arrays.get("alignment")) is not None:
-            alignments.append(alignment[here, :T])
+            alignments.append(alignment[commonest, :T])
     alignment = np.full(T, -1)
     if len(alignments) == len(means):
         joined = np.concatenate(alignments)
@@ -184,7 +198,7 @@ def median_attention(arm: Variant) -> Look | None:
         *[f"mean of its {several}"] * bool(several),
     ]
     median = np.median(np.array(means, dtype=np.float64), axis=0)
-    return Look(median, alignment, "\n".join(title))
+    return MedianAttention(median, alignment, "\n".join(title))
 
 
 def _commonest(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:

@@ -140,7 +140,7 @@ class PairedTest:
                 f"{self.seeds} seeds{tied} are too few to tell {both} apart, whatever their losses."
             )
         typical = self._typical(f"{self.first} less {self.second}", 1)
-        words = f"{self.seeds} seeds cannot tell {both} apart: {typical}{self._apart()}"
+        words = f"{self.seeds} seeds cannot tell {both} apart: {typical}{self._divergences()}"
         if self.p_holm < LEVEL:
             one, other = (self.first, self.second) if self.effect < 0 else (self.second, self.first)
             most = max(self.first_better, self.second_better)
@@ -164,7 +164,7 @@ class PairedTest:
         tied = f", {self.tied} tied" if self.tied else ""
         return (
             f"{better} is better than {worse}{evidence}: {self._typical('', sign)}; better in {won}"
-            f" of {self.seeds} seeds{tied}{self._apart()}."
+            f" of {self.seeds} seeds{tied}{self._divergences()}."
         )
 
     def _typical(self, of: str, sign: int) -> str:
@@ -183,7 +183,7 @@ class PairedTest:
         """Pairs that are not tied from which on there is an interval."""
         return pairs_needed(LEVEL / self.tested)
 
-    def _apart(self) -> str:
+    def _divergences(self) -> str:
         """Who diverged, and how often."""
         names = (self.first, self.second)
         found = [f"{name} diverged in {count}"
@@ -203,7 +203,7 @@ def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pai
     Args:
         groups: variant -> seed -> loss, inf where it diverged; pairs are the seeds that both have.
     """
-    gathered = list[tuple[str, str, Floats, tuple[int, int]]]()
+    pairs = list[tuple[str, str, Floats, tuple[int, int]]]()
     every = [(losses, *two) for losses in groups for two in itertools.combinations(losses, 2)]
     for losses, first, second in every:
         shared = [seed for seed in losses[first] if seed in losses[second]]
@@ -211,18 +211,18 @@ def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pai
             continue
         a, b = (np.array([losses[name][seed] for seed in shared]) for name in (first, second))
         lost = int(np.isinf(a).sum()), int(np.isinf(b).sum())
-        gathered.append((first, second, paired(a, b), lost))
-    found = [signed_rank(gaps, LEVEL / len(gathered)) for *_, gaps, _ in gathered]
+        pairs.append((first, second, paired(a, b), lost))
+    found = [signed_rank(gaps, LEVEL / len(pairs)) for *_, gaps, _ in pairs]
     corrected = holm([each.p for each in found])
     smallest = holm([smallest_p(each.pairs) for each in found])
     return [
         PairedTest(
             first, second, len(gaps), each.estimate if each.pairs else 0.0, each.interval,
             int((gaps < 0).sum()), each.p, p_holm, rank_biserial(gaps), least,
-            int((gaps == 0).sum()), len(gathered), lost,
+            int((gaps == 0).sum()), len(pairs), lost,
         )
         for (first, second, gaps, lost), each, p_holm, least in zip(
-            gathered, found, corrected, smallest, strict=True
+            pairs, found, corrected, smallest, strict=True
         )
     ]  # fmt: skip
 

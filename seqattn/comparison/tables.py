@@ -175,11 +175,11 @@ def references(outcome: ComparisonResult) -> list[tuple[str, float]]:
 
 def reference_sentence(outcome: ComparisonResult) -> str:
     """The references in words; "" where there are none."""
-    said = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
-    if not said:
+    losses = ", ".join(f"{name} {loss:.4f}" for name, loss in references(outcome))
+    if not losses:
         return ""
     over = " (medians over the seeds' test sets)" if outcome.data_of_seeds == "new" else ""
-    return f"For comparison{over}: {said}."
+    return f"For comparison{over}: {losses}."
 
 
 BRACKETS = (
@@ -215,47 +215,56 @@ def scope(data_of_seeds: DataOfSeeds) -> str:
 
 def sentences(outcome: ComparisonResult) -> list[str]:
     """What the numbers say of every pair, the decided ones first, and what to be careful of."""
-    pairs = sorted(outcome.pairs, key=lambda pair: not pair.decided)
-    said = [pair.sentence() for pair in pairs]
+    return [*_pair_sentences(outcome.pairs), *_cautions(outcome), scope(outcome.data_of_seeds)]
+
+
+def _pair_sentences(pairs: Sequence[PairedTest]) -> list[str]:
+    words = [pair.sentence() for pair in sorted(pairs, key=lambda pair: not pair.decided)]
     seeds = {pair.seeds for pair in pairs}
     if len(pairs) > 3 and len(seeds) == 1 and all(pair.smallest_p >= LEVEL for pair in pairs):
-        said = [
+        words = [
             f"{seeds.pop()} seeds are too few for {len(pairs)} pairs: no test could tell any two"
             " variants apart, whatever their losses."
         ]
     if len(pairs) > 1 and any(pair.interval is not None for pair in pairs):
-        said.append(
+        words.append(
             f"The intervals of the {len(pairs)} pairs hold together with 95% confidence"
             " (Bonferroni)."
         )
+    return words
+
+
+def _cautions(outcome: ComparisonResult) -> list[str]:
+    """Which seeds have no loss, and what the variants do not share."""
+    words = []
     for arm in outcome.arms:
-        if lost := len(arm.diverged):
-            said.append(
-                f"{lost} of {len(arm.folders)} seeds of {arm.name} diverged; each counts as worse"
-                " than any seed that did not."
+        if diverged := len(arm.diverged):
+            words.append(
+                f"{diverged} of {len(arm.folders)} seeds of {arm.name} diverged; each counts as"
+                " worse than any seed that did not."
             )
         if arm.unfinished:
-            said.append(
+            words.append(
                 f"{arm.unfinished} of {len(arm.folders)} seeds of {arm.name} have not ended; they"
                 " are in no number here."
             )
     if not outcome.same_training_units:
-        said.append(
+        words.append(
             "The variants differ in data.normalize, data.scaling or data.relative, so that their"
             " training and validation losses (curves.png) are in different units."
         )
     if not outcome.same_units:
-        said.append(
+        words.append(
             "The variants differ in data.scaling or data.relative, so that their losses are in"
             " different units: two such variants are not tested against each other. `rmse` in each"
             " run's summary.json is in the units of the data."
         )
     if not outcome.same_data_in_pairs:
-        said.append(
+        words.append(
             "The variants differ in their data: their losses need not be of the same test"
             " sequences, and the two of a pair share no more than their seed."
         )
-    return [*said, scope(outcome.data_of_seeds)]
+    return words
 
 
 def markdown(outcome: ComparisonResult) -> str:

@@ -128,49 +128,19 @@ def plan(
         ConfigError: with all mistakes of all variants.
     """
     draft = Draft.read(path, overrides)
-    section = draft.content.pop("compare", None)
-    compare = _section(section, path)
-    mistakes: list[str] = []
-    grid = {key: list(values) for key, values in compare.vary.items()}
-    named: Mapping[str, Mapping[str, Any]] = compare.variants
-    if vary:
-        grid, named = _grid(vary, mistakes), {}
-    place = "compare.vary" if not vary else "--vary"
-    mistakes += _wrong_in(grid, place)
-    axis: Mapping[str, Sequence[Any]] = compare.along
-    if along is not None:
-        axis = _grid([along], mistakes)
-    mistakes += _wrong_in(axis, "compare.along" if along is None else "--along")
-    mistakes += [
-        f"--along {key}: {json.dumps(value)} is no number."
-        for key, values in axis.items()
-        for value in values
-        if isinstance(value, bool) or not isinstance(value, int | float)
-    ]
-    if mistakes:
-        raise ConfigError(f"{path}: {listed(len(mistakes))}.", mistakes)
-    named_arms = list(named.items()) if named else _combinations(grid)
-    arms, series = _along(axis, [(name, dict(changes)) for name, changes in named_arms])
+    compare = _section(draft.content.pop("compare", None), path)
+    design = _Design.read(path, compare, vary, along)
+    arms = design.arms()
     count = compare.seeds if seeds is None else seeds
     _refuse_counts(path, len(arms), count)
-    variants: list[Variant] = []
-    for name, changes in arms:
-        said = ", ".join(f"{key}={json.dumps(value)}" for key, value in changes.items())
-        origin = f"compare.variants.{name}" if named else f"{place} {said}"
-        wrong = [f"{origin}: {key} {NOT_VARIED[key]}." for key in changes if key in NOT_VARIED]
-        try:
-            config = draft.changed(changes, origin).resolve().config
-        except ConfigError as error:
-            mistakes += [*wrong, *(error.mistakes or [str(error)])]
-            continue
-        mistakes += wrong
-        variants.append(Variant(name, config, *series.get(name, (name, None))))
+    variants, mistakes = _validated(draft, arms)
+    generated = any(_is_generated(variant) for variant in variants)
     resampled = compare.resample_data if resample_data is None else resample_data
     mistakes += _same_configs(variants)
     mistakes += _wrong_seeds_of_data(variants) if resampled else []
-    if resample_data and not any(_is_generated(variant) for variant in variants):
+    if resample_data and not generated:
         mistakes.append("--resample-data: goes with generated data, and these are files.")
-    mistakes += _wrong_names([name for name, _ in arms])
+    mistakes += _wrong_names([arm.name for arm in arms])
     if mistakes:
         unique = list(dict.fromkeys(mistakes))
         raise ConfigError(f"{path}: {listed(len(unique))}.", unique)
@@ -178,8 +148,92 @@ def plan(
     if first.seed + count - 1 > 2**63 - 1:
         raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
     seeds_of_each = range(first.seed, first.seed + count)
-    resampled = resampled and any(_is_generated(variant) for variant in variants)
-    return Comparison(first.name, tuple(variants), seeds_of_each, next(iter(axis), ""), resampled)
+    key = next(iter(design.along), "")
+    return Comparison(first.name, tuple(variants), seeds_of_each, key, resampled and generated)
+
+
+@dataclass(frozen=True)
+class _Arm:
+    """A variant that is not validated yet: changes of the config, dotted path -> value, and where
+    they were given."""
+
+    name: str
+    changes: Mapping[str, Any]
+    origin: str
+    series: str
+    at: float | None
+
+
+@dataclass(frozen=True)
+class _Design:
+    """What is varied.
+
+    Attributes:
+        grid: dotted path -> values; every combination is a variant.
+        place: where the grid was given.
+        named: variants by their names, instead of a grid.
+        along: one dotted path -> the numbers that every variant is trained at; or nothing.
+    """
+
+    grid: Mapping[str, Sequence[Any]]
+    place: str
+    named: Mapping[str, Mapping[str, Any]]
+    along: Mapping[str, Sequence[Any]]
+
+    @classmethod
+    def read(cls, path: Path, compare: Compare, vary: Sequence[str], along: str | None) -> _Design:
+        """The file's own design, or what the command line has instead of it.
+
+        Raises:
+            ConfigError: with every mistake of the grid and the numbers.
+        """
+        mistakes: list[str] = []
+        grid = _grid(vary, mistakes) if vary else compare.vary
+        place = "--vary" if vary else "compare.vary"
+        mistakes += _wrong_in(grid, place)
+        numbers = compare.along if along is None else _grid([along], mistakes)
+        mistakes += _wrong_in(numbers, "compare.along" if along is None else "--along")
+        mistakes += [
+            f"--along {key}: {json.dumps(value)} is no number."
+            for key, values in numbers.items()
+            for value in values
+            if isinstance(value, bool) or not isinstance(value, int | float)
+        ]
+        if mistakes:
+            raise ConfigError(f"{path}: {listed(len(mistakes))}.", mistakes)
+        return cls(grid, place, {} if vary else compare.variants, numbers)
+
+    def arms(self) -> list[_Arm]:
+        """Every variant, at every number where there are some. Without variants the numbers alone
+        are compared."""
+        variants = list(self.named.items()) or _combinations(self.grid)
+        if not self.along:
+            return [self._arm(name, changes, name, None) for name, changes in variants]
+        ((key, values),) = self.along.items()
+        return [
+            self._arm("_".join(filter(None, [name, _word(key, value)])), {**changes, key: value},
+                      name, float(value))
+            for name, changes in variants or [("", {})] for value in values
+        ]  # fmt: skip
+
+    def _arm(self, name: str, changes: Mapping[str, Any], series: str, at: float | None) -> _Arm:
+        values = ", ".join(f"{key}={json.dumps(value)}" for key, value in changes.items())
+        origin = f"compare.variants.{name}" if self.named else f"{self.place} {values}"
+        return _Arm(name, changes, origin, series, at)
+
+
+def _validated(draft: Draft, arms: Sequence[_Arm]) -> tuple[list[Variant], list[str]]:
+    """The arms whose configs are valid, and the mistakes of all."""
+    variants, mistakes = list[Variant](), list[str]()
+    for arm in arms:
+        fixed = [key for key in arm.changes if key in NOT_VARIED]
+        mistakes += [f"{arm.origin}: {key} {NOT_VARIED[key]}." for key in fixed]
+        try:
+            config = draft.changed(arm.changes, arm.origin).resolve().config
+            variants.append(Variant(arm.name, config, arm.series, arm.at))
+        except ConfigError as error:
+            mistakes += error.mistakes or [str(error)]
+    return variants, mistakes
 
 
 def _refuse_counts(path: Path, arms: int, count: int) -> None:
@@ -206,27 +260,20 @@ def _refuse_counts(path: Path, arms: int, count: int) -> None:
 
 def _same_configs(variants: Sequence[Variant]) -> list[str]:
     seen: dict[str, str] = {}
-    mistakes = []
-    for variant in variants:
-        same = seen.setdefault(json.dumps(_without_folder(variant)), variant.name)
-        if same != variant.name:
-            mistakes.append(f"variants {same} and {variant.name} are the same config.")
-    return mistakes
+    pairs = [(seen.setdefault(json.dumps(_without_folder(variant)), variant.name), variant.name)
+             for variant in variants]  # fmt: skip
+    return [f"variants {a} and {b} are the same config." for a, b in pairs if a != b]
 
 
 def _wrong_names(names: Sequence[str]) -> list[str]:
+    files = [name for name in names if name.lower() in FILES]
+    twice = sorted({name for name in names if names.count(name) > 1})
     return [
-        *(
-            f"a variant cannot have the name {name}, which is a file of the comparison's folder;"
-            " name it under compare.variants."
-            for name in names
-            if name.lower() in FILES
-        ),
-        *(
-            f"two variants would have the name {name}; name them under compare.variants."
-            for name in sorted({name for name in names if names.count(name) > 1})
-        ),
-    ]
+        *(f"a variant cannot have the name {name}, which is a file of the comparison's folder; name"
+          " it under compare.variants." for name in files),
+        *(f"two variants would have the name {name}; name them under compare.variants."
+          for name in twice),
+    ]  # fmt: skip
 
 
 def _is_generated(variant: Variant) -> bool:
@@ -294,34 +341,11 @@ def _wrong_in(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
     return mistakes
 
 
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, dict[str, Any]]]:
+def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[str, Any]]]:
     """Every combination of values, under a name made of them."""
-    if not grid:
-        return []
-    arms = []
-    for values in itertools.product(*grid.values()):
-        changes = dict(zip(grid, values, strict=True))
-        arms.append(("_".join(_word(key, value) for key, value in changes.items()), changes))
-    return arms
-
-
-def _along(
-    axis: Mapping[str, Sequence[Any]], arms: list[tuple[str, dict[str, Any]]]
-) -> tuple[list[tuple[str, dict[str, Any]]], dict[str, tuple[str, float]]]:
-    """Every variant at every number of an axis, and which variant and number each name stands for.
-
-    Without variants the numbers alone are compared.
-    """
-    if not axis:
-        return arms, {}
-    ((key, values),) = axis.items()
-    found, series = list[tuple[str, dict[str, Any]]](), dict[str, tuple[str, float]]()
-    for name, changes in arms or [("", {})]:
-        for value in values:
-            full = "_".join(filter(None, [name, _word(key, value)]))
-            found.append((full, {**changes, key: value}))
-            series[full] = (name, float(value))
-    return found, series
+    combinations = itertools.product(*grid.values()) if grid else ()
+    arms = [dict(zip(grid, values, strict=True)) for values in combinations]
+    return [("_".join(itertools.starmap(_word, changes.items())), changes) for changes in arms]
 
 
 def _word(key: str, value: Any) -> str:

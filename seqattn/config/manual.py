@@ -19,6 +19,10 @@ A heading such as `data` (kind: copy) is the section `data:` where it says `kind
 required must be written; `null` turns off.
 """
 
+BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{} at most",
+          "exclusiveMaximum": "below {}"}  # fmt: skip
+"""JSON Schema's name of a bound -> words."""
+
 
 def manual(schema: Mapping[str, Any]) -> str:
     """Markdown: a heading a section, a row a key.
@@ -79,11 +83,9 @@ def _kinds(found: Mapping[str, Any]) -> str:
     if "$ref" in found:
         return "a section"
     kind = str(found.get("type", ""))
-    least = f"{found['minimum']} or more" if "minimum" in found else ""
-    least = f"above {found['exclusiveMinimum']}" if "exclusiveMinimum" in found else least
-    most = f"{found['maximum']} at most" if "maximum" in found else ""
-    most = f"below {found['exclusiveMaximum']}" if "exclusiveMaximum" in found else most
-    bounds = ", ".join(part for part in (least, most) if part)
     names = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`",
              "string": "text", "array": "list", "object": "section", "null": "`null`"}  # fmt: skip
+    bounds = ", ".join(
+        words.format(found[bound]) for bound, words in BOUNDS.items() if bound in found
+    )
     return names.get(kind, kind) + (f" ({bounds})" if bounds else "")

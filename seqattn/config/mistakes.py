@@ -37,31 +37,39 @@ def sentence(error: ErrorDetails) -> tuple[KeyPath, str]:
             return path, expectation(kind, context, path, given)
 
 
+EXPECTED = {
+    "int_type": "a whole number", "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number", "float_parsing": "a number", "finite_number": "a finite number",
+    "bool_type": "true or false", "bool_parsing": "true or false",
+    "list_type": "a list such as [4, 16]", "string_type": "a text",
+}  # fmt: skip
+"""pydantic's name of a wrong type -> what is expected."""
+BOUNDS = {
+    "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
+    "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",
+}  # fmt: skip
+SECTION_TYPES = ("model_type", "model_attributes_type", "union_tag_not_found", "dict_type")
+
+
 def expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
+    """What a value must be, and what it is.
+
+    Args:
+        kind: pydantic's name of the mistake.
+        context: of the mistake, such as the bound that the value crosses.
+    """
     came = f"got {describe(given)}."
+    if kind in EXPECTED:
+        return f"expected {EXPECTED[kind]}, {came}{_correction(kind, given)}"
+    if kind in BOUNDS:
+        return f"must be {BOUNDS[kind].format(**context)}, {came}"
+    if kind in SECTION_TYPES:
+        keys = dict.fromkeys(key for each in sections_at(path).values() for key in each.names())
+        return f"expected a section with keys ({', '.join(keys)}), {came}"
     match kind:
-        case "int_type" | "int_parsing" | "int_from_float":
-            return f"expected a whole number, {came}{_quotes(given)}"
         case "int_parsing_size":
             return f"the number is too large, {came}"
-        case "float_type" | "float_parsing":
-            return f"expected a number, {came}{_quotes(given)}"
-        case "finite_number":
-            return f"expected a finite number, {came}"
-        case "bool_type" | "bool_parsing":
-            return f"expected true or false, {came}{_yes_or_no(given)}"
-        case "list_type":
-            return f"expected a list such as [4, 16], {came}"
-        case "string_type":
-            return f"expected a text, {came}"
-        case "greater_than_equal":
-            return f"must be at least {context['ge']:g}, {came}"
-        case "greater_than":
-            return f"must be greater than {context['gt']:g}, {came}"
-        case "less_than_equal":
-            return f"must be at most {context['le']:,g}, {came}"
-        case "less_than":
-            return f"must be less than {context['lt']:g}, {came}"
         case "missing":
             return "is needed, and is not there."
         case "too_short" | "string_too_short":
@@ -76,13 +84,24 @@ def expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any
                 "may hold up to 100 letters, digits, '.', '_' and '-', and starts with a letter,"
                 f" a digit or '_'; {came}"
             )
-        case "model_type" | "model_attributes_type" | "union_tag_not_found" | "dict_type":
-            keys = ", ".join(
-                dict.fromkeys(key for each in sections_at(path).values() for key in each.names())
-            )
-            return f"expected a section with keys ({keys}), {came}"
         case _:  # a kind of error that no field of ours raises today
             return f"is not valid ({kind}), {came}"
+
+
+def _correction(kind: str, given: Any) -> str:
+    """What to change in a text that was meant as a number or a truth value."""
+    if not isinstance(given, str):
+        return ""
+    if kind.startswith("bool"):
+        words = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+        word = words.get(given.lower())
+        return f" Write {word}." if word else ""
+    if not kind.startswith(("int", "float")):
+        return ""
+    try:
+        return " Remove the quotes." if math.isfinite(float(given)) else ""
+    except ValueError:
+        return ""
 
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
@@ -122,35 +141,50 @@ def _inside(path: KeyPath, given: Any) -> str:
 
 def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> str:
     *parents, key = path
-    here = f"{'.'.join(parents)} ({tag})" if tag else ".".join(parents) or "the top level"
-    elsewhere: dict[str, list[str]] = {}
+    parent = ".".join(parents)
+    here = f"{parent} ({tag})" if tag else parent or "the top level"
+    tags_by_parent: dict[str, list[str]] = {}
     for known, _, known_tag in every_key():
         if known[-1] == key:
-            elsewhere.setdefault(".".join(known[:-1]), []).append(known_tag)
-    siblings = elsewhere.pop(".".join(parents), None)
-    if siblings:
-        name = _discriminator(tuple(parents))
-        tags = " or ".join(dict.fromkeys(siblings))  # once, however many sections it may stand in
-        below = [place for place in elsewhere if place.startswith(".".join(parents) + ".")]
-        meant = f" Or did you mean {below[0]}.{key}?" if below else ""
-        return f"{here} has no such key; it works with {name}: {tags}.{meant}{_inside(path, given)}"
-    around = sections_at(tuple(parents))
-    every = [name for each in around.values() for name in each.model_fields]
-    close = nearest(key, list(dict.fromkeys([*section.model_fields, *every])))
-    if close:
-        meant = f"unknown key. Did you mean {'.'.join([*parents, close])}?"
-        if close in section.model_fields:
-            return meant
-        tags = " or ".join(name for name, each in around.items() if close in each.model_fields)
-        return f"{meant} It works with {_discriminator(tuple(parents))}: {tags}."
-    if elsewhere:
-        homes = " or in ".join(home or "the top level" for home in elsewhere)
+            tags_by_parent.setdefault(".".join(known[:-1]), []).append(known_tag)
+    tags = tags_by_parent.pop(parent, [])
+    if tags:
+        inner = [f"{place}.{key}" for place in tags_by_parent if place.startswith(f"{parent}.")]
+        meant = f" Or did you mean {inner[0]}?" if inner else ""
+        return (
+            f"{here} has no such key; it works with {_variants_named(path[:-1], tags)}.{meant}"
+            f"{_inside(path, given)}"
+        )
+    if close := _nearest_sibling(path, section):
+        return close
+    if tags_by_parent:
+        homes = " or in ".join(home or "the top level" for home in tags_by_parent)
         return f"unknown key here; this key belongs in {homes}."
     names = {known[-1]: ".".join(known) for known, _, _ in every_key()}
     far = nearest(key, list(names))
     if far:
         return f"unknown key. Did you mean {names[far]}?"
     return f"unknown key. The keys of {here} are {', '.join(section.names())}."
+
+
+def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
+    """The guess that a key is a misspelt one of its section, or of another variant of it; or ""."""
+    *parents, key = path
+    around = sections_at(parents)
+    every = [name for each in around.values() for name in each.model_fields]
+    close = nearest(key, list(dict.fromkeys([*section.model_fields, *every])))
+    if close is None:
+        return ""
+    meant = f"unknown key. Did you mean {'.'.join([*parents, close])}?"
+    if close in section.model_fields:
+        return meant
+    tags = [tag for tag, each in around.items() if close in each.model_fields]
+    return f"{meant} It works with {_variants_named(path[:-1], tags)}."
+
+
+def _variants_named(path: KeyPath, tags: Sequence[str]) -> str:
+    """`kind: file`; a tag once, however many sections it may stand in."""
+    return f"{_discriminator(path)}: {' or '.join(dict.fromkeys(tags))}"
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
@@ -176,21 +210,6 @@ def _options(expected: str) -> list[str]:
     spelt = {"True": "true", "False": "false"}
     options = [option.strip("'") for option in expected.replace(" or ", ", ").split(", ")]
     return [spelt.get(option, option) for option in options]
-
-
-def _quotes(given: Any) -> str:
-    if not isinstance(given, str):
-        return ""
-    try:
-        return " Remove the quotes." if math.isfinite(float(given)) else ""
-    except ValueError:
-        return ""
-
-
-def _yes_or_no(given: Any) -> str:
-    words = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-    word = words.get(str(given).lower()) if isinstance(given, str) else None
-    return f" Write {word}." if word else ""
 
 
 def listed(mistakes: int) -> str:

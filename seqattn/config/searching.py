@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ SEARCHED_DATA = ("data.n_train", "data.train_seed")
 """Keys of the data that change neither the validation part nor the units of its loss."""
 EPOCHS = "training.epochs"
 FORMS = "log(A,B), uniform(A,B), or values with commas between"
+TrialConfig = Callable[[Mapping[str, Any]], Config]
 Label = None | bool | int | float | str
 """What a database can store of a value."""
 
@@ -95,7 +96,7 @@ class Search:
     name: str
     base: Config
     ranges: tuple[Range, ...]
-    config: Callable[[Mapping[str, Any]], Config]
+    config: TrialConfig
 
     @property
     def seed(self) -> int:
@@ -173,49 +174,22 @@ def search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search
     draft = Draft.read(path, overrides)
     draft.content.pop("compare", None)
     draft.resolve()  # the config itself comes first
-    mistakes, ranges = list[str](), list[Range]()
 
     def config(values: Mapping[str, Any]) -> Config:
-        said = ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
-        return draft.changed(dict(values), f"--search {said}").resolve().config
+        given = ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
+        return draft.changed(values, f"--search {given}").resolve().config
 
-    def refused(key: str, value: Any) -> list[str]:
-        try:
-            config({key: value})
-        except ConfigError as error:
-            return list(error.mistakes) or [str(error)]
-        return []
-
+    mistakes, ranges = list[str](), list[Range]()
     for text in texts:
-        found = _parsed(text)
-        if isinstance(found, str):
-            mistakes.append(found)
+        try:
+            found = _parsed(text)
+            _check_key(found.path, ranges, path)
+        except ConfigError as error:
+            mistakes.append(str(error))
             continue
-        if found.path in NOT_VARIED:
-            mistakes.append(f"--search {found.path}: {NOT_VARIED[found.path]}.")
-            continue
-        if found.path.partition(".")[0] == "data" and found.path not in SEARCHED_DATA:
-            mistakes.append(
-                f"--search {found.path}: changes the validation part or the units of its loss, so"
-                " that the easiest data would win. Of the data only"
-                f" {' and '.join(SEARCHED_DATA)} can be searched; to hold others against each"
-                f" other: seqattn compare {path} --vary {found.path}=A,B."
-            )
-            continue
-        if found.path in {each.path for each in ranges}:
-            mistakes.append(f"--search {found.path}: is given twice.")
-            continue
-        mistakes += [_inside(found.path, each.path) for each in ranges
-                     if f"{found.path}.".startswith(f"{each.path}.")
-                     or f"{each.path}.".startswith(f"{found.path}.")]  # fmt: skip
-        ends = found.values or (found.low, found.high)
-        if found.kind != "choice":
-            whole = all(float(end).is_integer() for end in ends)
-            if whole and refused(found.path, ends[0] + 0.5):  # a knob that counts
-                found = Range(found.path, found.kind, int(found.low), int(found.high), whole=True)
-                ends = (found.low, found.high)
-        wrong = [wrong for end in ends for wrong in refused(found.path, end)]
-        mistakes += wrong or _alike(found, config)
+        mistakes += _nested(found.path, ranges)
+        found = _whole_if_counted(found, config)
+        mistakes += _wrong_values(found, config)
         ranges.append(found)
     if not texts:
         mistakes.append(f"--search is missing: PATH=RANGE, a range being {FORMS}.")
@@ -225,16 +199,51 @@ def search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search
     return Search(base.name, base, tuple(ranges), config)
 
 
-def _inside(one: str, other: str) -> str:
-    inner, outer = sorted((one, other), key=len, reverse=True)
-    return (
+def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
+    """
+    Raises:
+        ConfigError: the key cannot be searched, or is among the ranges already.
+    """
+    if key in NOT_VARIED:
+        raise ConfigError(f"--search {key}: {NOT_VARIED[key]}.")
+    if key.partition(".")[0] == "data" and key not in SEARCHED_DATA:
+        raise ConfigError(
+            f"--search {key}: changes the validation part or the units of its loss, so that the"
+            f" easiest data would win. Of the data only {' and '.join(SEARCHED_DATA)} can be"
+            f" searched; to hold others against each other: seqattn compare {path} --vary"
+            f" {key}=A,B."
+        )
+    if key in {each.path for each in ranges}:
+        raise ConfigError(f"--search {key}: is given twice.")
+
+
+def _nested(key: str, ranges: Sequence[Range]) -> list[str]:
+    """A key and a section that holds it cannot both be searched."""
+    pairs = [sorted((key, each.path), key=len) for each in ranges]
+    return [
         f"--search {inner}: lies inside {outer}, which is searched, too; give {outer} each of its"
         " values whole."
-    )
+        for outer, inner in pairs
+        if inner.startswith(f"{outer}.")
+    ]
 
 
-def _alike(found: Range, config: Callable[[Mapping[str, Any]], Config]) -> list[str]:
-    """Values that stand for one config would be tried as if they were several."""
+def _whole_if_counted(found: Range, config: TrialConfig) -> Range:
+    """A range between whole numbers, of whole numbers only where the key takes no others."""
+    if found.kind == "choice" or not (found.low.is_integer() and found.high.is_integer()):
+        return found
+    if not _refusals(config, found.path, found.low + 0.5):
+        return found
+    return replace(found, low=int(found.low), high=int(found.high), whole=True)
+
+
+def _wrong_values(found: Range, config: TrialConfig) -> list[str]:
+    """Mistakes of the ends of a range; or values that stand for one config, which would be tried
+    as if they were several."""
+    ends = found.values or (found.low, found.high)
+    refusals = [words for end in ends for words in _refusals(config, found.path, end)]
+    if refusals:
+        return refusals
     configs = [config({found.path: value}) for value in found.values]
     return [
         f"--search {found.path}: {json.dumps(found.values[i])} and {json.dumps(found.values[k])}"
@@ -244,29 +253,38 @@ def _alike(found: Range, config: Callable[[Mapping[str, Any]], Config]) -> list[
     ]
 
 
-def _parsed(text: str) -> Range | str:
-    """A range, or what is wrong with it."""
+def _refusals(config: TrialConfig, key: str, value: Any) -> list[str]:
+    """The mistakes of a config with this value."""
+    try:
+        config({key: value})
+    except ConfigError as error:
+        return list(error.mistakes) or [str(error)]
+    return []
+
+
+def _parsed(text: str) -> Range:
+    """
+    Raises:
+        ConfigError: it is no range.
+    """
     path, equals, said = (part.strip() for part in text.partition("="))
     if not equals or not path or not said:
-        return f"--search {text}: expected PATH=RANGE, a range being {FORMS}."
+        raise ConfigError(f"--search {text}: expected PATH=RANGE, a range being {FORMS}.")
     call = re.fullmatch(r"(\w+)\((.*)\)", said)
     if call is None:
-        try:
-            values = read_text(f"[{said}]", f"--search {text}").content
-        except ConfigError as error:
-            return str(error)
+        values = read_text(f"[{said}]", f"--search {text}").content
         if len(values) < 2:
-            return f"--search {text}: one value is nothing to search; expected {FORMS}."
+            raise ConfigError(f"--search {text}: one value is nothing to search; expected {FORMS}.")
         return Range(path, "choice", values=tuple(values))
     kind, inside = call.groups()
     if kind not in ("log", "uniform"):
-        return f"--search {text}: {kind}(...) is no range; expected {FORMS}."
+        raise ConfigError(f"--search {text}: {kind}(...) is no range; expected {FORMS}.")
     try:
         low, high = (float(part) for part in inside.split(","))
     except ValueError:
-        return f"--search {text}: expected two numbers in {kind}(A,B)."
+        raise ConfigError(f"--search {text}: expected two numbers in {kind}(A,B).") from None
     if not low < high < float("inf"):
-        return f"--search {text}: expected A below B."
+        raise ConfigError(f"--search {text}: expected A below B.")
     if kind == "log" and low <= 0:
-        return f"--search {text}: a logarithm needs numbers above 0."
+        raise ConfigError(f"--search {text}: a logarithm needs numbers above 0.")
     return Range(path, kind, low, high)  # type: ignore[arg-type]

@@ -68,3 +68,9 @@ def every_key() -> Iterator[tuple[KeyPath, SectionType, str]]:
                 yield from walk(inner, inner_tag, (*path, key))
 
     yield from walk(ComparisonFile, "", ())
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a config file, for editors."""
+    schema = ComparisonFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -208,7 +208,7 @@ class Errors:
 def metrics_as_plain(
     in_sample: InSample, notes: Sequence[str], errors: Mapping[str, Errors]
 ) -> dict[str, Any]:
-    """The key `metrics` of summary.json; see `seqattn.run_files.Metrics`.
+    """The key `metrics` of summary.json; see `seqattn.runs.json_files.Metrics`.
 
     Args:
         notes: what a reader of the errors should be told.

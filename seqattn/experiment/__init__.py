@@ -264,7 +264,7 @@ def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], callbacks: 
         if job.state is not None and (
             words := change_of_numerics(job.folder.read_environment(), about)
         ):
-            job.folder.say(words)
+            job.folder.log_line(words)
             said[words] = None
     for words in said:
         callbacks.say(words)

@@ -58,6 +58,7 @@ def train_group(jobs: Sequence[Job], machine: Machine, callbacks: Callbacks) -> 
         Stopped: told to; all is saved.
         SeqattnError: what a user can mend.
     """
+    jobs = [replace(job, interrupted=job.state is not None) for job in jobs]
     runs = runs_of(jobs, machine.device)
     threads, reason = _threads_for(jobs, runs, machine)
     torch.set_num_threads(threads)
@@ -140,7 +141,7 @@ def _write_start(jobs: Sequence[Job], machine: Machine, threads: int, reason: st
         ]
         if len(jobs) > 1:
             lines.append(f"batched with {len(jobs) - 1} other runs, about {memory:.1f} MiB each")
-        job.folder.say("\n".join([*lines, *_passed_over(job), *_resumption(job, len(jobs))]))
+        job.folder.log_line("\n".join([*lines, *_passed_over(job), *_resumption(job, len(jobs))]))
 
 
 def _announce_start(jobs: Sequence[Job], callbacks: Callbacks) -> None:
@@ -172,7 +173,7 @@ def _resumption(job: Job, jobs: int) -> list[str]:
         jobs: that are trained side by side.
     """
     if job.state is None:
-        if jobs > 1 or job.started is None:
+        if jobs > 1 or not job.resume:
             return []
         return ["There is no checkpoint to resume from yet: starting from the beginning."]
     step = f", step {job.state.step}" if job.state.step else ""
@@ -192,7 +193,7 @@ def _ends_logged(jobs: Sequence[Job]) -> Iterator[None]:
         name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
         for job in jobs:
             with contextlib.suppress(OSError):  # the disk may be what is wrong
-                job.folder.say(f"ended: {name}")
+                job.folder.log_line(f"ended: {name}")
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # no file is one
             place = error.filename or jobs[0].folder.path
             raise StorageError(
@@ -215,7 +216,7 @@ def _concluded(
             epoch = job.position[0]
             callbacks.say(f"Stopped early after epoch {epoch}: no improvement any more.")
         if run.ended is None:
-            job.folder.say("stopped")
+            job.folder.log_line("stopped")
     with write_transaction():
         finished = [(job, run.run.model) for job, run in zip(jobs, trained, strict=True)
                     if run.is_finished]  # fmt: skip
@@ -231,9 +232,9 @@ def _log_ends(jobs: Iterable[Job]) -> None:
     """The last line of each log, once the results are safe on the disk; and TensorBoard's."""
     for job in jobs:
         if job.error is not None:
-            job.folder.say(f"ended: {job.error}")
+            job.folder.log_line(f"ended: {job.error}")
         elif job.summary is not None:
             loss, best = job.summary["test_loss"], job.summary["best_epoch"]
-            job.folder.say(f"finished: test loss {loss:.6g}, best epoch {best}")
+            job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")
             if job.config.logging.tensorboard:
                 tensorboard.conclude(job.folder, job.config, job.summary)

@@ -61,12 +61,14 @@ class Job:
     Attributes:
         config, folder: what to train, and where it goes.
         data: its sequences.
+        resume: whether it is to go on from what its folder holds.
         state: where to go on, or where it ended; None before the start.
         threads: those it was trained with so far.
         summary: the content of summary.json of a run with a finite test loss, at the end.
         error: why it has none: it diverged, now or before.
         group: a digest of the runs that it began with.
         skipped_checkpoints: checkpoints that could not be gone on from, and why.
+        interrupted: whether its training went on from a checkpoint.
         started: when its folder was last gone on with; None: it is new.
         resumes_from_previous: whether it goes on from the checkpoint before the last.
         begins_again: whether its checkpoints are of no use to the runs that it began with.
@@ -78,12 +80,14 @@ class Job:
     config: Config
     folder: RunFolder
     data: Splits
+    resume: bool = False
     state: RunState | None = None
     threads: int | None = None
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
     group: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
+    interrupted: bool = False
     started: str | None = None
     resumes_from_previous: bool = False
     begins_again: bool = False

@@ -32,7 +32,7 @@ def prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> li
             parts[key] = load(config.data)
         if isinstance(config.data, OwnFile):
             check_memory(config, parts[key])
-        job = Job(config, folder, parts[key])
+        job = Job(config, folder, parts[key], resume)
         check_fixed_lengths(config, job.data)
         _check_positions(job)
         jobs.append(_with_progress(job) if resume else job)

@@ -122,6 +122,8 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
         "parameters": job.parameters,
         "model": as_plain(job.config.model),
         "data": list(job.data.notes),
+        "skipped_checkpoints": list(job.skipped_checkpoints),
+        "interrupted": job.interrupted,
         "seconds": sum(record.seconds for record in state.history),
     }
 

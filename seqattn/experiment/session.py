@@ -40,7 +40,7 @@ class RunWriter:
             self.scalars.write(state.history)
 
     def log_epoch(self, record: EpochRecord) -> None:
-        self.folder.say(
+        self.folder.log_line(
             f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
             f" {record.validation_loss:.6g} free running,"
             f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
@@ -69,7 +69,7 @@ class FolderSession(Session):
 
     def log(self, line: str) -> None:
         for writer in self.writers.values():
-            writer.folder.say(f"gradients: {line}")
+            writer.folder.log_line(f"gradients: {line}")
 
     def stop_requested(self) -> bool:
         if self.background is not None:

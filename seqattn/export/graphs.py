@@ -18,7 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import LocationShiftAddressing, Memory
+from seqattn.attention import Memory
 from seqattn.cells import Cell, last_valid
 from seqattn.data import Scaling
 from seqattn.data.instance import ROUNDING
@@ -116,11 +116,11 @@ class RecurrentParts(Parts):
             kept = encoded.memory
             assert kept.keep is not None
             memory = {"keys": kept.keys, "values": kept.values, "keep": kept.keep}
-            if isinstance(location := model.attention.location, LocationShiftAddressing):
-                heads = (model.attention.heads,) if model.attention.heads > 1 else ()
-                *_, S, _ = kept.keys.shape
-                like = source.new_zeros(N, *heads, 1, S)
-                state["last"] = location.start(kept.keep, like).clone()
+            if model.attention.location is not None:
+                *lead, S, _ = kept.keys.shape
+                start = model.attention.location.start(kept.keep, source.new_zeros(*lead, 1, S))
+                if start is not None:
+                    state["last"] = start.clone()
         return Begun(encoded.point, memory, state, {})
 
     def step(self, point: Tensor, memory: Named, state: Named) -> Made:

@@ -17,7 +17,7 @@ from typing import Any
 
 import onnx
 import torch
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper
 
 from seqattn.errors import UsageError
 from seqattn.export.graphs import (
@@ -208,66 +208,67 @@ def _looped(
     of all steps, (N, layers, A, queries, keys)."""
     inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
     carried = [POINT, *state]
-    renamed = {name: STEP + name for name in carried}
-    for node in _nodes(inner.node):
-        node.input[:] = [renamed.get(name, name) for name in node.input]
     known = {value.name: value for value in (*inner.input, *inner.output)}
     maps = [value.name for value in inner.output if not value.name.startswith(NEXT)]
-    body, seen = list(inner.node), list[str]()
-    said = STEP + FORECAST
-    body.append(helper.make_node("Identity", [NEXT + POINT], [said]))
-    for name in maps:
-        row = STEP + name
-        seen.append(row)
-        if name == "decoder_self":  # so far; 0 ahead
-            body += _padded(name, row, steps)
-        else:
-            body.append(helper.make_node("Identity", [name], [row]))
-    body.append(helper.make_node("Identity", ["more"], ["still_more"]))
-    loop_body = helper.make_graph(
-        body, "step",
-        [helper.make_tensor_value_info("made", TensorProto.INT64, []),
-         helper.make_tensor_value_info("more", TensorProto.BOOL, []),
-         *(_called(known[name], renamed[name]) for name in carried)],
-        [helper.make_tensor_value_info("still_more", TensorProto.BOOL, []),
-         *(_called(known[NEXT + name], NEXT + name) for name in carried),
-         _called(known[NEXT + POINT], said), *(_bare(known[name], STEP + name) for name in maps)],
-        initializer=inner.initializer,
-    )  # fmt: skip
+    body = _loop_body(inner, carried, maps, steps)
     whole = ModelProto()
     whole.CopyFrom(encoder)
     graph = whole.graph
     graph.name = "free_running"
-    stacked = {FORECAST: "all/forecast", **{name: f"all/{name}" for name in maps}}
     graph.initializer.extend(
         [helper.make_tensor("steps", TensorProto.INT64, [], [steps]),
          helper.make_tensor("go", TensorProto.BOOL, [], [True])]
     )  # fmt: skip
-    graph.node.append(
-        helper.make_node(
-            "Loop",
-            ["steps", "go", *carried],
-            [*(f"last/{name}" for name in carried), *stacked.values()],
-            body=loop_body,
-        )
-    )
-    graph.node.extend(
-        [helper.make_node("Transpose", [stacked[FORECAST]], [FORECAST], perm=[1, 0, 2]),
-         *(helper.make_node("Transpose", [stacked[name]], [name], perm=[1, 2, 3, 0, 4])
-           for name in maps)]
-    )  # fmt: skip
+    stacked = [f"all/{name}" for name in (FORECAST, *maps)]
+    results = [*(f"last/{name}" for name in carried), *stacked]
+    graph.node.append(helper.make_node("Loop", ["steps", "go", *carried], results, body=body))
+    graph.node.append(helper.make_node("Transpose", [stacked[0]], [FORECAST], perm=[1, 0, 2]))
+    for name, rows in zip(maps, stacked[1:], strict=True):
+        graph.node.append(helper.make_node("Transpose", [rows], [name], perm=[1, 2, 3, 0, 4]))
     own = [value for value in graph.output if value.name == "encoder_self"]
     del graph.output[:]
     F = known[POINT].type.tensor_type.shape.dim[1].dim_value
-    shape: list[str | int] = ["N", steps, F]
+    shape = ["N", steps, F]
     graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, shape))
-    for name in maps:
-        _, layers, heads, S_fixed = (d.dim_value for d in known[name].type.tensor_type.shape.dim)
-        shape = ["N", layers, heads, steps, steps if name == "decoder_self" else S_fixed or "S"]
-        graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
-    graph.output.extend(own)
+    graph.output.extend([*(_of_all_steps(known[name], steps) for name in maps), *own])
     onnx.checker.check_model(whole)
     return whole
+
+
+def _loop_body(inner: GraphProto, carried: list[str], maps: list[str], steps: int) -> GraphProto:
+    """A step as the body of a Loop, which keeps the point and the weights of each step.
+
+    Args:
+        inner: the step, which is changed.
+        carried: names of what goes from step to step.
+        maps: names of the weights.
+    """
+    for node in _nodes(inner.node):
+        node.input[:] = [STEP + name if name in carried else name for name in node.input]
+    known = {value.name: value for value in (*inner.input, *inner.output)}
+    nodes = [*inner.node, helper.make_node("Identity", [NEXT + POINT], [STEP + FORECAST])]
+    for name in maps:
+        if name == "decoder_self":  # so far; 0 ahead
+            nodes += _padded(name, STEP + name, steps)
+        else:
+            nodes.append(helper.make_node("Identity", [name], [STEP + name]))
+    nodes.append(helper.make_node("Identity", ["more"], ["still_more"]))
+    inputs = [helper.make_tensor_value_info("made", TensorProto.INT64, []),
+              helper.make_tensor_value_info("more", TensorProto.BOOL, []),
+              *(_called(known[name], STEP + name) for name in carried)]  # fmt: skip
+    outputs = [helper.make_tensor_value_info("still_more", TensorProto.BOOL, []),
+               *(_called(known[NEXT + name], NEXT + name) for name in carried),
+               _called(known[NEXT + POINT], STEP + FORECAST),
+               *(_bare(known[name], STEP + name) for name in maps)]  # fmt: skip
+    return helper.make_graph(nodes, "step", inputs, outputs, initializer=inner.initializer)
+
+
+def _of_all_steps(value: ValueInfoProto, steps: int) -> ValueInfoProto:
+    """The type of the weights of all steps, from that of one step's (N, layers, A, keys)."""
+    _, layers, heads, keys = (size.dim_value for size in value.type.tensor_type.shape.dim)
+    keys_of_all = steps if value.name == "decoder_self" else keys or "S"
+    shape = ["N", layers, heads, steps, keys_of_all]
+    return helper.make_tensor_value_info(value.name, TensorProto.FLOAT, shape)
 
 
 def _padded(name: str, row: str, steps: int) -> list[NodeProto]:

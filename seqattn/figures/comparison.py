@@ -147,24 +147,12 @@ def along_figure(
         key: what was varied.
         reference: name, numbers and losses of a line to read them by.
     """
-    found = any(len(seeds) for of_arm in accuracies for seeds in of_arm)
-    figure = Figure(figsize=(7.0, 6.2 if found else 4.2), layout="constrained")
-    heights = [3.0, 1.6] if found else [1.0]
-    panels = list(
-        figure.subplots(1 + found, 1, sharex=True, squeeze=False, height_ratios=heights).ravel()
-    )
-    numbers = sorted({float(at) for row in places for at in row})
-    for panel, values in zip(panels, (losses, accuracies), strict=False):
-        for place, (name, at, of_arm) in enumerate(zip(names, places, values, strict=True)):
-            color, dashes = COLORS[place % len(COLORS)], DASHES[place % len(DASHES)]
-            shown = [(x, seeds) for x, seeds in zip(at, of_arm, strict=True) if len(seeds)]
-            if not shown:
-                continue
-            panel.plot([x for x, _ in shown], [np.median(seeds) for _, seeds in shown],
-                       color=color, ls=dashes, lw=1.6, label=shortened(name, LONGEST))  # fmt: skip
-            for x, seeds in shown:
-                panel.plot([x] * len(seeds), seeds, "o", ms=4, color=color, alpha=0.5, mew=0)
-    top = panels[0]
+    has_accuracies = any(len(seeds) for of_arm in accuracies for seeds in of_arm)
+    figure = Figure(figsize=(7.0, 6.2 if has_accuracies else 4.2), layout="constrained")
+    heights = [3.0, 1.6] if has_accuracies else [1.0]
+    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
+    top, bottom = panels[0, 0], panels[-1, 0]
+    _draw_medians(top, names, places, losses)
     if reference is not None:
         name, at, level = reference
         top.plot(at, level, color=GREY, lw=1.1, ls=DASHES[1], zorder=0, label=name)
@@ -174,16 +162,36 @@ def along_figure(
     top.set_title(title, loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    if found:
-        panels[1].set_ylim(-0.05, 1.05)
-        panels[1].set_ylabel("largest weight on\nthe true step")
-    bottom = panels[-1]
+    if has_accuracies:
+        _draw_medians(bottom, names, places, accuracies)
+        bottom.set_ylim(-0.05, 1.05)
+        bottom.set_ylabel("largest weight on\nthe true step")
+    numbers = sorted({float(at) for row in places for at in row})
     if min(numbers) > 0 and max(numbers) / min(numbers) >= 8:
         bottom.set_xscale("log", base=2)
     bottom.set_xticks(numbers, [f"{x:g}" for x in numbers])
     bottom.minorticks_off()
     bottom.set_xlabel(key)
     return figure
+
+
+def _draw_medians(
+    axes: Axes,
+    names: Sequence[str],
+    places: Sequence[NDArray[np.float64]],
+    values: Sequence[Sequence[NDArray[np.float64]]],
+) -> None:
+    """A line a variant through the medians over seeds, and a point a seed; nothing where a variant
+    has no seeds. See `along_figure`."""
+    for variant, (name, at, of_arm) in enumerate(zip(names, places, values, strict=True)):
+        color, dashes = COLORS[variant % len(COLORS)], DASHES[variant % len(DASHES)]
+        drawn = [(x, seeds) for x, seeds in zip(at, of_arm, strict=True) if len(seeds)]
+        if not drawn:
+            continue
+        axes.plot([x for x, _ in drawn], [np.median(seeds) for _, seeds in drawn],
+                  color=color, ls=dashes, lw=1.6, label=shortened(name, LONGEST))  # fmt: skip
+        for x, seeds in drawn:
+            axes.plot([x] * len(seeds), seeds, "o", ms=4, color=color, alpha=0.5, mew=0)
 
 
 def _plain_log_ticks(axes: Axes, *, vertical: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from seqattn.figures.style import (
     VERMILION,
     arrange,
     grid,
+    name_axes,
+    panel_grid,
     shortened,
     styled,
     tick_width,
@@ -35,9 +38,9 @@ MARKED_UP_TO = 60  # points of a line; more would run into each other
 MOST_FEATURES, MOST_COLUMNS = 6, 5  # drawn where each feature has a row
 LONGEST = 20  # letters of a name beside such a row
 
-GIVEN: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
+SOURCE: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
 TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}
-SAID: dict[str, Any] = {"color": VERMILION, "marker": "X", "mew": 0, "lw": 1.2}
+FORECAST: dict[str, Any] = {"color": VERMILION, "marker": "X", "mew": 0, "lw": 1.2}
 
 
 @styled
@@ -68,145 +71,147 @@ def paths_figure(
         rooted: give the root of the error, in the data's units.
     """
     said = features if said is None else said
+    examples = [_Example(*each) for each in zip(source, target, forecast, titles, strict=True)]
     if share_a_plane(features, said, [*source, *target, *forecast]):
-        return _in_planes(source, target, forecast, titles, features, rooted)
-    return _over_steps(source, target, forecast, titles, features, said, rooted)
+        return _in_planes(examples, features, rooted)
+    return _over_steps(examples, features, said, rooted)
 
 
-def _in_planes(
-    source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
-    titles: Sequence[str], features: Sequence[str], rooted: bool,
-) -> Figure:  # fmt: skip
-    shape = grid(len(source), 2.5)
-    figure, panels = _panels(shape, len(source))
-    heads = [
-        title + _error(truth, predicted, rooted)
-        for title, truth, predicted in zip(titles, target, forecast, strict=True)
-    ]
-    for axes, given, truth, predicted, head in zip(panels, source, target, forecast, heads,
-                                              strict=True):  # fmt: skip
-        _draw_plane(axes, given, truth, predicted)
+@dataclass(frozen=True)
+class _Example:
+    """A sequence to draw: source (S, F), true target (T, G) or (0, G), forecast (T, G)."""
+
+    source: Floats
+    target: Floats
+    forecast: Floats
+    title: str
+
+    def __len__(self) -> int:
+        return len(self.source) + len(self.forecast)
+
+    def points(self) -> list[Floats]:
+        return [self.source, self.target, self.forecast]
+
+
+def _in_planes(examples: Sequence[_Example], features: Sequence[str], rooted: bool) -> Figure:
+    """A panel a sequence, which is a path in the plane of two features."""
+    shape = grid(len(examples), 2.5)
+    figure, panels = _panels(shape, len(examples))
+    heads = [each.title + _error(each.target, each.forecast, rooted) for each in examples]
+    for axes, example, head in zip(panels, examples, heads, strict=True):
+        _draw_plane(axes, *example.points())
         axes.set_title(head, fontsize=TITLE)
-    _share_limits(panels, [*source, *target, *forecast])
+    _share_limits(panels, [points for each in examples for points in each.points()])
     _, columns = shape
     for place, axes in enumerate(panels):
-        axes.tick_params(labelbottom=place + columns >= len(source), labelleft=place % columns == 0)
+        is_lowest = place + columns >= len(examples)
+        axes.tick_params(labelbottom=is_lowest, labelleft=place % columns == 0)
     above = title_height(heads, TITLE)
-    ticks = 0.1 + tick_width(panels[0].yaxis, SMALL)
+    ticks = _tick_space(panels[:1])
     arrange(
         figure, (SIDE, SIDE), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
-        top=above + 0.2 + _legend(figure, panels[0], columns, target, forecast),
-        across=0.2, down=above + 0.2,
+        top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples),
+        gaps=(0.2, above + 0.2),
     )  # fmt: skip
-    _name_axes(figure, *features)
+    name_axes(figure, *features)
     return figure
 
 
 def _over_steps(
-    source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
-    titles: Sequence[str], features: Sequence[str], said: Sequence[str], rooted: bool,
-) -> Figure:  # fmt: skip
+    examples: Sequence[_Example], features: Sequence[str], said: Sequence[str], rooted: bool
+) -> Figure:
+    """A panel a sequence where there is one feature; else a row a feature, a column a sequence."""
     every = list(dict.fromkeys([*said, *features]))
     names = every[:MOST_FEATURES]
     if alone := len(names) == 1:
-        shape = grid(len(source), 2.5)
+        rows, columns = grid(len(examples), 2.5)
     else:
-        shape = len(names), min(MOST_COLUMNS, len(source))
-        source, target, forecast = (rows[: shape[1]] for rows in (source, target, forecast))
-        titles = titles[: shape[1]]
-    rows, columns = shape
-    figure, panels = _panels(shape, len(names) * len(source))
+        rows, columns = len(names), min(MOST_COLUMNS, len(examples))
+        examples = examples[:columns]
+    figure, panels = _panels((rows, columns), len(names) * len(examples))
     heads = list[str]()
-    places = itertools.product(enumerate(names), zip(source, target, forecast, titles, strict=True))
-    for axes, ((row, name), (given, truth, predicted, title)) in zip(panels, places, strict=True):
-        parts = (
-            _column(given, features, name), _column(truth, said, name),
-            _column(predicted, said, name),
-        )  # fmt: skip
-        _draw_steps(axes, len(given), *parts)
-        if len(predicted):
-            axes.axvline(len(given) + 0.5, color=GREY, lw=0.6, ls=":")
-        heads.append((title if row == 0 else "") + _error(*parts[1:], rooted))
-        axes.set_title(heads[-1] if row == 0 else heads[-1].strip(), fontsize=TITLE)
-        axes.tick_params(labelbottom=alone or row == rows - 1)
-    ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
+    for axes, (name, example) in zip(panels, itertools.product(names, examples), strict=True):
+        target, forecast = (
+            _column(points, said, name) for points in (example.target, example.forecast)
+        )
+        S = len(example.source)
+        _draw_steps(axes, S, _column(example.source, features, name), target, forecast)
+        if len(example.forecast):
+            axes.axvline(S + 0.5, color=GREY, lw=0.6, ls=":")
+        error = _error(target, forecast, rooted)
+        heads.append(example.title + error if name == names[0] else error)
+        axes.set_title(heads[-1] if name == names[0] else error.strip(), fontsize=TITLE)
+        axes.tick_params(labelbottom=name == names[-1])
+    ticks = _tick_space(panels)
     above = title_height(heads, TITLE)
-    longest = max(
-        len(given) + len(predicted) for given, predicted in zip(source, forecast, strict=True)
-    )
-    width = WIDE if columns == 1 and longest > MARKED_UP_TO else SIDE
+    width = WIDE if columns == 1 and max(map(len, examples)) > MARKED_UP_TO else SIDE
+    height, gap = (SIDE, above + 0.3) if alone else (LOW, title_height("M", TITLE) + 0.1)
     arrange(
-        figure, (width, SIDE if alone else LOW), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
-        top=above + 0.2 + _legend(figure, panels[0], columns, target, forecast), across=0.2 + ticks,
-        down=above + 0.3 if alone else title_height("M", TITLE) + 0.1,
+        figure, (width, height), (rows, columns), left=0.35 + ticks, right=0.15, bottom=0.5,
+        top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples),
+        gaps=(0.2 + ticks, gap),
     )  # fmt: skip
     if alone:
-        _name_axes(figure, "step", names[0])
+        name_axes(figure, "step", names[0])
         return figure
     for axes, name in zip(panels[::columns], names, strict=True):
         axes.set_ylabel(shortened(name, LONGEST), fontsize=9)
         axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
     left_out = len(every) - len(names)
-    _name_axes(figure, f"step ({left_out} more features are not drawn)" if left_out else "step", "")
+    name_axes(figure, f"step ({left_out} more features are not drawn)" if left_out else "step", "")
     return figure
 
 
-def _panels(shape: tuple[int, int], shown: int) -> tuple[Figure, list[Axes]]:
-    """A figure, and the panels of it that are used."""
-    figure = Figure()
-    panels = list(figure.subplots(*shape, squeeze=False).ravel())
-    for axes in panels[shown:]:
-        axes.set_axis_off()
-    for axes in panels[:shown]:
+def _panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
+    """A figure and its first panels, with small and round ticks."""
+    figure, panels = panel_grid(shape, count)
+    for axes in panels:
         axes.tick_params(labelsize=SMALL, length=2)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 5, 10]))
             axis.get_offset_text().set_fontsize(SMALL)
-    return figure, panels[:shown]
+    return figure, panels
 
 
-def _error(truth: Floats | None, said: Floats | None, rooted: bool) -> str:
-    """A line for a title, or nothing where there is no truth."""
-    if truth is None or said is None or not len(truth) or not np.isfinite(truth).any():
+def _tick_space(panels: Sequence[Axes]) -> float:
+    """Inches left of a panel for its tick labels."""
+    return 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
+
+
+def _error(target: Floats | None, forecast: Floats | None, rooted: bool) -> str:
+    """A line for a title, or nothing where there is no true target."""
+    if target is None or forecast is None or not len(target) or not np.isfinite(target).any():
         return ""
-    error = float(np.nanmean(np.square(said - truth))) ** (0.5 if rooted else 1)
+    error = float(np.nanmean(np.square(forecast - target))) ** (0.5 if rooted else 1)
     digits = f"{error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"{error:.3g}"
     return f"\n{'RMSE' if rooted else 'MSE'} {digits}"
 
 
-def _legend(
-    figure: Figure, axes: Axes, columns: int, target: Sequence[Floats], forecast: Sequence[Floats]
-) -> float:
+def _draw_legend(figure: Figure, axes: Axes, columns: int, examples: Sequence[_Example]) -> float:
     """What the lines mean, in a row where there is room; its height in inches."""
-    looks = {"given": GIVEN}
-    looks |= {"true continuation": TRUTH} if any(map(len, target)) else {}
-    looks |= {"forecast": SAID} if any(map(len, forecast)) else {}
-    if len(looks) == 1:
+    lines = {"given": SOURCE}
+    lines |= {"true continuation": TRUTH} if any(len(each.target) for each in examples) else {}
+    lines |= {"forecast": FORECAST} if any(len(each.forecast) for each in examples) else {}
+    if len(lines) == 1:
         return 0.0
-    handles = [axes.plot([], [], label=name, **look)[0] for name, look in looks.items()]
+    handles = [axes.plot([], [], label=name, **style)[0] for name, style in lines.items()]
     figure.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1), borderaxespad=0.2, fontsize=9,
         ncols=3 if columns > 1 else 1,
     )  # fmt: skip
-    return 0.18 * (1 if columns > 1 else len(looks))
+    return 0.18 * (1 if columns > 1 else len(lines))
 
 
-def _name_axes(figure: Figure, below: str, beside: str) -> None:
-    width, height = figure.get_size_inches()
-    figure.supxlabel(below, y=0.07 / height, fontsize=9)
-    figure.supylabel(beside, x=0.07 / width, fontsize=9)
-
-
-def _draw_plane(axes: Axes, given: Floats, truth: Floats, said: Floats) -> None:
-    size = 6.0 if len(given) + len(said) <= NUMBERED_UP_TO else 3.0
-    for points, look in ((truth, TRUTH), (said, SAID)):
-        path = np.vstack([given[-1:], points])
-        axes.plot(*path.T, **{**look, "marker": None}, zorder=2)
-        axes.plot(*points.T, **{**look, "ls": "none"}, ms=size, zorder=4)
-    axes.plot(*given.T, **GIVEN, ms=size, zorder=3)
-    if len(given) + len(said) <= NUMBERED_UP_TO:
-        middle = np.nanmean(np.vstack([given, truth, said]), axis=0)
-        for number, point in enumerate([*given, *(truth if len(truth) else said)], start=1):
+def _draw_plane(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> None:
+    size = 6.0 if len(source) + len(forecast) <= NUMBERED_UP_TO else 3.0
+    for points, style in ((target, TRUTH), (forecast, FORECAST)):
+        path = np.vstack([source[-1:], points])
+        axes.plot(*path.T, **{**style, "marker": None}, zorder=2)
+        axes.plot(*points.T, **{**style, "ls": "none"}, ms=size, zorder=4)
+    axes.plot(*source.T, **SOURCE, ms=size, zorder=3)
+    if len(source) + len(forecast) <= NUMBERED_UP_TO:
+        middle = np.nanmean(np.vstack([source, target, forecast]), axis=0)
+        for number, point in enumerate([*source, *(target if len(target) else forecast)], start=1):
             if not np.isfinite(point).all():
                 continue
             away = np.sign(point - middle)
@@ -223,23 +228,23 @@ def _column(points: Floats, names: Sequence[str], name: str) -> Floats | None:
 
 
 def _draw_steps(
-    axes: Axes, S: int, given: Floats | None, truth: Floats | None, said: Floats | None
+    axes: Axes, S: int, source: Floats | None, target: Floats | None, forecast: Floats | None
 ) -> None:
-    """One feature over the steps: (S,) given, (T,) true, (T,) said, None where it is not there; NaN
-    where a true point was not observed."""
-    total = S + (0 if said is None else len(said))
+    """One feature over the steps: (S,) source, (T,) true, (T,) forecast, None where it is not
+    there; NaN where a true point was not observed."""
+    total = S + (0 if forecast is None else len(forecast))
     size = 4.0 if total <= NUMBERED_UP_TO else 2.0 if total <= MARKED_UP_TO else 0.0
-    if given is not None:
-        axes.plot(np.arange(1, S + 1), given, **GIVEN, ms=size)
-    for points, look in ((truth, TRUTH), (said, SAID)):
+    if source is not None:
+        axes.plot(np.arange(1, S + 1), source, **SOURCE, ms=size)
+    for points, style in ((target, TRUTH), (forecast, FORECAST)):
         if points is None:
             continue
         steps = np.arange(S + 1, S + len(points) + 1)
         path, places = points, steps
-        if given is not None:
-            path, places = np.concatenate([given[-1:], points]), np.arange(S, S + len(points) + 1)
-        axes.plot(places, path, **{**look, "marker": None})
-        axes.plot(steps, points, **{**look, "ls": "none"}, ms=size)
+        if source is not None:
+            path, places = np.concatenate([source[-1:], points]), np.arange(S, S + len(points) + 1)
+        axes.plot(places, path, **{**style, "marker": None})
+        axes.plot(steps, points, **{**style, "ls": "none"}, ms=size)
 
 
 def _share_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -79,8 +80,8 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
             figure.set_layout_engine(None)
         for text in figure.findobj(Text):
             assert isinstance(text, Text)
-            if not (said := text.get_text()).isprintable():
-                text.set_text(_spelt_out(said))
+            if not (label := text.get_text()).isprintable():
+                text.set_text(_escape_control(label))
         with warnings.catch_warnings():
             # A letter that the font lacks is drawn as a box; nobody can do anything about it here.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
@@ -109,8 +110,8 @@ def as_moving(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
     return buffer.getvalue()
 
 
-def _spelt_out(text: str) -> str:
-    """Control signs of a name from a file are no signs to draw."""
+def _escape_control(text: str) -> str:
+    """Text with its control characters escaped, except line breaks."""
     return "".join(
         sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
         for sign in text
@@ -124,9 +125,18 @@ def grid(panels: int, panel_width: float, *, most_width: float = 14.0) -> tuple[
     return rows, math.ceil(panels / rows)
 
 
+def panel_grid(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
+    """A figure of rows and columns, and its first `count` panels; the others are left empty."""
+    figure = Figure()
+    panels = list(figure.subplots(*shape, squeeze=False).ravel())
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    return figure, panels[:count]
+
+
 def arrange(
     figure: Figure, panel: tuple[float, float], shape: tuple[int, int], *, left: float,
-    right: float, bottom: float, top: float, across: float = 0.0, down: float = 0.0,
+    right: float, bottom: float, top: float, gaps: tuple[float, float] = (0.0, 0.0),
 ) -> None:  # fmt: skip
     """Give a figure of equal panels its size and its margins, all in inches.
 
@@ -137,16 +147,23 @@ def arrange(
         panel: width and height of the inside of one.
         shape: rows and columns.
         left, right, bottom, top: around all panels.
-        across, down: between two panels.
+        gaps: between two panels of a row, and of a column.
     """
     rows, columns = shape
-    width = left + columns * panel[0] + (columns - 1) * across + right
-    height = bottom + rows * panel[1] + (rows - 1) * down + top
+    width = left + columns * panel[0] + (columns - 1) * gaps[0] + right
+    height = bottom + rows * panel[1] + (rows - 1) * gaps[1] + top
     figure.set_size_inches(width, height)
     figure.subplots_adjust(
         left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
-        wspace=across / panel[0], hspace=down / panel[1],
+        wspace=gaps[0] / panel[0], hspace=gaps[1] / panel[1],
     )  # fmt: skip
+
+
+def name_axes(figure: Figure, horizontal: str, vertical: str) -> None:
+    """One name for the horizontal axes of all panels, and one for the vertical ones."""
+    width, height = figure.get_size_inches()
+    figure.supxlabel(horizontal, y=0.07 / height, fontsize=9)
+    figure.supylabel(vertical, x=0.07 / width, fontsize=9)
 
 
 def text_width(texts: Iterable[str], size: float) -> float:

@@ -42,8 +42,9 @@ def vectors_figure(
     """
     figure = Figure()
     left, right = figure.subplots(1, 2)
-    asked = keys if query is None else np.vstack([query, keys])
-    drawn, held = _in_plane(asked)
+    vectors = keys if query is None else np.vstack([query, keys])
+    drawn, share = _in_plane(vectors)
+    _frame(left, drawn)
     if query is not None:
         _arrow(left, drawn[0], VERMILION, "query", lw=2.2)
         drawn = drawn[1:]
@@ -54,10 +55,9 @@ def vectors_figure(
         lengths = np.linalg.norm(keys, axis=1) * np.linalg.norm(query)
         angles = keys @ query / np.where(lengths > 0, lengths, 1.0)
         _list(left, "cosine of query and key", angles)
-    _frame(left, drawn if query is None else np.vstack([drawn, _in_plane(asked)[0][:1]]))
-    left.set_title(f"Query and keys{_said(held, asked)}", fontsize=9)
+    left.set_title(f"Query and keys{_projection_note(share, vectors)}", fontsize=9)
 
-    drawn, held = _in_plane(np.vstack([values, context]))
+    drawn, share = _in_plane(np.vstack([values, context]))
     for value in drawn[:-1]:
         _arrow(right, value, GREY, lw=1.0, dashed=True)
     _name_tips(right, drawn[:-1], BLACK)
@@ -67,10 +67,10 @@ def vectors_figure(
         if np.linalg.norm(weight * value) > 0.03 * np.abs(drawn).max():  # else all head
             _arrow(right, weight * value, BLUE, start=corner)
         corner = corner + weight * value
-    _arrow(right, drawn[-1], VERMILION, "context", lw=2.2, beside=True)
+    _arrow(right, drawn[-1], VERMILION, "context", lw=2.2, at_middle=True)
     _frame(right, np.vstack([drawn, np.zeros((1, 2))]))
-    right.set_title(f"Values, weighted and summed{_said(held, values)}", fontsize=9)
-    arrange(figure, (3.8, 3.8), (1, 2), left=0.5, right=0.2, bottom=0.4, top=0.75, across=0.6)
+    right.set_title(f"Values, weighted and summed{_projection_note(share, values)}", fontsize=9)
+    arrange(figure, (3.8, 3.8), (1, 2), left=0.5, right=0.2, bottom=0.4, top=0.75, gaps=(0.6, 0.0))
     figure.suptitle(title, x=0.02, ha="left", fontsize=9)
     return figure
 
@@ -90,14 +90,14 @@ def _in_plane(vectors: Floats) -> tuple[Floats, float]:
     return drawn, float((lengths[:2] ** 2).sum()) / total if total else 1.0
 
 
-def _said(held: float, vectors: Floats) -> str:
+def _projection_note(share: float, vectors: Floats) -> str:
     K = vectors.shape[-1]
-    return "" if K <= 2 else f"\n{K} numbers each, on their two main directions ({held:.0%})"
+    return "" if K <= 2 else f"\n{K} numbers each, on their two main directions ({share:.0%})"
 
 
 def _arrow(
     axes: Axes, vector: Floats, color: str, word: str = "", *, lw: float = 1.4,
-    dashed: bool = False, start: Sequence[float] | Floats = (0.0, 0.0), beside: bool = False,
+    dashed: bool = False, start: Sequence[float] | Floats = (0.0, 0.0), at_middle: bool = False,
 ) -> None:  # fmt: skip
     begin = np.asarray(start)
     end = begin + vector
@@ -107,10 +107,10 @@ def _arrow(
                     "ls": "--" if dashed else "-"},
     )  # fmt: skip
     length = float(np.linalg.norm(vector)) or 1.0
-    place = begin + vector / 2 if beside else end
-    away = (np.array([-vector[1], vector[0]]) if beside else vector) / length
+    place = begin + vector / 2 if at_middle else end
+    away = (np.array([-vector[1], vector[0]]) if at_middle else vector) / length
     axes.annotate(
-        word, xy=tuple(place), xytext=tuple((22 if beside else 14) * away),
+        word, xy=tuple(place), xytext=tuple((22 if at_middle else 14) * away),
         textcoords="offset points", ha="center", va="center", fontsize=8,
         color=color if color != GREY else BLACK,
     )  # fmt: skip

@@ -37,8 +37,7 @@ from seqattn.errors import (
 )
 from seqattn.experiment import Callbacks, choose_device, run
 from seqattn.experiment.resume import HARMLESS
-from seqattn.run_files import read_search
-from seqattn.runs import SEARCH, EpochRecord, RunFolder
+from seqattn.runs import SEARCH, EpochRecord, RunFolder, read_search
 from seqattn.storage import LOCK, PART, exclusive_lock, locked, write_json
 
 if TYPE_CHECKING:

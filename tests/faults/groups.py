@@ -13,11 +13,11 @@ from unittest import mock
 
 import torch
 
-from seqattn import storage
 from seqattn.config import Config, resolve
 from seqattn.errors import Stopped
 from seqattn.experiment import Callbacks, seeds_of, train_many
 from seqattn.runs import RunFolder
+from seqattn.storage.atomic import _PendingFile
 from seqattn.verify_resume import first_difference
 from tests.faults import Tally
 from tests.faults.processes import nurtured, words
@@ -96,7 +96,7 @@ def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
 
 def killed_at(show: int) -> Any:
     """Ends the process, so to speak, at the n-th checkpoint that is renamed into its place."""
-    real, seen = storage._PendingFile.show, 0
+    real, seen = _PendingFile.show, 0
 
     def dying(written: Any) -> None:
         nonlocal seen
@@ -106,7 +106,7 @@ def killed_at(show: int) -> Any:
                 raise Killed
         real(written)
 
-    return mock.patch.object(storage._PendingFile, "show", dying)
+    return mock.patch.object(_PendingFile, "show", dying)
 
 
 def difference(whole: Runs, parted: Runs) -> str | None:
@@ -121,6 +121,8 @@ def difference(whole: Runs, parted: Runs) -> str | None:
 
 
 RESULTS = ("summary.json", "predictions.npz", "attention.npz", "film.npz")
+NOT_COMPARED = ("seconds", "interrupted", "skipped_checkpoints")
+"""Keys of summary.json in which a resumed run may differ."""
 
 
 def _other_file(one: RunFolder, other: RunFolder, name: str) -> str | None:
@@ -132,7 +134,8 @@ def _other_file(one: RunFolder, other: RunFolder, name: str) -> str | None:
     if name != "summary.json":
         return None if files[0].read_bytes() == files[1].read_bytes() else f"{name} is another"
     before, now = (json.loads(file.read_bytes()) for file in files)
-    keys = [key for key in before | now if key != "seconds" and before.get(key) != now.get(key)]
+    keys = [key for key in before | now if before.get(key) != now.get(key)]
+    keys = [key for key in keys if key not in NOT_COMPARED]
     return f"{name}: {keys[0]}: {before.get(keys[0])}, {now.get(keys[0])}" if keys else None
 
 

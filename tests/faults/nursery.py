@@ -167,14 +167,15 @@ def _become(asked: dict[str, Any], said: int) -> None:
 
 
 def _plan(plan: dict[str, Any]) -> None:
-    from seqattn import experiment, pictures, storage
+    from seqattn import experiment, pictures
+    from seqattn.storage import arrays, atomic, files, locks
     from seqattn.training import checksummed, loop
 
     if plan.get("no_precheck"):
         experiment.check_free_space = lambda *_: None
     if "signal" in plan:
         places: dict[str, list[tuple[Any, str]]] = {
-            "save": [(storage, "atomic_write"), (checksummed, "atomic_write")],
+            "save": [(atomic, "atomic_write"), (checksummed, "atomic_write")],
             "validation": [(loop, "validate")],
             "plotting": [(pictures, "as_bytes")],
         }
@@ -212,7 +213,8 @@ def _plan(plan: dict[str, Any]) -> None:
                     with real(*args, **options) as file:
                         yield _Writes(file, before)
 
-                storage.os = _Os(opened)  # type: ignore[attr-defined]
+                for module in (arrays, atomic, files, locks):
+                    module.os = _Os(opened)  # type: ignore[attr-defined]
 
 
 class _Os:

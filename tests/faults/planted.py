@@ -24,7 +24,7 @@ def plant(name: str | None) -> None:
 
 
 def _everywhere(name: str, what: Any) -> None:
-    """Replace a function of `seqattn.storage` in every module that has imported it."""
+    """Replace a function in every module that has imported it."""
     import sys
 
     for module in list(sys.modules.values()):
@@ -75,9 +75,7 @@ def _no_lock() -> None:
 def _silent() -> None:
     """A save that fails says nothing."""
     _import_all()
-    from seqattn import storage
-
-    real = storage.atomic_write
+    from seqattn.storage import atomic_write as real
 
     def write(*args: Any, **options: Any) -> None:
         with contextlib.suppress(OSError):
@@ -90,7 +88,7 @@ def _deaf() -> None:
     """Signals are not heeded."""
     import signal
 
-    import seqattn.cli
+    _import_all()
 
     @contextlib.contextmanager
     def told() -> Iterator[Any]:
@@ -101,7 +99,7 @@ def _deaf() -> None:
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
 
-    seqattn.cli.told_to_stop = told
+    _everywhere("told_to_stop", told)
 
 
 def _follows_links() -> None:
@@ -135,9 +133,8 @@ def _half() -> None:
 
     @contextlib.contextmanager
     def opened(path: Path) -> Iterator[Any]:
-        with seqattn.storage.os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb"
-        ) as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with seqattn.storage.atomic.os.fdopen(descriptor, "wb") as file:
             yield file
 
     _everywhere("output_file", opened)
@@ -145,10 +142,10 @@ def _half() -> None:
 
 def _colours() -> None:
     """Escape codes are written whether there is a terminal or not."""
-    import seqattn.cli.terminal as terminal
+    from seqattn.cli.output import note
 
-    real = terminal.note
-    terminal.note = lambda text: real(text) or print("\x1b[31mred\x1b[0m")  # type: ignore[assignment,func-returns-value]
+    _import_all()
+    _everywhere("note", lambda text: note(text) or print("\x1b[31mred\x1b[0m"))  # type: ignore[func-returns-value]
 
 
 def _hangs_up() -> None:

@@ -171,8 +171,7 @@ def passes(*_: Any, **__: Any) -> None:
 def test_mistakes_in_this_process_are_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from seqattn import config
-    from seqattn.config import mistakes
+    from seqattn.config import draft, mistakes
     from seqattn.training import checkpoint_file, checksummed
 
     with monkeypatch.context() as patch:
@@ -195,7 +194,7 @@ def test_mistakes_in_this_process_are_noticed(
         patch.setattr(mistakes, "nearest", lambda word, known: None)
         assert configs.misspelt().failures  # a rate, known at the end
     with monkeypatch.context() as patch:
-        patch.setattr(config, "listed", lambda n: 1 / 0)
+        patch.setattr(draft, "listed", lambda n: 1 / 0)
         noticed(lambda: configs.wrong_types(every=40))
         noticed(configs.yaml)
     with monkeypatch.context() as patch:

@@ -1,10 +1,7 @@
-"""What the data files of run, comparison and search folders must hold; checked when they are read.
+"""The JSON files of run, comparison and search folders: their schemas, checked when they are read.
 
-A file that somebody edited, cut short or swapped ends in a `CheckpointError` that names the file,
-the key and what was expected there. Keys that are not known here are ignored, so files of newer
-versions can be read.
-
-Letters: N sequences, L layers, A heads, T target steps, S source steps, F features.
+A damaged or edited file ends in a `CheckpointError` that names the file, the key and what was
+expected there. Unknown keys are ignored, so files of newer versions can be read.
 """
 
 from __future__ import annotations
@@ -12,31 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from seqattn.config.mistakes import expectation
 from seqattn.errors import CheckpointError
-from seqattn.storage import read_arrays, read_file
+from seqattn.storage import read_file
 
-Arrays = dict[str, NDArray[Any]]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Loss = Annotated[float, Field(ge=0)]  # a mean of squares
 Losses = Annotated[dict[str, Loss], Field(min_length=1)]
-Meaning = Literal["distribution", "partial", "strength"]
 
 MOST_MISTAKES = 5
-OF_SEQUENCES = frozenset({
-    "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
-    "source_lengths", "target_lengths", "alignment",
-})  # fmt: skip
-"""Arrays whose first axis is that of the sequences."""
 
 
 class _Stored(BaseModel):
@@ -113,11 +101,23 @@ class Metrics(_Stored):
         return self
 
 
-class Summary(_Stored):
-    """summary.json of a run that ended with a finite loss."""
+class _Ended(_Stored):
+    """What summary.json has of every run; a run without one has not ended.
+
+    Attributes:
+        skipped_checkpoints: unusable checkpoints that a resume passed over, and the reasons.
+        interrupted: whether the training went on from a checkpoint.
+    """
 
     name: Text
     seed: Count
+    skipped_checkpoints: list[Text] = []  # earlier versions do not write these two
+    interrupted: bool = False
+
+
+class Summary(_Ended):
+    """summary.json of a run that ended with a finite loss."""
+
     diverged: None = None
     test_loss: Loss
     test_loss_teacher_forced: Loss
@@ -169,11 +169,9 @@ class Place(_Stored):
     step: Positive | None
 
 
-class Diverged(_Stored):
+class Diverged(_Ended):
     """summary.json of a diverged run: it has no loss."""
 
-    name: Text
-    seed: Count
     diverged: Text
     diverged_at: Place | None = None  # None: at the test part
     test_loss: None = None
@@ -195,7 +193,7 @@ class Environment(_Stored):
 
 
 class Along(_Stored):
-    """The key that variants are compared along: variant -> (its series, its number)."""
+    """The key that variants differ in, with (series, value of the key) of each variant."""
 
     key: str
     arms: dict[str, tuple[str, float]]
@@ -240,7 +238,8 @@ class StoredSearch(_Stored):
     study: str | None = None
 
 
-# --- JSON -----------------------------------------------------------------------------------------
+def _contradiction(key: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
 
 
 def read_summary(path: Path) -> dict[str, Any]:
@@ -293,8 +292,8 @@ def _read(
         raw = read_file(path)
         content = json.loads(raw, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
-        words = "it is empty" if raw == b"" else str(error)
-        raise CheckpointError(f"{path}: cannot be read as JSON ({words}). {remedy}") from None
+        reason = "it is empty" if raw == b"" else str(error)
+        raise CheckpointError(f"{path}: cannot be read as JSON ({reason}). {remedy}") from None
     if not isinstance(content, dict):
         kind = "a list" if isinstance(content, list) else "a single value"
         raise CheckpointError(f"{path}: expected an object with keys, got {kind}. {remedy}")
@@ -302,9 +301,9 @@ def _read(
         model_of(content).model_validate(content)
     except ValidationError as error:
         found = error.errors()
-        words = "; ".join(map(_mistake, found[:MOST_MISTAKES]))
+        reason = "; ".join(map(_mistake, found[:MOST_MISTAKES]))
         more = f"; and {len(found) - MOST_MISTAKES} more" if len(found) > MOST_MISTAKES else ""
-        raise CheckpointError(f"{path}: {words}{more}. {remedy}") from None
+        raise CheckpointError(f"{path}: {reason}{more}. {remedy}") from None
     return content
 
 
@@ -319,170 +318,11 @@ def _mistake(details: Any) -> str:
         case "contradiction":
             return f"{'.'.join([*at, context['key']])}: {context['message']}"
         case "model_type" | "dict_type":
-            words = "expected an object with keys"
+            message = "expected an object with keys"
         case "literal_error":
-            words = f"expected {context['expected']}"
+            message = f"expected {context['expected']}"
         case "none_required":
-            words = "must be null, or missing"
+            message = "must be null, or missing"
         case kind:
-            words = expectation(kind, context, tuple(at), details["input"])
-    return f"{'.'.join(at)}: {words.rstrip('.')}"
-
-
-def _contradiction(key: str, message: str) -> PydanticCustomError:
-    return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
-
-
-# --- arrays ---------------------------------------------------------------------------------------
-
-
-def read_predictions(path: Path, most: int | None = None) -> Arrays:
-    """predictions.npz: source (N, S, F), target and forecast (N, T, F'), ids, labels, lengths.
-
-    Args:
-        most: sequences that are wanted of a large file; None: all.
-
-    Raises:
-        CheckpointError: missing, or not what a training writes.
-    """
-    arrays = _Checked(path, most)
-    N, S, F = arrays.of_numbers("source", None, None, None)
-    _, T, said = arrays.of_numbers("target", N, None, None)
-    arrays.of_numbers("forecast", N, T, said)
-    arrays.texts("features", F)
-    if "said" in arrays.arrays:  # older versions had one list for both
-        arrays.texts("said", said)
-    elif said != F:
-        raise arrays.wrong("forecast", f"expected {F} features, got {said}")
-    arrays.sequences(N, S, T, labels=True)
-    return arrays.arrays
-
-
-def read_attention(path: Path, most: int | None = None) -> Arrays:
-    """attention.npz: weights (N, L, A, T, S), a Transformer's encoder_self (N, L, A, S, S) and
-    decoder_self (N, L, A, T, T), alignment (N, T), ids, lengths.
-
-    Args:
-        most: sequences that are wanted of a large file; None: all.
-
-    Raises:
-        CheckpointError: missing, or not what a training writes.
-    """
-    arrays = _Checked(path, most)
-    N, _, _, T, S = arrays.of_numbers("weights", None, None, None, None, None)
-    for key, size in (("encoder_self", S), ("decoder_self", T)):
-        if key in arrays.arrays:
-            arrays.of_numbers(key, N, None, None, size, size)
-    arrays.sequences(N, S, T)
-    arrays.attending(N, T, S)
-    return arrays.arrays
-
-
-def read_lengths(path: Path) -> list[tuple[int, int]]:
-    """Source and target length of each sequence in attention.npz, without its weights.
-
-    Raises:
-        CheckpointError: missing, or not what a training writes.
-    """
-    arrays = _Checked(path, 1, cut=False)
-    N = len(arrays["ids"])
-    source, target = (arrays.whole(f"{side}_lengths", (N,)) for side in ("source", "target"))
-    return list(zip(source.tolist(), target.tolist(), strict=True))
-
-
-def read_film(path: Path) -> Arrays:
-    """film.npz: weights (frames, P, L, A, T, S) of P probe sequences, epochs (frames,).
-
-    Raises:
-        CheckpointError: missing, or not what a training writes.
-    """
-    arrays = _Checked(path)
-    frames, P, _, _, T, S = arrays.of_numbers("weights", None, None, None, None, None, None)
-    epochs = arrays.whole("epochs", (frames,))
-    if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
-        raise arrays.wrong("epochs", "expected epochs that count up")
-    arrays.sequences(P, S, T, labels=True)
-    arrays.attending(P, T, S)
-    return arrays.arrays
-
-
-class _Checked:
-    """The arrays of a file, each checked by what it must be."""
-
-    def __init__(self, path: Path, most: int | None = None, *, cut: bool = True) -> None:
-        self.path, self.arrays = path, read_arrays(path, most)
-        if most is not None and cut:
-            self._cut()
-
-    def _cut(self) -> None:
-        """Where only the first rows of a large array were read, keep as many of the others."""
-        rows = min((len(array) for array in self.arrays.values() if array.ndim >= 3), default=0)
-        if "ids" in self.arrays and rows < len(self["ids"]):
-            for key in OF_SEQUENCES & self.arrays.keys():
-                self.arrays[key] = self.arrays[key][:rows]
-
-    def __getitem__(self, key: str) -> NDArray[Any]:
-        if key not in self.arrays:
-            raise self.wrong(key, "is needed, and is not there")
-        return self.arrays[key]
-
-    def wrong(self, key: str, words: str) -> CheckpointError:
-        return CheckpointError(
-            f"{self.path}: {key}: {words}. The file is damaged, or another program's; training"
-            " again (--overwrite) writes it anew."
-        )
-
-    def of_numbers(self, key: str, *sizes: int | None) -> tuple[int, ...]:
-        """Floating-point numbers, no axis empty.
-
-        Args:
-            sizes: of each axis; None: any.
-
-        Returns:
-            the array's shape.
-        """
-        array = self[key]
-        if array.dtype.kind != "f" or array.ndim != len(sizes) or 0 in array.shape:
-            raise self.wrong(key, f"expected floating-point numbers with {len(sizes)} axes, got"
-                             f" {array.dtype} of shape {array.shape}")  # fmt: skip
-        known = zip(sizes, array.shape, strict=True)
-        return self.shaped(key, tuple(n if size is None else size for size, n in known)).shape
-
-    def shaped(self, key: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = self[key]
-        if array.shape != shape:
-            raise self.wrong(key, f"expected the shape {shape}, got {array.shape}")
-        return array
-
-    def whole(self, key: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = self.shaped(key, shape)
-        if array.dtype.kind not in "iu":
-            raise self.wrong(key, f"expected whole numbers, got {array.dtype}")
-        return array
-
-    def texts(self, key: str, *lengths: int) -> None:
-        array = self[key]
-        if array.dtype.kind != "U" or array.ndim != 1 or len(array) not in lengths:
-            raise self.wrong(key, f"expected {lengths[0]:,} texts, got {array.dtype} of shape"
-                             f" {array.shape}")  # fmt: skip
-
-    def sequences(self, N: int, S: int, T: int, *, labels: bool = False) -> None:
-        """Ids of N sequences, and their lengths of at most S and T steps."""
-        self.texts("ids", N)
-        if labels:
-            self.texts("labels", N, 0)
-        for key, most in (("source_lengths", S), ("target_lengths", T)):
-            lengths = self.whole(key, (N,))
-            if (lengths < 1).any() or (lengths > most).any():
-                raise self.wrong(key, f"expected lengths within 1 and {most}, got"
-                                 f" {int(lengths.min())} to {int(lengths.max())}")  # fmt: skip
-
-    def attending(self, N: int, T: int, S: int) -> None:
-        """What the weights mean, and where they should lie."""
-        meaning = self["meaning"]
-        if meaning.ndim != 0 or str(meaning) not in get_args(Meaning):
-            raise self.wrong("meaning", f"expected one of {', '.join(get_args(Meaning))}")
-        if "alignment" in self.arrays:
-            places = self.whole("alignment", (N, T))
-            if (places < -1).any() or (places >= S).any():
-                raise self.wrong("alignment", f"expected source steps below {S}, or -1")
+            message = expectation(kind, context, tuple(at), details["input"])
+    return f"{'.'.join(at)}: {message.rstrip('.')}"

@@ -1,61 +1,11 @@
-"""Arguments that several commands take."""
+"""What commands check of their arguments, before they begin."""
 
 from __future__ import annotations
 
 import contextlib
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from seqattn.errors import ConfigError, UsageError
-
-Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder, or a checkpoint file in one.")
-]
-InputFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--input", metavar="FILE",
-        help="Your own sequences: CSV, TSV, JSON lines, NPZ, NPY, Parquet or Arrow; - reads CSV"
-        " from standard input.",
-    ),
-]  # fmt: skip
-
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override one key; may be repeated."),
-]
-
-ReadingOverrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="PATH=VALUE",
-        help="How --input is read, such as data.series=station; may be repeated.",
-    ),
-]  # fmt: skip
-
-
-class Device(StrEnum):
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-DeviceOption = Annotated[Device, typer.Option("--device", help="auto takes a GPU if there is one.")]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--threads", min=1, max=1024, help="CPU threads; found by trying a few steps without."
-    ),
-]  # fmt: skip
-FolderName = Annotated[
-    str | None, typer.Option("--name", help="The folder's name, instead of the config's.")
-]
-OutputDir = Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where folders go.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 
 
 def files_read(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:

@@ -1,0 +1,184 @@
+"""From a YAML file and overrides to one frozen `Config`, with every mistake at once."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from seqattn.config.knobs import Config
+from seqattn.config.mistakes import listed, sentence
+from seqattn.config.plain import as_plain, leaves
+from seqattn.config.reading import KeyPath, read_file, read_text
+from seqattn.config.renames import with_new_names, with_old_defaults
+from seqattn.errors import ConfigError
+
+DEFAULT = "default"
+
+MOST_MISTAKES = 200
+"""Mistakes that are told one by one: with more it is no config."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A valid config, and where each value came from.
+
+    Attributes:
+        config: every knob, defaults filled in.
+        origins: dotted path of a leaf -> "default", "FILE:LINE" or "--set PATH=VALUE".
+    """
+
+    config: Config
+    origins: Mapping[str, str]
+
+
+def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
+    """Read a config file, apply overrides, validate everything at once.
+
+    Args:
+        path: a YAML file, or None to start from the defaults.
+        overrides: "PATH=VALUE" each, where VALUE is YAML, as `--set` takes them.
+
+    Raises:
+        ConfigError: with every mistake of the file and the overrides.
+    """
+    draft = Draft.read(path, overrides)
+    if "compare" in draft.content:
+        raise ConfigError(
+            f"{path}: describes a comparison (compare:), not one training. Run: seqattn compare"
+            f" {path}"
+        )
+    return draft.resolve()
+
+
+def read_stored(path: Path) -> Config:
+    """The config.yaml of a run folder, with what keys meant in the version that wrote it.
+
+    Raises:
+        ConfigError: it cannot be read, or is not valid.
+    """
+    draft = Draft.read(path)
+    draft.content = with_old_defaults(draft.content)
+    return draft.resolve().config
+
+
+@dataclass
+class Draft:
+    """A config that is not validated yet.
+
+    Attributes:
+        path: the file it is from, if any.
+        content: plain data.
+        places: where each path of keys was given.
+        mistakes: found so far.
+    """
+
+    path: Path | None
+    content: dict[str, Any]
+    places: dict[KeyPath, str]
+    mistakes: list[str]
+
+    @classmethod
+    def read(cls, path: Path | None, overrides: Sequence[str] = ()) -> Draft:
+        """A file with `--set PATH=VALUE` overrides."""
+        draft = cls(path, {}, {}, [])
+        if path is not None:
+            document = read_file(path)
+            draft.content = document.content
+            draft.places = {key: f"{path}:{line}" for key, line in document.lines.items()}
+        for override in overrides:
+            draft._override(override)
+        return draft
+
+    def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
+        """A copy with dotted paths set to plain values; `origin` says who wants it."""
+        copied = Draft(
+            self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes)
+        )
+        for dotted, value in changes.items():
+            copied._put(tuple(dotted.split(".")), value, origin)
+        return copied
+
+    def resolve(self) -> Resolved:
+        """Validate everything at once.
+
+        Raises:
+            ConfigError: with every mistake.
+        """
+        content, places = with_new_names(self.content, self.places, warn=True)
+        found: list[ErrorDetails] = []
+        try:
+            config = Config.model_validate(content)
+        except ValidationError as error:
+            found = error.errors()
+        mistakes = list(self.mistakes)
+        for details in found[:MOST_MISTAKES]:
+            at, words = sentence(details)
+            mistakes.append(f"{_place(at, places, self.path)}: {'.'.join(at)}: {words}")
+        if mistakes:
+            subject = str(self.path) if self.path is not None else "the config"
+            unique = sorted(dict.fromkeys(mistakes), key=_line)
+            more = max(len(found) - MOST_MISTAKES, 0)
+            total = len(unique) + more
+            if more:
+                unique.append(f"... and {more:,} more")
+            raise ConfigError(f"{subject}: {listed(total)}.", unique)
+        values = leaves(as_plain(config))
+        return Resolved(config, {".".join(at): _place(at, places, None) for at, _ in values})
+
+    def _override(self, override: str) -> None:
+        """Set what one `--set PATH=VALUE` gives."""
+        origin = f"--set {override}"
+        dotted, equals, text = override.partition("=")
+        path = tuple(dotted.strip().split("."))
+        if not equals or not all(path):
+            self.mistakes.append(f"{origin}: expected PATH=VALUE, such as training.epochs=10.")
+            return
+        try:
+            document = read_text(text, origin)
+        except ConfigError as error:
+            self.mistakes.append(str(error))
+            return
+        if self._put(path, document.content, origin):
+            self.places |= {(*path, *inner): origin for inner in document.lines}
+
+    def _put(self, path: KeyPath, value: Any, origin: str) -> bool:
+        """Set one value; False, and a mistake more, where a key above it is no section."""
+        section = self.content
+        for depth, key in enumerate(path[:-1], start=1):
+            below = section.get(key)
+            if below is None:
+                below = section[key] = {}
+            elif not isinstance(below, dict):
+                self.mistakes.append(f"{origin}: {'.'.join(path[:depth])} is no section.")
+                return False
+            section = below
+        for known in [known for known in self.places if known[: len(path)] == path]:
+            del self.places[known]
+        section[path[-1]] = copy.deepcopy(value)
+        self.places[path] = origin
+        return True
+
+
+def _line(mistake: str) -> tuple[bool, int]:
+    """Order of reading: the file's lines from the top, then the overrides."""
+    number = re.match(r"[^ ]+?:(\d+): ", mistake)
+    return (number is None, int(number.group(1)) if number else 0)
+
+
+def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | None) -> str:
+    """The file and line, or the override, that gave a path its value."""
+    if at in places:
+        return places[at]
+    if path is None:
+        return DEFAULT
+    for length in range(len(at) - 1, 0, -1):
+        if at[:length] in places:
+            return places[at[:length]]
+    return str(path)

@@ -1,0 +1,199 @@
+"""What the page of a run shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn import doctor
+from seqattn.config import Config, as_plain, leaves, read_stored
+from seqattn.data.baselines import verdict
+from seqattn.data.metrics import metrics_lines
+from seqattn.errors import CheckpointError, ConfigError, DataError
+from seqattn.experiment import data_of, open_run
+from seqattn.report.content.examples import examples, film
+from seqattn.runs import EpochRecord, RunFolder, check_summary
+from seqattn.wording import counted
+
+OTHER_UNIT = " (not scaled as the losses are)"
+
+
+def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
+    """All of one run. What is not there, or cannot be read, is said in `notices`.
+
+    Raises:
+        CheckpointError: it is no run, or has not finished an epoch.
+    """
+    if not folder.is_run:
+        raise CheckpointError(f"{folder.path}: is no folder of a run ({folder.lacks}).")
+    notices = list[str]()
+    config, rows = _config(folder, notices)
+    history = folder.read_metrics() if folder.metrics.exists() else []
+    summary = _summary(folder, config, len(history), notices)
+    environment = folder.read_environment()
+    content: dict[str, Any] = {
+        "kind": "run",
+        "name": folder.path.name,
+        "path": str(folder.path),
+        "seed": None if summary is None else summary["seed"],
+        "config": rows,
+        "environment": _environment(environment),
+        "command": environment.get("command")
+        or f"seqattn train {folder.config} --name {folder.path.name}-again",
+        "asked": "Trained by" if environment.get("command") else "Train it again",
+        "curves": _curves(history, summary),
+        "summary": None if summary is None else _verdict(summary),
+        "notices": notices,
+        "doctor": [],
+        "told": "",
+        "unit": "",
+    }
+    if summary is not None:
+        content |= _results(folder, summary, notices)
+        content |= _diagnosis(folder, notices) if examine else {}
+    return content
+
+
+def _summary(
+    folder: RunFolder, config: Config | None, epochs: int, notices: list[str]
+) -> Mapping[str, Any] | None:
+    """summary.json; None where the training diverged or is not finished.
+
+    Raises:
+        CheckpointError: no epoch has ended, or it is the summary of another config.
+    """
+    diverged = folder.divergence()
+    if not epochs:
+        raise CheckpointError(
+            f"{folder.path}: no epoch has ended there{' yet' if diverged is None else ''}, so there"
+            f" is nothing to report. {diverged or ''}".rstrip()
+        )
+    if diverged is not None:
+        notices.append(f"The training diverged, so there are no forecasts. {diverged}")
+        return None
+    if not folder.summary.exists():
+        notices.append(
+            f"The training is not finished: {counted(epochs, 'epoch')} done. Go on with it"
+            " (--resume) for forecasts, attention and what the doctor says."
+        )
+        return None
+    if config is None:
+        return folder.read_summary()
+    return check_summary(folder, as_plain(config.model), config.seed)
+
+
+def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+    """Forecasts, errors and weights of a finished run."""
+    scale = _scale(folder, notices) if summary["scaled"] else 1.0
+    unit = " (scaled)" if summary["scaled"] else ""
+    results: dict[str, Any] = {"unit": unit, "unit_of_one": OTHER_UNIT if scale is None else unit}
+    try:
+        results |= examples(folder, notices, scale)
+    except CheckpointError as error:
+        notices.append(f"Forecasts and weights cannot be shown: {error}")
+    return results | {"film": film(folder, notices), "by_step": summary["loss_by_step"]}
+
+
+def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
+    """What the doctor finds."""
+    try:
+        _, trained = open_run(folder.path)
+        losses, history = doctor.losses_beside(folder), doctor.history_of(folder)
+        evidence = doctor.evidence(trained, data_of(trained), losses, history)
+    except (CheckpointError, DataError) as error:
+        notices.append(f"The doctor could not look: {error}")
+        return {}
+    findings = doctor.examine(evidence)
+    return {"doctor": doctor.as_plain(findings), "told": doctor.told(findings)}
+
+
+def _scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
+    """(F,) what the loss of a run divides each target feature by; None where it cannot be read."""
+    try:
+        _, trained = open_run(folder.path)
+    except CheckpointError as error:
+        notices.append(
+            "Errors of single sequences are not in the scaled units of the losses, which only the"
+            f" checkpoint knows: {error}"
+        )
+        return None
+    return trained.spec.scaling.target.scale
+
+
+def _config(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
+    """The config, None where it cannot be read, and its rows: key, value, origin."""
+    try:
+        config = read_stored(folder.config)
+    except ConfigError as error:
+        notices.append(f"Its config cannot be read back: {error}")
+        return None, []
+    known = folder.read_environment().get("origins")
+    rows = []
+    for at, value in leaves(as_plain(config)):
+        key = ".".join(at)
+        origin = "" if known is None else str(known.get(key, "default"))
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        rows.append([key, text, origin])
+    return config, rows
+
+
+def _environment(found: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for key, value in found.items():
+        if key in ("command", "origins"):
+            continue
+        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        rows.append([key.replace("_", " "), str(text)])
+    return rows
+
+
+def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The losses beside what they are read by, and the sentence that says it."""
+    loss, floor = summary["test_loss"], summary["noise_floor"]
+    compared = verdict(loss, summary["baselines"], summary["fitted"])
+    sentence = f"Free running, its mean squared error on the test sequences is {loss:.4g}: it"
+    sentence += f" {compared}"
+    if floor is not None:
+        above = loss - floor
+        sentence += f"; it stands {above:.2g} above the noise floor ({floor:.4g})"
+    rows = [["this model, free running", loss, "own"]]
+    rows += [["this model, teacher-forced", summary["test_loss_teacher_forced"], ""]]
+    rows += [[name, value, ""] for name, value in summary["baselines"].items()]
+    rows += [[name, value, ""] for name, value in summary["fitted"].items()]
+    if floor is not None:
+        rows += [["noise floor (irreducible error)", floor, "floor"]]
+    return {
+        "sentence": sentence + ".",
+        "rows": sorted(rows, key=lambda row: row[1]),
+        "attention": summary["attention"],
+        "best_epoch": summary["best_epoch"],
+        "epochs": summary["epochs"],
+        "parameters": summary["parameters"],
+        "seconds": summary["seconds"],
+        "rmse": summary["rmse"].get("this model", []),
+        "features": summary["features"],
+        "scaled": summary["scaled"],
+        "metrics": summary.get("metrics"),
+        "metrics_lines": metrics_lines(summary),
+    }
+
+
+def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -> dict[str, Any]:
+    curves: dict[str, Any] = {
+        "epoch": [record.epoch for record in history],
+        "training": [record.train_loss for record in history],
+        "validation": [record.validation_loss for record in history],
+        "teacher_forced": [record.validation_loss_teacher_forced for record in history],
+    }
+    if summary is not None:
+        best = summary["best_baseline"]
+        curves |= {
+            "best_epoch": summary["best_epoch"],
+            "floor": summary["validation_noise_floor"],
+            "baseline": [best, summary["validation_baselines"][best]],
+        }
+    return curves
