@@ -11,6 +11,7 @@ from seqattn.data import load
 from seqattn.models import build_model
 from seqattn.training import Batch, Run, compiling, objective, to_tensors
 from seqattn.training.compiling import StepCompiler
+from seqattn.training.data_loader import DataLoader
 from tests.grouped import small_config
 from tests.training_session import trained
 
@@ -38,7 +39,7 @@ def test_a_failed_compile_is_said_once_with_its_reason(
 
     after_epoch, seconds = StepCompiler.after_epoch, itertools.count(1)
 
-    def slower(compiler: StepCompiler, _: float, epochs_left: int, batch: Batch) -> None:
+    def slower(compiler: StepCompiler, _: float, epochs_left: int, batch: Any) -> None:
         after_epoch(compiler, next(seconds), epochs_left, batch)
 
     monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
@@ -51,3 +52,21 @@ def test_a_failed_compile_is_said_once_with_its_reason(
     assert len(said) == 2
     assert said[1].startswith(f"{name}: training.compile: torch could not compile a step here")
     assert "no compiler here" in said[1]
+
+
+def test_no_batch_is_read_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of data on the disk a batch more an epoch would be a read more."""
+    read: list[int] = []
+    first = DataLoader.first
+
+    def counted(loader: DataLoader) -> Batch:
+        read.append(loader.n)
+        return first(loader)
+
+    monkeypatch.setattr(DataLoader, "first", counted)
+    for mode in ("off", "auto"):  # of which auto has too few epochs left
+        config = small_config(model={"attention": None}, training={"compile": mode, "epochs": 3})
+        data = load(config.data)
+        parts = to_tensors(data.train), to_tensors(data.validation)
+        trained([Run(build_model(config.model, 2, 1), *parts, config.training, 1)])
+        assert read == [], mode

@@ -608,7 +608,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     """Epochs take a second, and once compiled half of it, or two."""
     after_epoch, took, ended = StepCompiler.after_epoch, iter(()), list[str]()
 
-    def timed(compiler: StepCompiler, seconds: float, epochs_left: int, batch: Batch) -> None:
+    def timed(compiler: StepCompiler, seconds: float, epochs_left: int, batch: Any) -> None:
         after_epoch(compiler, next(took), epochs_left, batch)
         ended.append(compiler.objective.name)
 

@@ -25,24 +25,24 @@ class StepCompiler:
         self.seconds_before: float | None = None
         self.decided = mode != "auto"
 
-    def before_training(self, batch: Batch) -> None:
+    def before_training(self, batch: Callable[[], Batch]) -> None:
         """
         Args:
-            batch: some sequences to try a step with.
+            batch: gives some sequences to try a step with; asked only to compile.
 
         Raises:
             UsageError: the mode is "on", and torch cannot compile here.
         """
         if self.mode == "on" and isinstance(self.objective, AutogradLoss):
-            self.objective.compile(batch)
+            self.objective.compile(batch())
         self.log(self.objective.name)
 
-    def after_epoch(self, seconds: float, epochs_left: int, batch: Batch) -> None:
+    def after_epoch(self, seconds: float, epochs_left: int, batch: Callable[[], Batch]) -> None:
         """
         Args:
             seconds: that the epoch took.
             epochs_left: of the run that has most.
-            batch: some sequences to try a step with.
+            batch: gives some sequences to try a step with; asked only to compile.
         """
         objective = self.objective
         if self.decided or not isinstance(objective, AutogradLoss):
@@ -54,7 +54,7 @@ class StepCompiler:
             self.decided = True
         elif epochs_left * seconds > COMPILE_SECONDS:
             try:
-                objective.compile(batch)
+                objective.compile(batch())
             except UsageError as error:
                 self.decided = True
                 self.log(f"{objective.name}: {error}")

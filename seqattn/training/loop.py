@@ -86,7 +86,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     Returns:
         the runs to go on with in a smaller group.
     """
-    learner.compiler.before_training(learner.loader.first())
+    learner.compiler.before_training(learner.loader.first)
     leave_out_ended(state, learner, session)
     if all(row.checkpoint is None for row in state.rows):
         learner.record_attention(state)
@@ -179,7 +179,7 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
     epochs_left = (
         max((learner.runs[k].config.epochs for k in state.active), default=0) - state.epoch
     )
-    learner.compiler.after_epoch(epoch.elapsed(), epochs_left, learner.loader.first())
+    learner.compiler.after_epoch(epoch.elapsed(), epochs_left, learner.loader.first)
     _report_epoch(state, learner, session)
 
 
