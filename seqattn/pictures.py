@@ -42,7 +42,7 @@ def draw_each(folder: RunFolder) -> Iterator[Path]:
     atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
     predictions = folder.read_predictions(EXAMPLES)
-    drawn = predictions_picture(predictions, scaled=summary["scaled"])
+    drawn = predictions_picture(predictions, scaled=summary["scaled"], units=summary.get("units"))
     atomic_write(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
@@ -93,10 +93,18 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
 
 
 def predictions_picture(
-    predictions: Arrays, examples: int = EXAMPLES, *, scaled: bool = False
+    predictions: Arrays,
+    examples: int = EXAMPLES,
+    *,
+    scaled: bool = False,
+    units: Mapping[str, str] | None = None,
 ) -> Figure:
     """The first test sequences with their forecasts and errors: mean squared, as the loss is, or
-    where training worked in scaled units its root, in the data's own."""
+    where training worked in scaled units its root, in the data's own.
+
+    Args:
+        units: of the features that have one.
+    """
     n = min(examples, len(predictions["ids"]))
     titles = panel_titles(predictions)[:n]
     source, said = ([_real(rows) for rows in predictions[key][:n]]
@@ -106,7 +114,7 @@ def predictions_picture(
         rows[: len(shown)] for rows, shown in zip(predictions["target"][:n], said, strict=True)
     ]
     return paths_figure(
-        source, target, said, titles=titles, rooted=scaled,
+        source, target, said, titles=titles, rooted=scaled, units=units,
         features=[str(name) for name in predictions["features"]],
         said=[str(name) for name in predictions["said"]] if "said" in predictions else None,
     )  # fmt: skip

@@ -85,5 +85,5 @@ def _kinds(found: Mapping[str, Any]) -> str:
     most = f"below {found['exclusiveMaximum']}" if "exclusiveMaximum" in found else most
     bounds = ", ".join(part for part in (least, most) if part)
     names = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`",
-             "string": "text", "array": "list", "object": "section", "null": "`null`"}  # fmt: skip
+             "string": "text", "array": "list", "object": "mapping", "null": "`null`"}  # fmt: skip
     return names.get(kind, kind) + (f" ({bounds})" if bounds else "")

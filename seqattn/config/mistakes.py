@@ -80,6 +80,8 @@ def expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any
             keys = ", ".join(
                 dict.fromkeys(key for each in sections_at(path).values() for key in each.names())
             )
+            if not keys:
+                return f"expected a mapping such as {{temperature: degC}}, {came}"
             return f"expected a section with keys ({keys}), {came}"
         case _:  # a kind of error that no field of ours raises today
             return f"is not valid ({kind}), {came}"

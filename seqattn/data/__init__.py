@@ -15,6 +15,7 @@ from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.spec import DataSpec
+from seqattn.data.units import Units, check_units
 from seqattn.data.windows import Windows
 
 
@@ -34,6 +35,7 @@ class Splits:
         in_sample: season and scale of the errors, of the training series of such files.
         fitted_on: the training sequences that baselines are fitted to.
         roles: of the columns of the table they were read from; None: there was none.
+        units: of the features that have one.
     """
 
     train: Sequences
@@ -49,6 +51,7 @@ class Splits:
     in_sample: InSample | None = None
     fitted_on: Sequences | None = None
     roles: ColumnRoles | None = None
+    units: Units = field(default_factory=dict)
 
     @property
     def baseline_part(self) -> Sequences:
@@ -64,7 +67,7 @@ def load(config: Data) -> Splits:
     """Make or read the sequences of a config.
 
     Raises:
-        DataError: files that cannot be used, with the place in the file.
+        DataError: files that cannot be used, with the place in the file; or a unit of no feature.
         StorageError: there is no room for a cache of large files.
     """
     if isinstance(config, OwnFile):
@@ -72,9 +75,11 @@ def load(config: Data) -> Splits:
         if config.season is not None:
             for each in found.parts:
                 check_season(each, config.season)
+        trained, units = found.parts[0], config.units or {}
+        check_units(units, list(dict.fromkeys([*trained.features, *trained.target_features])))
         return Splits(
             *found.parts, found.scaling, None, found.notes, found.split, found.digests,
-            found.sources, found.frequency, found.in_sample, found.fitted_on, found.roles,
+            found.sources, found.frequency, found.in_sample, found.fitted_on, found.roles, units,
         )  # fmt: skip
 
     def part(n: int, seed: int) -> Sequences:

@@ -17,6 +17,7 @@ from seqattn.data.series import Series, Spans, spacing_of
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import Understood
 from seqattn.data.tables.column import Column
+from seqattn.data.units import units_in_names
 from seqattn.errors import DataError
 
 WINDOW = re.compile(r"^  window: .*$", re.MULTILINE)
@@ -62,6 +63,10 @@ def section_of(
         lines += [f"  {key}: {value}" for key, value in given.items() if value != "auto"]
     else:
         lines += _table_lines(options, understood, columns, steps)
+    if in_names := units_in_names(
+        [*chunk.points.features, *(() if chunk.target is None else chunk.target.features)]
+    ):
+        lines.append(f"  # units: {as_value(in_names)}  # from the names; data.units sets them")
     if chunk.target is None:
         lines += _window_lines(chunk)
     values = [chunk.points.values, *([] if chunk.target is None else [chunk.target.values])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -224,17 +224,23 @@ def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
 
 
 def share_a_plane(
-    features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]]
+    features: Sequence[str],
+    target_features: Sequence[str],
+    points: Sequence[NDArray[np.floating]],
+    units: Mapping[str, str] | None = None,
 ) -> bool:
     """Whether points can be drawn in one plane of equal scales: the same two features are given and
-    said, and neither spreads over more than 20 times as much as the other.
+    said, in one unit, and neither spreads over more than 20 times as much as the other.
 
     Args:
         features: F names, of the source.
         target_features: G names, of the target.
         points: (..., F) and (..., G) arrays of all that is drawn; what is not finite is padding.
+        units: of the features that have one.
     """
     if len(features) != 2 or list(features) != list(target_features):
+        return False
+    if units and units.get(features[0]) != units.get(features[1]):
         return False
     every = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
     every = every[np.isfinite(every).all(axis=1)]

@@ -25,7 +25,7 @@ from seqattn.training import (
     load_state,
 )
 
-HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds",
+HARMLESS = ("name", "data.units", "training.epochs", "training.checkpoint_seconds",
             "training.record_attention", "logging.tensorboard", *PATHS)  # fmt: skip
 """Keys that may change between a stop and a resume: what was learned stays the same."""
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from seqattn.data.sequences import share_a_plane
+from seqattn.data.units import Units, with_unit
 from seqattn.figures.style import (
     BLACK,
     BLUE,
@@ -50,6 +51,7 @@ def paths_figure(
     features: Sequence[str],
     said: Sequence[str] | None = None,
     rooted: bool = False,
+    units: Units | None = None,
 ) -> Figure:
     """Sequences with what was said of them, and its mean squared error where the truth is known.
 
@@ -66,21 +68,22 @@ def paths_figure(
         features: F names.
         said: G names; None: the same.
         rooted: give the root of the error, in the data's units.
+        units: of the features that have one; two of different units share no plane.
     """
-    said = features if said is None else said
-    if share_a_plane(features, said, [*source, *target, *forecast]):
-        return _in_planes(source, target, forecast, titles, features, rooted)
-    return _over_steps(source, target, forecast, titles, features, said, rooted)
+    said, units = features if said is None else said, units or {}
+    if share_a_plane(features, said, [*source, *target, *forecast], units):
+        return _in_planes(source, target, forecast, titles, features, rooted, units)
+    return _over_steps(source, target, forecast, titles, features, said, rooted, units)
 
 
 def _in_planes(
     source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
-    titles: Sequence[str], features: Sequence[str], rooted: bool,
+    titles: Sequence[str], features: Sequence[str], rooted: bool, units: Units,
 ) -> Figure:  # fmt: skip
     shape = grid(len(source), 2.5)
     figure, panels = _panels(shape, len(source))
     heads = [
-        title + _error(truth, predicted, rooted)
+        title + _error(truth, predicted, rooted, units.get(features[0]))
         for title, truth, predicted in zip(titles, target, forecast, strict=True)
     ]
     for axes, given, truth, predicted, head in zip(panels, source, target, forecast, heads,
@@ -98,13 +101,14 @@ def _in_planes(
         top=above + 0.2 + _legend(figure, panels[0], columns, target, forecast),
         across=0.2, down=above + 0.2,
     )  # fmt: skip
-    _name_axes(figure, *features)
+    _name_axes(figure, *(with_unit(name, units) for name in features))
     return figure
 
 
 def _over_steps(
     source: Sequence[Floats], target: Sequence[Floats], forecast: Sequence[Floats],
     titles: Sequence[str], features: Sequence[str], said: Sequence[str], rooted: bool,
+    units: Units,
 ) -> Figure:  # fmt: skip
     every = list(dict.fromkeys([*said, *features]))
     names = every[:MOST_FEATURES]
@@ -126,7 +130,7 @@ def _over_steps(
         _draw_steps(axes, len(given), *parts)
         if len(predicted):
             axes.axvline(len(given) + 0.5, color=GREY, lw=0.6, ls=":")
-        heads.append((title if row == 0 else "") + _error(*parts[1:], rooted))
+        heads.append((title if row == 0 else "") + _error(*parts[1:], rooted, units.get(name)))
         axes.set_title(heads[-1] if row == 0 else heads[-1].strip(), fontsize=TITLE)
         axes.tick_params(labelbottom=alone or row == rows - 1)
     ticks = 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
@@ -141,10 +145,10 @@ def _over_steps(
         down=above + 0.3 if alone else title_height("M", TITLE) + 0.1,
     )  # fmt: skip
     if alone:
-        _name_axes(figure, "step", names[0])
+        _name_axes(figure, "step", with_unit(names[0], units))
         return figure
     for axes, name in zip(panels[::columns], names, strict=True):
-        axes.set_ylabel(shortened(name, LONGEST), fontsize=9)
+        axes.set_ylabel(with_unit(name, units, shortened(name, LONGEST)), fontsize=9)
         axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
     left_out = len(every) - len(names)
     _name_axes(figure, f"step ({left_out} more features are not drawn)" if left_out else "step", "")
@@ -165,13 +169,17 @@ def _panels(shape: tuple[int, int], shown: int) -> tuple[Figure, list[Axes]]:
     return figure, panels[:shown]
 
 
-def _error(truth: Floats | None, said: Floats | None, rooted: bool) -> str:
-    """A line for a title, or nothing where there is no truth."""
+def _error(truth: Floats | None, said: Floats | None, rooted: bool, unit: str | None) -> str:
+    """A line for a title, or nothing where there is no truth.
+
+    Args:
+        unit: of the root of the error.
+    """
     if truth is None or said is None or not len(truth) or not np.isfinite(truth).any():
         return ""
     error = float(np.nanmean(np.square(said - truth))) ** (0.5 if rooted else 1)
     digits = f"{error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"{error:.3g}"
-    return f"\n{'RMSE' if rooted else 'MSE'} {digits}"
+    return f"\nRMSE {digits} {unit or ''}".rstrip() if rooted else f"\nMSE {digits}"
 
 
 def _legend(

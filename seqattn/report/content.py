@@ -24,6 +24,7 @@ from seqattn.config import Config, as_plain, leaves, read_stored
 from seqattn.data.baselines import verdict
 from seqattn.data.metrics import metrics_lines
 from seqattn.data.sequences import share_a_plane
+from seqattn.data.units import Units, with_unit
 from seqattn.errors import CheckpointError, ConfigError, DataError, SeqattnError
 from seqattn.experiment import data_of, open_run
 from seqattn.runs import PAGE, EpochRecord, RunFolder, check_summary
@@ -97,7 +98,7 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
     content["unit"] = " (scaled)" if summary["scaled"] else ""
     content["unit_of_one"] = content["unit"] if scale is not None else OTHER_UNIT
     try:
-        content |= _examples(folder, notices, scale)
+        content |= _examples(folder, notices, scale, summary.get("units", {}))
     except CheckpointError as error:
         notices.append(f"Forecasts and weights cannot be shown: {_words(error)}")
     content["film"] = _film(folder, notices)
@@ -189,6 +190,7 @@ def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": summary["seconds"],
         "rmse": summary["rmse"].get("this model", []),
         "features": summary["features"],
+        "units": summary.get("units", {}),
         "scaled": summary["scaled"],
         "metrics": summary.get("metrics"),
         "metrics_lines": metrics_lines(summary),
@@ -216,7 +218,10 @@ def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -
 
 
 def _examples(
-    folder: RunFolder, notices: list[str], scale: NDArray[np.float64] | float | None
+    folder: RunFolder,
+    notices: list[str],
+    scale: NDArray[np.float64] | float | None,
+    units: Units,
 ) -> dict[str, Any]:
     said = folder.read_predictions()
     looked = folder.read_attention() if folder.attention.exists() else {}
@@ -246,7 +251,9 @@ def _examples(
         "labels": [labels_of(said)[k] for k in chosen],
         "features": [str(name) for name in said["features"]],
         "said": [str(name) for name in said.get("said", said["features"])],
-        "plane": _in_a_plane(said, chosen),
+        "units": dict(units),
+        "named": {name: with_unit(name, units) for name in units},
+        "plane": _in_a_plane(said, units, chosen),
         "source": packed_points(said["source"][chosen]),
         "target": packed_points(said["target"][chosen]),
         "forecast": packed_points(said["forecast"][chosen]),
@@ -267,7 +274,7 @@ def _examples(
         "meaning": str(looked.get("meaning", "distribution")),
         "alignment": None if alignment is None else alignment[chosen].tolist(),
         "worst": [place[int(k)] for k in worst if int(k) in place],
-        "classes": classes(said, losses),
+        "classes": classes(said, losses, units),
     }
 
 
@@ -297,13 +304,17 @@ def errors(said: Arrays, scale: NDArray[np.float64] | float | None = None) -> ND
     return np.where(count > 0, squares / np.maximum(count, 1), np.nan)
 
 
-def _in_a_plane(said: Arrays, chosen: NDArray[np.int64] | slice = slice(None)) -> bool:
+def _in_a_plane(
+    said: Arrays, units: Units, chosen: NDArray[np.int64] | slice = slice(None)
+) -> bool:
     points = [said[part][chosen] for part in ("source", "target", "forecast")]
     features = said["features"]
-    return share_a_plane(list(features), list(said.get("said", features)), points)
+    return share_a_plane(list(features), list(said.get("said", features)), points, units)
 
 
-def classes(said: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
+def classes(
+    said: Arrays, losses: NDArray[np.float64], units: Units | None = None
+) -> list[dict[str, Any]]:
     """Mean error by what the task says of a sequence, by length, and by where it starts."""
     found = list[dict[str, Any]]()
 
@@ -321,7 +332,7 @@ def classes(said: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
     by("source length", [str(int(length)) for length in said["source_lengths"]])
     by("target length", [str(int(length)) for length in said["target_lengths"]])
     first = said["source"][:, 0, :]
-    if _in_a_plane(said) and (first < 0).any() and (first > 0).any():
+    if _in_a_plane(said, units or {}) and (first < 0).any() and (first > 0).any():
         by("where it starts", [f"{'upper' if y >= 0 else 'lower'} {'right' if x >= 0 else 'left'}"
                                for x, y in first])  # fmt: skip
     return found
