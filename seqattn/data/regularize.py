@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.chunk import Chunk, Ragged, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, Where, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers, row_blocks
-from seqattn.data.series import Series, Where, any_of_each, columns_apart, ended_sides, moved
+from seqattn.data.series import Series, any_of_each, columns_apart, ended_sides, moved
 from seqattn.data.spacing import Spacing, with_dashes
 from seqattn.errors import DataError
 from seqattn.wording import counted

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
+from seqattn.data.splits import Splits
 from seqattn.data.units import Units
-
-if TYPE_CHECKING:
-    from seqattn.data import Splits
 
 
 @dataclass(frozen=True)

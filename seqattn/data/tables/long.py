@@ -156,42 +156,44 @@ def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[st
 def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     """Sort the rows by sequence, in the order of their first rows, and by time: as the view
     `SORTED`, whose rows stand in this order, with their places; a copy only where they do not
-    stand so already."""
+    stand so already. Returns notes."""
     texts = [roles.columns[name].text for name in roles.series]
     for name, text in zip(roles.series, texts, strict=True):
         (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
         if row is not None:
             raise DataError(f"{table.name}: {table.line(row)}, column {name!r} is empty.")
-    keys = [f"s{i}" for i in range(len(texts))]
     time = roles.time.sql if roles.time is not None else f"CAST({ROW} AS DOUBLE)"
     group = roles.columns[roles.group].text if roles.group is not None else "''"
-    columns = [f"{text} AS {key}" for text, key in zip(texts, keys, strict=True)]
+    columns = [f"{text} AS s{i}" for i, text in enumerate(texts)]
     columns += [f"{time} AS step", f"{group} AS grp"]
     columns += [f"CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values)]
     typed = f"SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
+    notes, sorted_rows = [*table.notes], f"SELECT {ROW} - 1 AS place, * FROM ({typed})"
     in_order = are_in_order(table, texts, time)
-    if in_order:
-        sorted_rows = f"SELECT {ROW} - 1 AS place, * FROM ({typed})"
-    else:
-        _copy_sorted(table, typed, keys)
+    if not in_order:
+        _copy_sorted(table, typed, [f"s{i}" for i in range(len(texts))])
         sorted_rows = f"SELECT rowid AS place, * FROM {COPY}"
-    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW {SORTED} AS {sorted_rows}")
-    notes = [*table.notes]
-    if roles.time is not None:
-        if not in_order:
+        if roles.time is not None:
             _check_times(table, roles)
-        if roles.time.note:
-            notes.append(roles.time.note)
+    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW {SORTED} AS {sorted_rows}")
+    if roles.time is not None and roles.time.note:
+        notes.append(roles.time.note)
     if not in_order and _were_moved(table):
         notes.append("rows are sorted by series and time, which they were not")
+    return (*notes, *_notes_on_columns(table, roles))
+
+
+def _notes_on_columns(table: Table, roles: Roles) -> Iterator[str]:
+    """What a user should be told of the features and of what is left out."""
     for name in roles.features:
         column = roles.columns[name]
-        notes += [f"{name!r}: {column.note}"] if column.note else []
-        notes += list(filter(None, [empty_cells(table, column)]))
+        if column.note:
+            yield f"{name!r}: {column.note}"
+        if empty := empty_cells(table, column):
+            yield empty
     for name, why in roles.ignored.items():
         if why != YOU_SAID_SO:
-            notes.append(f"{name!r} is left out: {why}")
-    return tuple(notes)
+            yield f"{name!r} is left out: {why}"
 
 
 def _copy_sorted(table: Table, typed: str, keys: Sequence[str]) -> None:
