@@ -164,12 +164,11 @@ def evaluate(
     scaling = trained.spec.scaling
     against = References.of_data(part, data)
     evaluation = score(trained.model, part, against, scaling)
-    scored = evaluation.as_plain() | {"units": dict(trained.spec.units)}
     if as_json:
-        show(json.dumps(scored, indent=2, allow_nan=False))
+        show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:
         what = "test sequences" if input_file is None else f"sequences of {input_file}"
-        print_evaluation(scored, f"{run}: {len(part)} {what}, epoch {trained.epoch}")
+        print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {what}, epoch {trained.epoch}")
 
 
 def _format_of(output: Path | None) -> Format:

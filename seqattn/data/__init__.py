@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqattn.config import Data, OwnFile, Squares
-from seqattn.data import file_dataset, squares, tasks
+from seqattn.data import file_dataset, tasks
 from seqattn.data.baselines import Rule
 from seqattn.data.metrics import InSample
 from seqattn.data.scaling import Scaling
@@ -22,27 +22,13 @@ def load(config: Data) -> Splits:
     """
     if isinstance(config, OwnFile):
         return file_dataset.load_file_dataset(config)
-
-    def part(n: int, seed: int) -> Sequences:
-        if isinstance(config, Squares):
-            return squares.generate(
-                n,
-                seed,
-                noise=config.noise,
-                source_length=config.source_length,
-                variable_length=config.variable_length,
-            )
-        return tasks.generate(config, n, seed)
-
-    train = part(config.n_train, config.train_seed)
+    train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
         train=train,
-        validation=part(config.n_validation, config.validation_seed),
-        test=part(config.n_test, config.test_seed),
+        validation=tasks.generate(config, config.n_validation, config.validation_seed),
+        test=tasks.generate(config, config.n_test, config.test_seed),
         scaling=Scaling.identity(train),
-        rule=("minus the source corner", squares.opposite_corner)
-        if isinstance(config, Squares)
-        else tasks.rule_of(config),
+        rule=tasks.rule_of(config),
     )
 
 

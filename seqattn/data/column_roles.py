@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from seqattn.data.files.style import TableStyle
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ class ColumnRoles:
             plain["layout"], series, time, features, ignored, formats, delimiter,
             str(plain["decimal"]),
         )  # fmt: skip
+
+    @property
+    def style(self) -> TableStyle:
+        """How a table is written that is read like this one."""
+        return TableStyle(self.delimiter, self.decimal, self.series, self.time, self.time_formats)
 
     @property
     def _known(self) -> tuple[str, ...]:

@@ -15,9 +15,8 @@ from seqattn.data.proposal import ProposedWindow, propose_window
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Series, Spans, spacing_of
 from seqattn.data.spacing import Spacing
-from seqattn.data.tables import Understood
-from seqattn.data.tables.column import Column
 from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.wide import Wide
 from seqattn.data.units import units_in_names
 from seqattn.errors import DataError
 
@@ -55,16 +54,20 @@ def steps_of(chunk: Chunk) -> Steps | None:
 
 
 def section_of(
-    file: Path, options: ReadOptions, chunk: Chunk, understood: Understood | None,
-    columns: dict[str, Column], steps: Steps | None,
+    file: Path, options: ReadOptions, chunk: Chunk, layout: Roles | Wide | None,
+    steps: Steps | None,
 ) -> str:  # fmt: skip
-    """The `data:` section of a config that trains on a file."""
+    """The `data:` section of a config that trains on a file.
+
+    Args:
+        layout: of a table; None: it is none.
+    """
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
-    if understood is None:
+    if layout is None:
         given = {key: getattr(options, key) for key in ("format", "layout")}
         lines += [f"  {key}: {value}" for key, value in given.items() if value != "auto"]
     else:
-        lines += _table_lines(options, understood, columns, steps)
+        lines += _table_lines(options, layout, steps)
     if in_names := units_in_names(
         [*chunk.points.features, *(() if chunk.target is None else chunk.target.features)]
     ):
@@ -79,15 +82,12 @@ def section_of(
     return section if chunk.target is not None else with_proposed_window(section, chunk)
 
 
-def _table_lines(
-    options: ReadOptions, understood: Understood, columns: dict[str, Column], steps: Steps | None
-) -> list[str]:
-    if understood.wide is not None:
-        series = understood.wide.series
+def _table_lines(options: ReadOptions, layout: Roles | Wide, steps: Steps | None) -> list[str]:
+    if isinstance(layout, Wide):
+        series = layout.series
         lines = ["  layout: wide", *([] if series is None else [f"  series: {as_value(series)}"])]
     else:
-        assert understood.roles is not None
-        lines = _long_lines(options, understood.roles, columns, steps)
+        lines = _long_lines(options, layout, steps)
     for key in ("na_values", "delimiter", "comment", "encoding"):
         value = getattr(options, key)
         if value is not None:
@@ -97,9 +97,8 @@ def _table_lines(
     return lines
 
 
-def _long_lines(
-    options: ReadOptions, roles: Roles, columns: dict[str, Column], steps: Steps | None
-) -> list[str]:
+def _long_lines(options: ReadOptions, roles: Roles, steps: Steps | None) -> list[str]:
+    columns = roles.columns
     lines = ["  layout: long", f"  series: {_names(roles.series)}"]
     times = () if roles.time is None else roles.time.names
     is_even = steps is None or steps.is_even

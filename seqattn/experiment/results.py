@@ -113,7 +113,6 @@ def _write_results(
         "test_loss": loss,
         "test_loss_teacher_forced": forced,
         **scored,
-        **({"units": dict(job.data.units)} if job.data.units else {}),
         **_of_training(job, state),
         "validation_noise_floor": validated.noise_floor,
         "validation_baselines": validated.baselines,

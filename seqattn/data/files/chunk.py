@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,6 @@ class Chunk:
         where_target: likewise of `target`.
         notes: what a reader should be told of how the file was understood.
         is_wide: whether a table had a sequence a row.
-        style: of the table; what a forecast is written in.
         id_parts: of ids that are made of several columns, the word of each; None: there are none.
         roles: of the columns of a table; None: it was none.
     """
@@ -94,12 +94,16 @@ class Chunk:
     groups: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     is_wide: bool = False
-    style: TableStyle = PLAIN
     id_parts: tuple[tuple[str, ...], ...] | None = None
     roles: ColumnRoles | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def style(self) -> TableStyle:
+        """What a forecast is written in."""
+        return PLAIN if self.roles is None else self.roles.style
 
     def cells(self) -> Iterator[tuple[Ragged, Where]]:
         """What was read, and how to say where it stands."""
@@ -144,8 +148,8 @@ def raise_bad_value(place: str, value: float) -> None:
 
 def first_line(error: BaseException) -> str:
     """What a library says of a broken file, short."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 
 
 class SeenIds:

@@ -23,6 +23,7 @@ from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
 
 BLOCK = 2**20  # bytes that are read at once
+BOM = b"\xef\xbb\xbf"
 AT_ONCE = 2**18  # numbers of a piece, or a sequence more
 
 
@@ -46,15 +47,22 @@ def check_json_lines(path: Path, name: str) -> None:
             number += 1
             if len(line) > LONGEST_LINE:
                 raise DataError(f"{name}:{number}: is longer than {LONGEST_LINE // 2**20} MiB.")
-            try:
-                json.loads(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line or b"null")
-            except UnicodeDecodeError:
-                raise DataError(f"{name}:{number}: is not UTF-8. Save the file as UTF-8.") from None
-            except (ValueError, RecursionError) as error:
-                if line.strip():
-                    raise DataError(
-                        f"{name}:{number}: is not valid JSON ({str(error)[:200]})."
-                    ) from None
+            line = line.removeprefix(BOM) if number == 1 else line
+            if line.strip():
+                _parsed(line, f"{name}:{number}")
+
+
+def _parsed(line: bytes, place: str, **hooks: Any) -> Any:
+    """
+    Raises:
+        DataError: a line is no JSON.
+    """
+    try:
+        return json.loads(line, **hooks)
+    except UnicodeDecodeError:
+        raise DataError(f"{place}: is not UTF-8. Save the file as UTF-8.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: is not valid JSON ({str(error)[:200]}).") from None
 
 
 def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
@@ -74,7 +82,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
         for line in io.BytesIO(block):
             number += 1
             if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
+                line = line.removeprefix(BOM)
             if not line.strip():
                 continue
             found = reader.line(line, number)
@@ -211,14 +219,9 @@ def _object(line: bytes, place: str) -> dict[str, Any]:
     Raises:
         DataError: a line is no JSON object with a source.
     """
-    try:
-        content = json.loads(
-            line, object_pairs_hook=lambda pairs: _once(pairs, place), parse_constant=_constant
-        )
-    except UnicodeDecodeError:
-        raise DataError(f"{place}: is not UTF-8. Save the file as UTF-8.") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: is not valid JSON ({str(error)[:200]}).") from None
+    content: Any = _parsed(
+        line, place, object_pairs_hook=lambda pairs: _once(pairs, place), parse_constant=_constant
+    )
     if not isinstance(content, dict):
         raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
     if "source" not in content:

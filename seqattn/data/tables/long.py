@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.column_roles import LONG, ColumnRoles
 from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
@@ -19,7 +18,7 @@ from seqattn.data.tables.connection import literal
 from seqattn.data.tables.facts import YOU_SAID_SO
 from seqattn.data.tables.roles import Roles
 from seqattn.data.tables.row_order import are_in_order
-from seqattn.data.tables.style import style_of
+from seqattn.data.tables.style import column_roles_of
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
@@ -58,7 +57,7 @@ def long_chunks(
     ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
     parts = _id_parts(table, roles) if len(roles.series) > 1 else None
-    style = style_of(table, roles)
+    column_roles = column_roles_of(table, roles)
     for first, last in _chunk_bounds(lengths, whole):
         begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
         rows, order, points = _fetched(table, roles, len(values), begin, end)
@@ -69,17 +68,7 @@ def long_chunks(
             order=order,
             groups=None if groups is None else groups[first:last],
             notes=notes,
-            style=style,
-            roles=ColumnRoles(
-                LONG,
-                roles.series,
-                style.time,
-                roles.features,
-                roles.ignored,
-                style.time_formats,
-                style.separator,
-                style.decimal,
-            ),
+            roles=column_roles,
             id_parts=None if parts is None else parts[first:last],
         )
 

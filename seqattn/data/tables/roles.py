@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from seqattn.data.files.columns import listed
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.checks import check_cells, check_units, first_word
+from seqattn.data.tables.checks import check_cells, first_word
 from seqattn.data.tables.column import Column, bad_cells
 from seqattn.data.tables.facts import Facts
 from seqattn.data.tables.infer_series import find_series
@@ -21,7 +21,7 @@ from seqattn.data.tables.infer_time import find_time
 from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, plain
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, check_filled
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData, DataError
 
 CONSTANT = "it is constant"
 INDEX_NAMES = ("", "unnamed:_0")
@@ -165,7 +165,14 @@ def _why_no_words(facts: Facts, column: Column, series: Sequence[str]) -> str:
     Raises:
         AmbiguousData: a column has numbers of several units.
     """
-    check_units(facts.table, column)
+    if column.units:
+        raise AmbiguousData(
+            f"{facts.table.name}: column {column.name!r} has numbers of several units"
+            f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
+            f" data.ignore: [{column.name!r}] (in data check: --ignore"
+            f" {shlex.quote(column.name)}).",
+            ({"ignore": column.name},),
+        )
     where = ""
     if series and facts.is_constant_in(series, column):
         where = ", the same in each series"

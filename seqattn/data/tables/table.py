@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.chunk import LONGEST_LINE
+from seqattn.data.files.chunk import LONGEST_LINE, first_line
 from seqattn.data.files.lines import check_json_lines
-from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
+from seqattn.data.tables.connection import call, connected, literal, quoted
 from seqattn.data.tables.durations import durations_of
 from seqattn.errors import DataError
 

@@ -14,7 +14,6 @@ from seqattn.data.column_roles import WIDE, ColumnRoles
 from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.columns import chosen, listed
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.style import TableStyle
 from seqattn.data.tables.casting import columns_of
 from seqattn.data.tables.checks import check_cells, first_word
 from seqattn.data.tables.header import DATE, NUMBER
@@ -260,5 +259,4 @@ def _chunk(
             delimiter=table.delimiter,
             decimal=decimal,
         ),
-        style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
     )
