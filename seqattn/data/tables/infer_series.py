@@ -82,12 +82,15 @@ def _series_of_times(
 def _named_series(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
     """A column whose name leaves no doubt. It names series unless it numbers the rows, or has
     another word in each; with too few rows to tell, its name is believed."""
-    for name in [name for name in named if plain(name) in SERIES_NAMES[:SURE_SERIES]][:1]:
-        is_short = facts.rows < LEAST_ROWS and not facts.grows_in_every_row(name)
-        if is_short or facts.distinct(facts.columns[name].text) < facts.rows:
-            facts.reasons.append(f"series: {name!r}, because of its name")
-            return (name,)
-    return ()
+    name = next((name for name in named if plain(name) in SERIES_NAMES[:SURE_SERIES]), None)
+    if name is None:
+        return ()
+    if facts.distinct(facts.columns[name].text) == facts.rows and (
+        facts.rows >= LEAST_ROWS or facts.grows_in_every_row(name)
+    ):
+        return ()
+    facts.reasons.append(f"series: {name!r}, because of its name")
+    return (name,)
 
 
 def _blocks(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
