@@ -299,9 +299,10 @@ class Run:
 
         if _whole(examples, "examples") < 1:
             raise UsageError(f"examples {examples}: expected 1 or more.")
-        scaled = self.folder.read_results()["scaled"]
-        predictions = self.folder.read_predictions()
-        return pictures.predictions_picture(predictions, examples, scaled=scaled)
+        summary, predictions = self.folder.read_results(), self.folder.read_predictions()
+        return pictures.predictions_picture(
+            predictions, examples, scaled=summary["scaled"], units=summary.get("units")
+        )
 
     def report(self, output: str | Path | None = None) -> Path:
         """Write the page of the run; see `seqattn report`."""
