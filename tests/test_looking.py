@@ -20,8 +20,8 @@ import pytest
 
 import seqattn as package
 from seqattn import experiment, pictures
-from seqattn.cli.text_heatmap import print_weights
 from seqattn.cli.panel import Panel, sparkline
+from seqattn.cli.text_heatmap import print_weights
 from seqattn.comparison import read_outcome
 from seqattn.config import resolve
 from seqattn.data.sequences import share_a_plane
