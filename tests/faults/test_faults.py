@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,12 @@ def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.Mo
             epoch = start_epoch(self, state)
             for row, before in zip(state.rows, ended, strict=True):
                 row.ended = before
-            return epoch
+            # A row that nobody has any more never had a rate.
+            rates = [
+                0.0 if row.ended and not row.history else rate
+                for row, rate in zip(state.rows, epoch.learning_rates, strict=True)
+            ]
+            return replace(epoch, learning_rates=rates)
 
         monkeypatch.setattr(learner.Learner, "start_epoch", of_all_rows)
         noticed(lambda: groups.stopped((10,), ("early stopping",)))
