@@ -51,6 +51,9 @@ def forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[
     return [count == len(tosses) for count in heads], [count > 0 for count in heads]
 
 
+Feed = Literal["forced", "own", "mixed"]
+
+
 class Segment(NamedTuple):
     """Decoder steps `first` to `last - 1`, whose inputs are all known once the first has its own.
 
@@ -61,7 +64,7 @@ class Segment(NamedTuple):
 
     first: int
     last: int
-    feed: Literal["forced", "own", "mixed"]
+    feed: Feed
 
 
 def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
@@ -72,15 +75,9 @@ def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
 
 @lru_cache(maxsize=4096)
 def _segments(everyone: tuple[bool, ...], anyone: tuple[bool, ...]) -> tuple[Segment, ...]:
-    T = len(everyone)
-    cuts = [t for t in range(1, T) if not everyone[t]]
-    return (
-        Segment(0, cuts[0] if cuts else T, "forced"),
-        *(
-            Segment(first, last, "mixed" if anyone[first] else "own")
-            for first, last in zip(cuts, [*cuts[1:], T], strict=False)
-        ),
-    )
+    cuts = [t for t in range(1, len(everyone)) if not everyone[t]]
+    feeds: list[Feed] = ["forced", *("mixed" if anyone[t] else "own" for t in cuts)]
+    return tuple(map(Segment, [0, *cuts], [*cuts, len(everyone)], feeds))
 
 
 def check_source(source: Tensor, lengths: Tensor | None, points: FeatureSpec) -> None:
