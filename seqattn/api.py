@@ -229,12 +229,8 @@ class Run:
         """What its weights and losses show."""
         from seqattn import doctor
 
-        seen = doctor.evidence(
-            self.trained,
-            self.data,
-            doctor.losses_beside(self.folder),
-            doctor.history_of(self.folder),
-        )
+        losses, history = doctor.losses_beside(self.folder), doctor.history_of(self.folder)
+        seen = doctor.evidence(self.trained, self.data, losses, history)
         return doctor.examine(seen)
 
     def plot_attention(
