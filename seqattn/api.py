@@ -229,12 +229,8 @@ class Run:
         """What its weights and losses show."""
         from seqattn import doctor
 
-        seen = doctor.evidence(
-            self.trained,
-            self.data,
-            doctor.losses_beside(self.folder),
-            doctor.history_of(self.folder),
-        )
+        losses, history = doctor.losses_beside(self.folder), doctor.history_of(self.folder)
+        seen = doctor.evidence(self.trained, self.data, losses, history)
         return doctor.examine(seen)
 
     def plot_attention(
@@ -299,9 +295,10 @@ class Run:
 
         if _whole(examples, "examples") < 1:
             raise UsageError(f"examples {examples}: expected 1 or more.")
-        scaled = self.folder.read_results()["scaled"]
-        predictions = self.folder.read_predictions()
-        return pictures.predictions_picture(predictions, examples, scaled=scaled)
+        summary, predictions = self.folder.read_results(), self.folder.read_predictions()
+        return pictures.predictions_picture(
+            predictions, examples, scaled=summary["scaled"], units=summary.get("units")
+        )
 
     def report(self, output: str | Path | None = None) -> Path:
         """Write the page of the run; see `seqattn report`."""

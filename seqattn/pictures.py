@@ -44,7 +44,7 @@ def draw_each(folder: RunFolder) -> Iterator[Path]:
     atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
     predictions = folder.read_predictions(EXAMPLES)
-    drawn = predictions_picture(predictions, scaled=summary["scaled"])
+    drawn = predictions_picture(predictions, scaled=summary["scaled"], units=summary.get("units"))
     atomic_write(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
@@ -97,10 +97,18 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
 
 
 def predictions_picture(
-    predictions: Arrays, examples: int = EXAMPLES, *, scaled: bool = False
+    predictions: Arrays,
+    examples: int = EXAMPLES,
+    *,
+    scaled: bool = False,
+    units: Mapping[str, str] | None = None,
 ) -> Figure:
     """The first test sequences with their forecasts and errors: mean squared, as the loss is, or
-    where training worked in scaled units its root, in the data's own."""
+    where training worked in scaled units its root, in the data's own.
+
+    Args:
+        units: of the features that have one.
+    """
     n = min(examples, len(predictions["ids"]))
     source, forecast = ([_real(rows) for rows in predictions[key][:n]]
                         for key in ("source", "forecast"))  # fmt: skip
@@ -110,7 +118,7 @@ def predictions_picture(
     ]
     said = predictions.get("said")
     return paths_figure(
-        source, target, forecast, titles=panel_titles(predictions)[:n], rooted=scaled,
+        source, target, forecast, titles=panel_titles(predictions)[:n], rooted=scaled, units=units,
         features=[str(name) for name in predictions["features"]],
         said=None if said is None else [str(name) for name in said],
     )  # fmt: skip

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from seqattn.config import Squares
 from seqattn.data import Sequences, baselines, load, squares
 from seqattn.data.least_squares import LEAST_SQUARES
+from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
 from seqattn.evaluation import References
 
@@ -121,7 +122,7 @@ def test_the_floor_does_not_pretend_to_know_what_one_corner_cannot_tell() -> Non
     part = squares.generate(4000, 7, noise=0.1, source_length=1, variable_length=False)
     # Steps 1 and 3 may lie to either side: error 1 for not knowing, and the noise of 0.01.
     assert part.ideal is not None
-    by_step = baselines.errors_by_step(part.ideal, part)
+    by_step = ErrorSums.of(part.ideal, part, by_step=True).by_step
     assert by_step == pytest.approx([1.01, 0.01, 1.01], abs=0.02)
     two = squares.generate(4000, 7, noise=0.1, source_length=2, variable_length=False)
     assert two.ideal is not None
@@ -133,7 +134,7 @@ def test_padding_is_no_part_of_an_error() -> None:
     said = part.target.copy()
     said[~part.target_keep] = 1e6
     assert baselines.mean_squared_error(said, part) == 0
-    assert baselines.errors_by_step(said, part) == [0.0, 0.0]
+    assert ErrorSums.of(said, part, by_step=True).by_step == [0.0, 0.0]
 
 
 def one(source: list[list[float]], length: int) -> Sequences:

@@ -20,12 +20,11 @@ from seqattn.data import Scaling, Sequences, load
 from seqattn.data.baselines import (
     TRAINING_MEAN,
     baselines_of,
-    errors_by_feature,
-    errors_by_step,
     mean_squared_error,
 )
 from seqattn.data.fitting import fit
 from seqattn.data.least_squares import least_squares
+from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
 from seqattn.models import SampledActions, build_model
 from seqattn.training import Batch, batches, to_tensors
@@ -73,10 +72,10 @@ def test_errors_are_those_of_observed_cells(part: Sequences) -> None:
     forecast = np.random.default_rng(1).normal(size=part.target.shape)
     squares = np.where(observed, np.square((forecast - part.target) / scale), np.nan)
     assert mean_squared_error(forecast, part, scale) == pytest.approx(np.nanmean(squares))
-    for t, error in enumerate(errors_by_step(forecast, part, scale)):
+    for t, error in enumerate(ErrorSums.of(forecast, part, scale, by_step=True).by_step):
         seen = squares[:, t][observed[:, t]]
         assert error == (pytest.approx(seen.mean()) if seen.size else None)
-    for f, error in enumerate(errors_by_feature(forecast, part)):
+    for f, error in enumerate(ErrorSums.of(forecast, part).rmse):
         seen = (squares[..., f] * scale[f] ** 2)[observed[..., f]]
         assert error == (pytest.approx(np.sqrt(seen.mean())) if seen.size else None)
 

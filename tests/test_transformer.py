@@ -17,7 +17,6 @@ from seqattn.models.transformer import (
     DecoderLayer,
     Dropout,
     EncoderLayer,
-    KVCache,
     MultiHeadAttention,
     SinusoidalPositionalEncoding,
     TransformerModel,
@@ -71,7 +70,7 @@ def test_attention_is_torchs_multihead_attention(masked: bool, with_weights: boo
     expected, weights = theirs(
         x, memory, memory, key_padding_mask=~KEEP if masked else None, average_attn_weights=False
     )
-    found, seen = ours.look(x, *ours.remember(memory), keep, with_weights=with_weights)
+    found, seen = ours.attend(x, ours.cache(memory), keep, with_weights=with_weights)
     torch.testing.assert_close(found, expected, **CLOSE)
     assert (seen is None) != with_weights
     if seen is not None:
@@ -119,14 +118,14 @@ def test_decoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
         x, source, tgt_mask=nn.Transformer.generate_square_subsequent_mask(T),
         tgt_is_causal=True, memory_key_padding_mask=~KEEP,
     )  # fmt: skip
-    memory = KVCache(*ours.cross.remember(source))
-    found, back, _, _ = ours.say(x, memory, KEEP, NO_DROP, with_weights)
+    memory = ours.cross.cache(source)
+    found, back, _, _ = ours.decode(x, memory, KEEP, NO_DROP, with_weights)
     torch.testing.assert_close(found, expected, **CLOSE)
     if back is not None:
         assert (back[..., torch.ones(T, T, dtype=torch.bool).triu(1)] == 0).all()
     cache = None
     for t in range(T):
-        one, _, _, cache = ours.say(x[:, t : t + 1], memory, KEEP, NO_DROP, with_weights, cache)
+        one, _, _, cache = ours.decode(x[:, t : t + 1], memory, KEEP, NO_DROP, with_weights, cache)
         torch.testing.assert_close(one, expected[:, t : t + 1], **CLOSE)
 
 

@@ -35,6 +35,7 @@ def inspect(
     from rich.table import Table
 
     from seqattn.config import as_value, leaves
+    from seqattn.data.units import with_unit
 
     tensors = described.pop("tensors")
     config = described.pop("config")
@@ -43,7 +44,8 @@ def inspect(
     for key, value in described.items():
         show(f"  {key}: {value}")
     sides = [
-        f"{', '.join(layout[names])} ({layout[length]} points at most)"
+        f"{', '.join(with_unit(name, layout.get('units', {})) for name in layout[names])}"
+        f" ({layout[length]} points at most)"
         for names, length in (("features", "source_length"), ("said", "target_length"))
     ]
     show(f"  trained on: {' -> '.join(sides)}")

@@ -22,13 +22,13 @@ def add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
     scaled, features = scored["scaled"], scored["features"]
     table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
     if scored.get("metrics") is not None:
-        one = features[0][:20]
+        one = _heading(scored, features[0])
         headings = [f"MAE, {one}", f"RMSE, {one}", "MASE"] if len(features) == 1 else ["MASE, mean"]
         for heading in headings:
             table.add_column(heading, justify="right")
         return
     for name in features[:MOST_UNITS] if scaled else ():
-        table.add_column(f"RMSE, {name[:20]}", justify="right")
+        table.add_column(f"RMSE, {_heading(scored, name)}", justify="right")
     more = len(features) - MOST_UNITS
     if scaled and more > 0:
         table.caption = f"RMSE of {counted(more, 'more feature')}: see evaluate --json"
@@ -59,10 +59,11 @@ def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
         return []
     tables = []
     for f, feature in enumerate(features[:MOST_UNITS]):
-        table = Table(title=f"{feature[:40]}, in its own units", title_justify="left")
+        unit = scored.get("units", {}).get(feature, "its own units")
+        table = Table(title=f"{feature[:40]}, in {unit}", title_justify="left")
         table.add_column("")
         for measure in MEASURES:
-            table.add_column(f"{measure.upper()}, {feature[:20]}", justify="right")
+            table.add_column(f"{measure.upper()}, {_heading(scored, feature)}", justify="right")
         for name in _sorted(metrics["errors"], f):
             style = "bold" if name == "this model" else ""
             table.add_row(name, *_of_feature(metrics, name, f), style=style)
@@ -72,6 +73,12 @@ def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
         tables[-1].caption = f"Errors of {counted(more, 'more feature')}: see evaluate --json"
         tables[-1].caption_justify = "left"
     return tables
+
+
+def _heading(scored: Mapping[str, Any], feature: str) -> str:
+    from seqattn.data.units import with_unit
+
+    return with_unit(feature, scored.get("units", {}), feature[:20])
 
 
 def _sorted(errors: Mapping[str, Any], f: int) -> Sequence[str]:

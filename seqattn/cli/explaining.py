@@ -23,7 +23,8 @@ from seqattn.cli.output import (
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqattn.data import Scaling, Sequences
+    from seqattn.data import DataSpec, Sequences
+    from seqattn.data.units import Units
     from seqattn.explanation import Explanation, Stage
 
 WIDE = 8
@@ -42,14 +43,16 @@ class OwnUnits:
         says: what the model says, in the data's units.
         how: in words, what numbers the model got.
         source: feature -> (shift, scale): the model got (value - shift) / scale.
+        units: of the features that have one.
     """
 
     says: dict[str, float]
     how: str
     source: dict[str, tuple[float, float]]
+    units: Units
 
     @classmethod
-    def of(cls, scaling: Scaling, chosen: Sequences, model_says: list[float]) -> OwnUnits:
+    def of(cls, spec: DataSpec, chosen: Sequences, model_says: list[float]) -> OwnUnits:
         """
         Args:
             chosen: the one sequence that is explained.
@@ -57,6 +60,7 @@ class OwnUnits:
         """
         import numpy as np
 
+        scaling = spec.scaling
         said = scaling.unscaled(np.array([[model_says]]), chosen).ravel().tolist()
         own, _ = scaling.of_each(chosen)
         shift = own.unscaled(scaling.source.shift).ravel().tolist()
@@ -69,7 +73,7 @@ class OwnUnits:
         pairs = zip(shift, scale, strict=True)
         return cls(
             dict(zip(chosen.target_features, said, strict=True)), how,
-            dict(zip(chosen.features, pairs, strict=True)),
+            dict(zip(chosen.features, pairs, strict=True)), spec.units,
         )  # fmt: skip
 
     @property
@@ -136,7 +140,7 @@ def explain(
     )  # fmt: skip
     own = None
     if not trained.spec.scaling.is_identity:
-        own = OwnUnits.of(trained.spec.scaling, chosen, explanation.model_says)
+        own = OwnUnits.of(trained.spec, chosen, explanation.model_says)
     if figure is not None:
         _draw(explanation, figure)
     leave_with_the_reader()
@@ -171,6 +175,7 @@ def print_explanation(explanation: Explanation, form: str, own: OwnUnits | None 
         }
         if own is not None:
             described["model_says_in_units"] = own.says
+            described["units"] = dict(own.units)
             described["source_units"] = {
                 name: {"shift": shift, "scale": scale}
                 for name, (shift, scale) in own.source.items()
@@ -199,7 +204,9 @@ def _conclusion(explanation: Explanation, own: OwnUnits | None) -> str:
 
     says = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_says)
     if own is not None:
-        there = ", ".join(f"{name} {x:g}" for name, x in own.says.items())
+        there = ", ".join(
+            f"{name} {x:g} {own.units.get(name, '')}".rstrip() for name, x in own.says.items()
+        )
         says += f", which is {there} in the units of the data; {own.words}"
     if not explanation.said:
         return f"In the end the model says {says}."

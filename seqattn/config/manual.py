@@ -84,7 +84,7 @@ def _kinds(found: Mapping[str, Any]) -> str:
         return "a section"
     kind = str(found.get("type", ""))
     names = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`",
-             "string": "text", "array": "list", "object": "section", "null": "`null`"}  # fmt: skip
+             "string": "text", "array": "list", "object": "mapping", "null": "`null`"}  # fmt: skip
     bounds = ", ".join(
         words.format(found[bound]) for bound, words in BOUNDS.items() if bound in found
     )

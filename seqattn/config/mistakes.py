@@ -66,6 +66,8 @@ def expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any
         return f"must be {BOUNDS[kind].format(**context)}, {came}"
     if kind in SECTION_TYPES:
         keys = dict.fromkeys(key for each in sections_at(path).values() for key in each.names())
+        if not keys:
+            return f"expected a mapping such as {{temperature: degC}}, {came}"
         return f"expected a section with keys ({', '.join(keys)}), {came}"
     match kind:
         case "int_parsing_size":

@@ -17,6 +17,8 @@ from seqattn.config.reading import KeyPath, read_text
 from seqattn.config.renames import with_new_names, with_old_defaults
 from seqattn.errors import ConfigError
 
+MAPPINGS = (("data", "units"),)
+"""Paths of the values that are mappings; every other mapping is a section."""
 NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """Signs that YAML takes for the end of a line, or refuses, where they are not escaped."""
 
@@ -36,12 +38,17 @@ def _discriminator_first(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_section(value: Any, path: KeyPath) -> bool:
+    """Whether what stands at a path holds keys of the config."""
+    return isinstance(value, dict) and path not in MAPPINGS
+
+
 def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
-    """(path, value) of every value that is no mapping."""
+    """(path, value) of every value that is no section."""
     found: list[tuple[KeyPath, Any]] = []
     for key, value in content.items():
         at = (*path, key)
-        found += leaves(value, at) if isinstance(value, dict) else [(at, value)]
+        found += leaves(value, at) if is_section(value, at) else [(at, value)]
     return found
 
 
@@ -91,7 +98,7 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
     def write(section: Mapping[str, Any], path: KeyPath) -> None:
         for key, value in section.items():
             indent = "  " * len(path)
-            if isinstance(value, dict):
+            if is_section(value, (*path, key)):
                 lines.append((f"{indent}{key}:", ""))
                 write(value, (*path, key))
             else:
@@ -124,8 +131,8 @@ def as_value(value: Any) -> str:
 
 
 def _in_quotes(value: Any) -> str:
-    """A text, or a list of them, for YAML to read back: as JSON writes it, but for signs beyond
-    U+FFFF, of which JSON makes two that YAML does not put together again."""
+    """A text, or a list or mapping of them, for YAML to read back: as JSON writes it, but for signs
+    beyond U+FFFF, of which JSON makes two that YAML does not put together again."""
     return NOT_IN_YAML.sub(
         lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
     )

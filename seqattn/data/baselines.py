@@ -123,20 +123,6 @@ def mean_squared_error(forecast: Forecast, part: Sequences, scale: Floats | None
     return ErrorSums.of(forecast, part, scale).loss
 
 
-def errors_by_step(
-    forecast: Forecast, part: Sequences, scale: Floats | None = None
-) -> list[float | None]:
-    """Mean squared error of each target step over the cells that were observed, T numbers; None
-    where none was."""
-    return ErrorSums.of(forecast, part, scale, by_step=True).by_step
-
-
-def errors_by_feature(forecast: Forecast, part: Sequences) -> list[float | None]:
-    """Root mean squared error of each target feature over the cells that were observed, in the
-    part's units, F numbers; None where none was."""
-    return ErrorSums.of(forecast, part).rmse
-
-
 def verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
     """Whether a loss beats its baselines, in words: "beats the best parameter-free baseline
     (NAME, LOSS), but not linear least squares (fitted) (LOSS)".

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from seqattn.data.files.style import TableStyle
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -14,6 +16,13 @@ if TYPE_CHECKING:
 LONG, WIDE = "long", "wide"
 MAY_DIFFER = ("it is constant", "it is empty", "the same in every row")
 """Reasons why columns are left out that may not hold for another file."""
+WITHOUT: dict[str, Any] = {"series": (), "time": None}
+"""What options say of a role that no column has."""
+MEANING = {
+    "series": ("told the series apart", "if all rows are one series"),
+    "time": ("gave the time", "to take the rows as they come"),
+}
+"""What a column of a role did in the training, and when there is none."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,11 @@ class ColumnRoles:
         )  # fmt: skip
 
     @property
+    def style(self) -> TableStyle:
+        """How a table is written that is read like this one."""
+        return TableStyle(self.delimiter, self.decimal, self.series, self.time, self.time_formats)
+
+    @property
     def _known(self) -> tuple[str, ...]:
         """Columns whose role holds for any file."""
         return *self.series, *self.time, *self.features, *self._ignored
@@ -112,68 +126,51 @@ class ColumnRoles:
         Raises:
             DataError: the table lacks the column of the series or of the time.
         """
-        series, time = options.series, options.time
         if is_wide or self.layout == WIDE:  # a row may be a sequence whatever names it
             has_series = bool(self.series) and set(self.series) <= set(header)
-            is_asked = series == "auto" and has_series
+            is_asked = options.series == "auto" and has_series
             return replace(options, series=self.series) if is_asked else options
-        asked = {*options.ignore, *options.one_hot, options.group, *_named(series), *_named(time)}
-        only_known = {*self._known, *options.one_hot}.issuperset(header)
-        if series == self.series or (series == "auto" and (self.series or only_known)):
-            taken = (*self.time, *self.features, *asked)
-            _check(self.series, "series", name, header, taken, may_set=not options.asks)
-            series = self.series
-        if time == self.time or (time == "auto" and (self.time or only_known)):
-            taken = (*self.series, *self.features, *asked)
-            _check(self.time, "time", name, header, taken, may_set=not options.asks)
-            time = self.time or None
-        has_role = {*options.one_hot, *(options.features or ()), options.group, *self.features,
-                    *_named(series), *_named(time)}  # fmt: skip
+        options = self._with_role(options, "series", name, header)
+        options = self._with_role(options, "time", name, header)
+        has_role = {*self._taken(options), *(options.features or ())}
         ignored = [
-            column for column in options.ignore if column in header or column not in self.ignored
-        ]
-        ignored += [column for column in self._ignored if column in header]
-        return replace(
-            options, series=series, time=time,
-            ignore=tuple(column for column in ignored if column not in has_role),
-        )  # fmt: skip
+            column for column in (*options.ignore, *self._ignored)
+            if (column in header or column not in self.ignored) and column not in has_role
+        ]  # fmt: skip
+        return replace(options, ignore=tuple(ignored))
 
+    def _with_role(
+        self, options: ReadOptions, role: str, name: str, header: Sequence[str]
+    ) -> ReadOptions:
+        """
+        Args:
+            role: series or time.
 
-def _named(columns: Sequence[str] | None) -> Sequence[str]:
-    """The columns of a role; none where it is to be found, or there is none."""
-    return () if columns is None or columns == "auto" else columns
+        Raises:
+            DataError: a column of the role is not there.
+        """
+        from seqattn.data.files.columns import listed
 
+        given, trained = getattr(options, role), getattr(self, role)
+        only_known = {*self._known, *options.one_hot}.issuperset(header)
+        if given != trained and not (given == "auto" and (trained or only_known)):
+            return options
+        lacking = next((column for column in trained if column not in header), None)
+        if lacking is None:
+            return replace(options, **{role: trained or WITHOUT[role]})
+        taken = {*self._taken(options), *options.ignore}
+        taken |= {*self.series, *self.time} - set(trained)
+        left = [column for column in header if column not in taken]
+        left.sort(key=lambda column: column.casefold() != lacking.casefold())
+        instead = f" or say which one it is: --set data.{role}={left[0]};" if left else ""
+        was, none = MEANING[role]
+        instead += f" or, {none}: --set data.{role}=null."
+        raise DataError(
+            f"{name}: no column {lacking!r}, which {was} in the training; found {listed(header)}."
+            f" Rename the column in the file{'.' if options.asks else f';{instead}'}"
+        )
 
-def _check(
-    wanted: Sequence[str],
-    role: str,
-    name: str,
-    header: Sequence[str],
-    taken: Sequence[str | None],
-    *,
-    may_set: bool,
-) -> None:
-    """
-    Args:
-        may_set: whether `--set` reaches this table alone, as it does where it is an input.
-
-    Raises:
-        DataError: a column is not there.
-    """
-    from seqattn.data.files.columns import listed
-
-    lacking = next((column for column in wanted if column not in header), None)
-    if lacking is None:
-        return
-    was, none = {
-        "series": ("told the series apart", "if all rows are one series"),
-        "time": ("gave the time", "to take the rows as they come"),
-    }[role]
-    left = [column for column in header if column not in taken]
-    left.sort(key=lambda column: column.casefold() != lacking.casefold())
-    instead = f" or say which one it is: --set data.{role}={left[0]};" if left else ""
-    instead += f" or, {none}: --set data.{role}=null."
-    raise DataError(
-        f"{name}: no column {lacking!r}, which {was} in the training; found {listed(header)}."
-        f" Rename the column in the file{f';{instead}' if may_set else '.'}"
-    )
+    def _taken(self, options: ReadOptions) -> set[str | None]:
+        """Columns that have a role, in the options or in the training."""
+        roles = (each for each in (options.series, options.time) if each and each != "auto")
+        return {*options.one_hot, options.group, *self.features, *itertools.chain(*roles)}

@@ -12,7 +12,7 @@ from seqattn.data.row_ranges import RowRanges
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans, ended_sides
 from seqattn.data.sliding import Cut, LeftOut, in_windows
-from seqattn.data.windows import WindowNames, Windows
+from seqattn.data.windows import SeriesSteps, WindowNames, Windows
 from seqattn.errors import DataError
 
 
@@ -181,11 +181,12 @@ def _windows(
     source_columns = tuple(series.columns.index(name) for name in features.source)
     columns = columns or (0,) * len(features.target)
     found = Windows(
-        RowRanges(series.points.values, source_columns, cut.source_starts, cut.source_lengths),
-        RowRanges(target.values, columns, starts, cut.target_lengths),
-        features.source, features.target,
+        RowRanges(series.points.values, source_columns, features.source, cut.source_starts,
+                  cut.source_lengths),
+        RowRanges(target.values, columns, features.target, starts, cut.target_lengths),
         WindowNames(series.ids, cut.series_index, step if is_window else None),
-        series.order, series.spacing, cut.series_index, has_empty=bool(series.empty),
+        SeriesSteps(series.order, series.spacing, cut.series_index),
+        has_empty=bool(series.empty),
     )  # fmt: skip
     _check_sources(series, found)
     return found

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.cutting import cut
 from seqattn.data.files import Chunk, Ragged
 from seqattn.data.fitting import fit
@@ -22,13 +22,13 @@ from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, places_of_targets
 from seqattn.data.notes import left_out_notes, size_note, spacing_notes
 from seqattn.data.places import files_of
-from seqattn.data.reading import digest_of, read_series
-from seqattn.data.scaling import Scaling
+from seqattn.data.reading import read_series
 from seqattn.data.sequences import Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.sliding import LeftOut
-from seqattn.data.spacing import Frequency
+from seqattn.data.splits import Splits
 from seqattn.data.splitting import PARTS, three_parts
+from seqattn.data.units import check_units
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
 from seqattn.rng import stream
@@ -41,36 +41,7 @@ MOST_LISTED = 10**5
 """Series of which a run folder says which part they are in."""
 
 
-@dataclass(frozen=True, eq=False)
-class FileDataset:
-    """What became of the user's files.
-
-    Attributes:
-        parts: training, validation, test.
-        fitted_on: the training sequences that baselines are fitted to.
-        scaling: fitted on the training part.
-        notes: what a user should be told, a sentence each.
-        split: (name of the series, part, first step, last step) of each.
-        digests: SHA-256 of each path of the config.
-        sources: SHA-256 of each file, where a path stands for several.
-        frequency: how far apart the steps of all training series are, or None.
-        in_sample: season and scale of the errors, of the training series.
-        roles: of the columns of the training part's table; None: it was none.
-    """
-
-    parts: tuple[Windows, Windows, Windows]
-    fitted_on: Windows
-    scaling: Scaling
-    notes: tuple[str, ...]
-    split: tuple[tuple[str, str, str, str], ...]
-    digests: tuple[str, ...]
-    sources: dict[str, str]
-    frequency: Frequency | None
-    in_sample: InSample
-    roles: ColumnRoles | None = None
-
-
-def load_file_dataset(config: OwnFile) -> FileDataset:
+def load_file_dataset(config: OwnFile) -> Splits:
     """Read, split, cut and scale.
 
     Raises:
@@ -78,28 +49,21 @@ def load_file_dataset(config: OwnFile) -> FileDataset:
         StorageError: there is no room for a cache of large files.
     """
     read = _read(config)
-    notes = [f"{one.name}: {note}" for one in read for note in one.notes]
     if len(read) == 1:
         spans, short = three_parts(read[0], config)
         series = read * 3
     else:
         spans, short, series = [Spans.of_series(one) for one in read], [], read
-    notes += spacing_notes(series, spans)
     left_out = LeftOut(too_short=short)
-    parts = list[Windows]()
     few = sum(map(len, spans)) <= MOST_LISTED
     split = tuple(_split_rows(series, spans)) if few else ()
+    notes = [f"{one.name}: {note}" for one in read for note in one.notes]
+    notes += spacing_notes(series, spans)
     spans = [some.kept(one) for one, some in zip(series, spans, strict=True)]
-    for part, one, some in zip(PARTS, series, spans, strict=True):
-        if not len(some):
-            raise DataError(f"{one.name}: the {part} part has no sequences left.")
-        made = cut(one, some, config, left_out)
-        if not len(made):
-            raise DataError(f"{one.name}: the {part} part has no sequences left.")
-        check_observed(made, f"{one.name}: the {part} part", every_feature=part == "train")
-        parts.append(made)
-    _check_alike(parts)
+    parts = _cut_parts(series, spans, config, left_out)
     train, validation, test = parts
+    units = config.units or {}
+    check_units(units, list(dict.fromkeys([*train.features, *train.target_features])))
     in_sample, of_season = in_sample_of(target_series(series[0], spans[0], config), train, config)
     scaling, scaling_notes = fit(config, train)
     fitted_on = _some(train, config)
@@ -107,17 +71,42 @@ def load_file_dataset(config: OwnFile) -> FileDataset:
     notes.append(size_note(train, validation, test))
     if len(fitted_on) < len(train):
         notes.append(f"baselines are fitted to {len(fitted_on):,} training sequences")
-    frequency = _common(series[0], spans[0])
+    if config.season is not None:
+        for held_out in (validation, test):
+            check_season(held_out, config.season)
     sources = {path: digest for one in read for path, digest in one.digests.items()}
-    return FileDataset(
-        (train, validation, test), fitted_on, scaling, tuple(notes), split,
-        tuple(_digest(one) for one in read), sources if len(sources) > len(read) else {},
-        frequency, in_sample, series[0].roles,
+    return Splits(
+        train, validation, test, scaling,
+        notes=tuple(notes), split=split, digests=tuple(_digest(one) for one in read),
+        sources=sources if len(sources) > len(read) else {},
+        frequency=spans[0].frequency(series[0]),
+        in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles, units=units,
     )  # fmt: skip
 
 
-def _paths(config: OwnFile) -> list[str]:
-    return [path for path in (config.path, config.validation_path, config.test_path) if path]
+def _cut_parts(
+    series: Sequence[Series], spans: Sequence[Spans], config: OwnFile, left_out: LeftOut
+) -> list[Windows]:
+    """
+    Raises:
+        DataError: a part has no sequences or no observed target, or other features than the first.
+    """
+    parts = list[Windows]()
+    for called, one, some in zip(PARTS, series, spans, strict=True):
+        part = cut(one, some, config, left_out) if len(some) else ()
+        if not part:
+            raise DataError(f"{one.name}: the {called} part has no sequences left.")
+        check_observed(part, f"{one.name}: the {called} part", every_feature=called == "train")
+        parts.append(part)
+    first = parts[0]
+    for part in parts:
+        if (part.features, part.target_features) != (first.features, first.target_features):
+            raise DataError(
+                f"one part has the features {', '.join(part.features)} (source) and"
+                f" {', '.join(part.target_features)} (target), the training part"
+                f" {', '.join(first.features)} and {', '.join(first.target_features)}."
+            )
+    return parts
 
 
 def _read(config: OwnFile) -> list[Series]:
@@ -131,18 +120,9 @@ def _read(config: OwnFile) -> list[Series]:
             "a checkpoint does not say where its training data lie. Give a run folder, or your own"
             " sequences with --input."
         )
-    paths = _paths(config)
-    files = [files_of(path, config.format) for path in paths]
-    held = {file.resolve() for some in files[1:] for file in some}
-    training = [file for file in files[0] if file.resolve() not in held]
-    if not training or len(held) < sum(map(len, files[1:])):
-        raise DataError(f"{paths[0]}: is the file of two parts. Give each part files of its own.")
-    note = ""
-    if len(training) < len(files[0]):
-        note = (f"{len(files[0]) - len(training)} of the {len(files[0])} files are those of the"
-                " other two parts, and do not train")  # fmt: skip
+    files, note = _files_of_parts(config)
     found, seen = list[Series](), dict[str, str]()
-    for path, some in zip(paths, [training, *files[1:]], strict=True):
+    for path, some in files.items():
         series = read_series(path, some, config, found[0].roles if found else None)
         for file, digest in series.digests.items():
             if digest in seen:
@@ -157,30 +137,30 @@ def _read(config: OwnFile) -> list[Series]:
     return found
 
 
+def _files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
+    """The files of each path of a config, and a note on those of the first that do not train.
+
+    Raises:
+        DataError: two parts have the same file.
+    """
+    paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
+    every, *others = (files_of(path, config.format) for path in paths)
+    held = {file.resolve() for some in others for file in some}
+    training = [file for file in every if file.resolve() not in held]
+    if not training or len(held) < sum(map(len, others)):
+        raise DataError(f"{paths[0]}: is the file of two parts. Give each part files of its own.")
+    left_out = len(every) - len(training)
+    note = (f"{left_out} of the {len(every)} files are those of the other two parts, and do not"
+            " train")  # fmt: skip
+    return dict(zip(paths, [training, *others], strict=True)), note if left_out else ""
+
+
 def _digest(series: Series) -> str:
     """SHA-256 of a part's file, or of the digests of all its files in their order."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]
     return hashlib.sha256("".join(content).encode()).hexdigest()
-
-
-def digests(config: OwnFile) -> tuple[str, ...]:
-    """SHA-256 of each path of a config; see `Own.digests`.
-
-    Raises:
-        DataError: one is not there.
-    """
-    found = []
-    held = {file.resolve() for path in _paths(config)[1:] for file in files_of(path, config.format)}
-    for k, path in enumerate(_paths(config)):
-        files = files_of(path, config.format)
-        content = [digest_of(file) for file in files if k or file.resolve() not in held]
-        found.append(
-            content[0] if len(content) == 1
-            else hashlib.sha256("".join(content).encode()).hexdigest()
-        )  # fmt: skip
-    return tuple(found)
 
 
 def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
@@ -258,25 +238,6 @@ def _some(train: Windows, config: OwnFile) -> Windows:
         return train
     drawn = stream(config.split.seed, "sample", 0).permutation(len(train))[:most]
     return train.subset(np.sort(drawn))
-
-
-def _check_alike(parts: Sequence[Sequences]) -> None:
-    """
-    Raises:
-        DataError: parts of files of their own have other features.
-    """
-    first = parts[0]
-    for part in parts:
-        if (part.features, part.target_features) != (first.features, first.target_features):
-            raise DataError(
-                f"one part has the features {', '.join(part.features)} (source) and"
-                f" {', '.join(part.target_features)} (target), the training part"
-                f" {', '.join(first.features)} and {', '.join(first.target_features)}."
-            )
-
-
-def _common(series: Series, spans: Spans) -> Frequency | None:
-    return None if series.spacing is None else series.spacing.at(spans.series_index).common()
 
 
 def _split_rows(

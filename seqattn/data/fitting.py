@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seqattn.config import OwnFile
 from seqattn.data.instance import InstanceStatistics
 from seqattn.data.scaling import Fitted, Method, Scaler, Scaling, is_constant, places_in
-from seqattn.data.sequences import Integers, Sequences
+from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError
 
 CAREFUL = 1e-9
@@ -31,11 +31,9 @@ def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     fitted = {}
     if config.scaling != "none":
         fitted = fit_features(config.scaling, names, _observed(config, train))
-    scaling, notes = scaling_of(config, fitted, train.features, train.target_features)
+    scaling, notes = scaling_of(config, fitted, train)
     if config.normalize == "instance":
-        notes += instance_notes(
-            train.features, train.target_features, constant_windows(train), len(train)
-        )
+        notes += instance_notes(train)
     return scaling, notes
 
 
@@ -62,16 +60,12 @@ def _observed(
 
 
 def scaling_of(
-    config: OwnFile,
-    fitted: Mapping[str, Fitted],
-    features: Sequence[str],
-    target_features: Sequence[str],
+    config: OwnFile, fitted: Mapping[str, Fitted], train: Sequences
 ) -> tuple[Scaling, list[str]]:
     """The scaling of both sides from that of each feature, and notes on it.
 
     Args:
         fitted: empty with data.scaling: none.
-        features, target_features: names of the source's and of the target's.
     """
     notes = [
         f"{name} is always {one.shift:g} in the training part: not scaled"
@@ -83,42 +77,29 @@ def scaling_of(
     instance = config.normalize == "instance"
     source, target = (
         Scaler(
-            np.array([0.0 if (instance and name in features) or not fitted else fitted[name].shift
-                      for name in names]),
+            np.array([0.0 if (instance and name in train.features) or not fitted
+                      else fitted[name].shift for name in names]),
             np.array([fitted[name].scale if fitted else 1.0 for name in names]),
         )
-        for names in (features, target_features)
+        for names in (train.features, train.target_features)
     )  # fmt: skip
-    carried = places_in(tuple(features), tuple(target_features))
+    carried = places_in(train.features, train.target_features)
     return Scaling(source, target, carried, config.relative, instance), notes
 
 
-def constant_windows(part: Sequences) -> Integers:
-    """(F,) in how many sources each feature is constant."""
-    found = np.zeros(len(part.features), dtype=np.int64)
-    for _, some in part.chunks():
-        found += InstanceStatistics.of(some).constant.sum(axis=0)
-    return found
-
-
-def instance_notes(
-    features: Sequence[str], target_features: Sequence[str], constant: Integers, sequences: int
-) -> list[str]:
-    """Notes on data.normalize: instance.
-
-    Args:
-        constant: (F,) in how many training sources each feature is constant.
-        sequences: of the training part.
-    """
-    only_targets = [name for name in target_features if name not in features]
+def instance_notes(train: Sequences) -> list[str]:
+    """Notes on data.normalize: instance."""
+    constant = np.zeros(len(train.features), dtype=np.int64)
+    for _, some in train.chunks():
+        constant += InstanceStatistics.of(some).constant.sum(axis=0)
     return [
-        f"{name} is constant in {count:,} of {sequences:,} training sources: shifted there, not"
+        f"{name} is constant in {count:,} of {len(train):,} training sources: shifted there, not"
         " scaled by its own standard deviation (data.normalize)"
-        for name, count in zip(features, constant.tolist(), strict=True) if count
+        for name, count in zip(train.features, constant.tolist(), strict=True) if count
     ] + [
         f"{name} is a target but no source feature, so that no source has a mean of it: it keeps"
         " the scaling of the training part (data.scaling)"
-        for name in only_targets
+        for name in train.target_features if name not in train.features
     ]  # fmt: skip
 
 

@@ -21,7 +21,9 @@ from seqattn.data.files import (
 )
 from seqattn.data.files.chunk import joined
 from seqattn.data.section import Steps, section_of, shortest, steps_of
-from seqattn.data.tables import Understood, chunks, opened, understand
+from seqattn.data.tables import chunks, opened, understand
+from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.wide import Wide
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
@@ -95,23 +97,22 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
         roles = InferredRoles(features=chunk.points.features)
         apart = ", source and target apart" if chunk.target is not None else ""
         words = kind.removeprefix(NESTED)
-        section = section_of(file, options, chunk, None, {}, None)
+        section = section_of(file, options, chunk, None, None)
         return Report(words, f"{words}{apart}", roles, chunk, None, 0, chunk.notes, section)
     with opened(file, kind, options) as table:
-        understood = understand(table, options)
-        chunk = joined(list(chunks(table, understood, options, whole=True)))
+        layout = understand(table, options)
+        chunk = joined(list(chunks(table, layout, options, whole=True)))
         if int(chunk.points.lengths.max()) < 2:
             raise DataError(
                 f"{file}: has one row in each sequence, which is too few: a source and a target"
                 " need one point each."
             )
-        columns = {} if understood.roles is None else understood.roles.columns
-        roles = _roles(understood, chunk)
+        roles = _roles(layout, chunk)
         steps = steps_of(chunk)
-        section = section_of(file, options, chunk, understood, columns, steps)
+        section = section_of(file, options, chunk, layout, steps)
     notes = (*chunk.notes, *_step_notes(steps), *_length_notes(chunk))
     return Report(
-        kind, _layout(kind, understood), roles, chunk, None if steps is None else steps.frequency,
+        kind, _layout(kind, layout), roles, chunk, None if steps is None else steps.frequency,
         0 if steps is None else steps.missing, notes, section,
     )  # fmt: skip
 
@@ -161,23 +162,20 @@ def _length_notes(chunk: Chunk) -> list[str]:
     ]
 
 
-def _roles(understood: Understood, chunk: Chunk) -> InferredRoles:
-    if understood.wide is not None:
-        series = () if understood.wide.series is None else (understood.wide.series,)
+def _roles(layout: Roles | Wide, chunk: Chunk) -> InferredRoles:
+    if isinstance(layout, Wide):
+        series = () if layout.series is None else (layout.series,)
         return InferredRoles(series, None, chunk.points.features)
-    roles = understood.roles
-    assert roles is not None
-    time = None if roles.time is None else ",".join(roles.time.names)
-    return InferredRoles(roles.series, time, chunk.points.features, roles.ignored, roles.reasons)
+    time = None if layout.time is None else ",".join(layout.time.names)
+    return InferredRoles(layout.series, time, chunk.points.features, layout.ignored, layout.reasons)
 
 
-def _layout(kind: str, understood: Understood) -> str:
-    if understood.wide is not None:
+def _layout(kind: str, layout: Roles | Wide) -> str:
+    if isinstance(layout, Wide):
         return f"{kind}, a sequence a row"
-    assert understood.roles is not None
-    if not understood.roles.series:
+    if not layout.series:
         return f"{kind}, a point a row, all of one sequence"
-    names = " and ".join(map(repr, understood.roles.series))
+    names = " and ".join(map(repr, layout.series))
     return f"{kind}, a point a row, sequences told apart by {names}"
 
 
@@ -191,6 +189,3 @@ def count_copies(chunk: Chunk) -> int:
             digest.update(chunk.target.of(k).tobytes())
         seen.add(digest.digest())
     return len(chunk) - len(seen)
-
-
-__all__ = ["InferredRoles", "InspectOptions", "Report", "count_copies", "inspect_file"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,35 +189,40 @@ def _objects(name: str, series: Any) -> FrameColumn:
     """A column of Python objects of one kind; where they are of several, their texts."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
-    for kinds, made, sql in (
-        ((bool, np.bool_), bool, "{}"),
-        ((numbers.Integral, decimal.Decimal, float, np.floating, np.bool_), None, "{}"),
-        (datetime.datetime, None, ""),
-        (np.datetime64, "datetime64[us]", "{}"),
-        (datetime.date, "datetime64[us]", "{}"),
-        ((datetime.timedelta, np.timedelta64), "seconds", "{}"),
-        (datetime.time, "clock", "{}"),
-    ):  # fmt: skip
-        if not known or not all(isinstance(cell, kinds) for cell in known):
-            continue
-        if kinds is datetime.datetime:
-            return _datetimes(name, known, missing)
-        if made is None:
-            whole = all(isinstance(cell, numbers.Integral) for cell in known)
-            fits = whole and all(abs(int(cell)) < 2**63 for cell in known)
-            part = np.array([int(c) if fits else float(c) for c in known],
-                            dtype=np.int64 if fits else np.float64)  # fmt: skip
-        elif made == "seconds":
-            part = np.array([np.timedelta64(cell) / np.timedelta64(1, "s") for cell in known])
-        elif made == "clock":
-            part = np.array([c.hour * 3600 + c.minute * 60 + c.second + c.microsecond / 1e6
-                             for c in known])  # fmt: skip
-        else:
-            part = np.array(known, dtype=made)
-        return FrameColumn(name, _spread(part, missing), missing, sql)
+    if known and all(isinstance(cell, datetime.datetime) for cell in known):
+        return _datetimes(name, known, missing)
+    for kinds, read in OBJECTS:
+        if known and all(isinstance(cell, kinds) for cell in known):
+            return FrameColumn(name, _spread(np.asarray(read(known)), missing), missing)
     texts = np.full(len(missing), None, dtype=object)
     texts[~missing] = [_text(name, cell) for cell in known]
     return FrameColumn(name, texts)
+
+
+def _as_numbers(cells: list[Any]) -> NDArray[Any]:
+    """Whole ones where 64 bits hold them."""
+    whole = all(isinstance(cell, numbers.Integral) and abs(int(cell)) < 2**63 for cell in cells)
+    return np.array(
+        [int(c) if whole else float(c) for c in cells], np.int64 if whole else np.float64
+    )
+
+
+def _as_seconds_of_day(cells: list[datetime.time]) -> list[float]:
+    return [c.hour * 3600 + c.minute * 60 + c.second + c.microsecond / 1e6 for c in cells]
+
+
+OBJECTS: tuple[tuple[Any, Callable[[list[Any]], Any]], ...] = (
+    ((bool, np.bool_), lambda cells: np.array(cells, dtype=bool)),
+    ((numbers.Integral, decimal.Decimal, float, np.floating, np.bool_), _as_numbers),
+    (np.datetime64, lambda cells: np.array(cells, dtype="datetime64[us]")),
+    (datetime.date, lambda cells: np.array(cells, dtype="datetime64[us]")),
+    (
+        (datetime.timedelta, np.timedelta64),
+        lambda cells: [np.timedelta64(cell) / np.timedelta64(1, "s") for cell in cells],
+    ),
+    (datetime.time, _as_seconds_of_day),
+)
+"""Types of Python objects, and how such cells become numbers, truth values or dates."""
 
 
 def _datetimes(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:
@@ -231,11 +237,9 @@ def _datetimes(name: str, known: list[Any], missing: NDArray[np.bool_]) -> Frame
             " all of them one: pandas.to_datetime(column, utc=True)."
         )
     if zones == {True}:
-        utc = [cell.astimezone(datetime.UTC).replace(tzinfo=None) for cell in known]
-        part = np.array([np.datetime64(cell, "us") for cell in utc])
-        return FrameColumn(name, _spread(part, missing), missing, "timezone('UTC', {})")
-    part = np.array([np.datetime64(cell, "us") for cell in known])
-    return FrameColumn(name, _spread(part, missing), missing)
+        known = [cell.astimezone(datetime.UTC).replace(tzinfo=None) for cell in known]
+    values = _spread(np.array([np.datetime64(cell, "us") for cell in known]), missing)
+    return FrameColumn(name, values, missing, "timezone('UTC', {})" if zones == {True} else "{}")
 
 
 def _spread(part: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:

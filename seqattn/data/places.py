@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqattn.data.files import ENDINGS, PACKED, check_file
+from seqattn.data.files import ENDINGS, check_file, format_of_name
 from seqattn.errors import DataError
 
 
@@ -31,29 +31,34 @@ def files_of(path: str, form: str = "auto") -> list[Path]:
     if not place.is_dir():
         check_file(place)
         return [place]
+    return _files_of_folder(place, form)
+
+
+def _files_of_folder(folder: Path, form: str) -> list[Path]:
+    """
+    Raises:
+        DataError: it has no data files, or files of several formats.
+    """
     try:
-        files = sorted(file for file in place.rglob("*") if file.is_file())
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        raise DataError(f"{folder}: cannot be read ({error.strerror or error}).") from None
     kinds: dict[str, list[Path]] = {}
     for file in files:
-        name = Path(file.stem) if file.suffix.lower() in PACKED else file
-        ending = name.suffix.lower().removeprefix(".")
-        hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
-        if ending in ENDINGS and not hidden:
-            kinds.setdefault(ENDINGS[ending], []).append(file)
-    if form != "auto":
-        kinds = {kind: found for kind, found in kinds.items() if kind == form}
+        kind = format_of_name(file)
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if kind is not None and form in ("auto", kind) and not hidden:
+            kinds.setdefault(kind, []).append(file)
     if not kinds:
         raise DataError(
-            f"{path}: is a folder without a data file"
+            f"{folder}: is a folder without a data file"
             f"{'' if form == 'auto' else f' of format {form}'}; files end in"
             f" {', '.join(f'.{ending}' for ending in ENDINGS)}."
         )
     if len(kinds) > 1:
         raise DataError(
-            f"{path}: has files of several formats ({', '.join(sorted(kinds))}). Say which:"
-            f" data.format: {min(kinds)}, or give a pattern: {path}/*.{min(kinds)}"
+            f"{folder}: has files of several formats ({', '.join(sorted(kinds))}). Say which:"
+            f" data.format: {min(kinds)}, or give a pattern: {folder}/*.{min(kinds)}"
         )
     return next(iter(kinds.values()))
 

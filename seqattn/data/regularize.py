@@ -3,14 +3,16 @@ refused, dropped, or kept as NaN."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.chunk import Chunk, Ragged, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, Where, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers, row_blocks
-from seqattn.data.series import Series, Where, any_of_each, columns_apart, ended_sides, moved
+from seqattn.data.series import Series, any_of_each, columns_apart, ended_sides, last_rows
 from seqattn.data.spacing import Spacing, with_dashes
 from seqattn.errors import DataError
 from seqattn.wording import counted
@@ -36,7 +38,7 @@ def regularized(
     or_set = OR_SET if has_key else "."
     making.treat_gaps(config, or_set)
     if last is not None:
-        making.keep_last(last)
+        making.chunk = last_rows(making.chunk, last)
     making.treat_cells(config, or_set)
     return making.series()
 
@@ -46,34 +48,22 @@ class _Making:
 
     def __init__(self, chunk: Chunk, name: str, spacing: Spacing | None) -> None:
         self.chunk, self.name, self.spacing = chunk, name, spacing
-        self.points, self.order, self.where = chunk.points, chunk.order, chunk.where
         self.dropped: NDArray[np.bool_] = np.zeros(len(chunk), dtype=bool)
         self.empty = 0
 
     def series(self) -> Series:
         chunk = self.chunk
         return Series(
-            self.name, chunk.ids, self.points, self.order, self.spacing, chunk.groups,
+            self.name, chunk.ids, chunk.points, chunk.order, self.spacing, chunk.groups,
             chunk.target, self.empty, self.dropped if self.dropped.any() else None, chunk.notes,
             roles=chunk.roles,
         )  # fmt: skip
-
-    def keep_last(self, most: int) -> None:
-        points = self.points
-        if (points.lengths <= most).all():
-            return
-        ends = np.repeat(points.offsets[1:], points.lengths)
-        rows = np.flatnonzero(ends - np.arange(len(ends)) <= most)
-        offsets = offsets_of(np.minimum(points.lengths, most))
-        self.points = Ragged(points.values[rows], offsets, points.features)
-        self.where = moved(self.where, rows)
-        self.order = None if self.order is None else self.order[rows]
 
     # --- rows that are missing --------------------------------------------------------------------
 
     def treat_gaps(self, config: OwnFile, or_set: str) -> None:
         """Steps that skip some of their own spacing are rows that are missing."""
-        order, spacing, offsets = self.order, self.spacing, self.points.offsets
+        order, spacing, offsets = self.chunk.order, self.spacing, self.chunk.points.offsets
         if order is None or spacing is None or len(order) < 2:
             return
         steps = spacing.distances(order, offsets)
@@ -100,23 +90,24 @@ class _Making:
         self._insert(more, order, spacing)
 
     def _refuse_dates_without_dashes(self, at: int) -> None:
-        assert self.order is not None
-        date = with_dashes(self.order)
+        assert self.chunk.order is not None
+        date = with_dashes(self.chunk.order)
         if date is not None:
-            first, second = self.order[at], self.order[at + 1]
+            first, second = self.chunk.order[at : at + 2]
+            one, other = step_text(first), step_text(second)
             raise DataError(
-                f"{self.name}: steps such as {step_text(self.order[0])} look like dates written"
-                f" without dashes, and as numbers {step_text(first)} and {step_text(second)} are"
+                f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like dates"
+                f" written without dashes, and as numbers {one} and {other} are"
                 f" {step_text(second - first)} apart. Write them as {date}, or set data.time to"
                 " null to take rows as they come."
             )
 
     def _refuse_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
-        assert self.order is not None and self.spacing is not None
+        assert self.chunk.order is not None and self.spacing is not None
         frequency = self.spacing.frequency(k)
         found = (
-            f"{self.name}: {self.where(at + 1, 0).partition(',')[0]}: step"
-            f" {step_text(self.order[at + 1])} follows step {step_text(self.order[at])}"
+            f"{self.name}: {self.chunk.where(at + 1, 0).partition(',')[0]}: step"
+            f" {step_text(self.chunk.order[at + 1])} follows step {step_text(self.chunk.order[at])}"
         )
         as_they_come = "set data.time to null, and data.features, to take rows as they come."
         if is_odd:
@@ -124,7 +115,7 @@ class _Making:
                 f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
                 f" between. Make the steps even, or {as_they_come}"
             )
-        has_dates = or_set == OR_SET and self.order.dtype.kind == "M"
+        has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
             f"{found}, but steps are {frequency} apart. Add the rows that lack{or_set}"
             + (f" Or {as_they_come}" if has_dates else "")
@@ -138,19 +129,19 @@ class _Making:
         """
         places = np.arange(len(order)) + np.cumsum(more)
         total = len(order) + int(more.sum())
-        values = np.full((total, self.points.values.shape[1]), np.nan)
-        values[places] = self.points.values
+        values = np.full((total, self.chunk.points.values.shape[1]), np.nan)
+        values[places] = self.chunk.points.values
         source = np.full(total, -1)
         source[places] = np.arange(len(order))
         # How many rows each new one is after the last that was there, and which that is.
         latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
         new = np.flatnonzero(source < 0)
         base = source[latest[new]]
-        series_index = np.searchsorted(self.points.offsets, base, side="right") - 1
+        series_index = np.searchsorted(self.chunk.points.offsets, base, side="right") - 1
         steps = np.empty(total, dtype=order.dtype)
         steps[places] = order
         steps[new] = spacing.ahead(series_index, order[base], new - latest[new])
-        where = self.where
+        where = self.chunk.where
 
         def where_now(row: int, feature: int) -> str:
             after = row
@@ -161,21 +152,19 @@ class _Making:
             return f"a row that lacks before {where(int(source[after]), feature)}"
 
         before = np.concatenate([[0], np.cumsum(more)])
-        lengths = np.diff(self.points.offsets + before[self.points.offsets])
-        self.points = Ragged(values, offsets_of(lengths), self.points.features)
-        self.order, self.where = steps, where_now
+        lengths = np.diff(self.chunk.points.offsets + before[self.chunk.points.offsets])
+        points = Ragged(values, offsets_of(lengths), self.chunk.points.features)
+        self.chunk = replace(self.chunk, points=points, order=steps, where=where_now)
 
     # --- empty cells ------------------------------------------------------------------------------
 
     def treat_cells(self, config: OwnFile, or_set: str) -> None:
         apart = columns_apart(config)
-        for ragged, where in (
-            (self.points, self.where), (self.chunk.target, self.chunk.where_target),
-        ):  # fmt: skip
-            if ragged is None or where is None or not _has_empty(ragged):
+        for ragged, where in self.chunk.cells():
+            if not _has_empty(ragged):
                 continue
             missing = np.isnan(ragged.values)
-            if apart and ragged is self.points:
+            if apart and ragged is self.chunk.points:
                 missing &= ~ended_sides(ragged, config)
             if not missing.any():
                 continue
@@ -183,7 +172,7 @@ class _Making:
                 self._refuse_cell(missing, where, or_set)
             if config.missing == "interpolate":
                 self.empty += int(missing.sum())
-                if ragged is self.points:
+                if ragged is self.chunk.points:
                     self._refuse_nothing_known(missing, config)
             if config.missing == "drop_sequence" and config.window is None:
                 lacking = np.flatnonzero(missing.any(axis=1))
@@ -203,7 +192,7 @@ class _Making:
         Raises:
             DataError: a series without any value of a feature that is given.
         """
-        points = self.points
+        points = self.chunk.points
         given = np.isin(points.features, list(config.source_features or points.features))
         known = any_of_each(~np.isnan(points.values), points.offsets)
         lacks = any_of_each(missing, points.offsets)
@@ -213,8 +202,8 @@ class _Making:
             rows = slice(int(points.offsets[k]), int(points.offsets[k + 1]))
             row = rows.start + int(missing[rows, feature].argmax())
             raise DataError(
-                f"{self.name}: {self.where(row, feature)} is empty, and so is every other cell of"
-                f" {points.features[feature]!r} in sequence"
+                f"{self.name}: {self.chunk.where(row, feature)} is empty, and so is every other"
+                f" cell of {points.features[feature]!r} in sequence"
                 f" {self.chunk.ids[k]!r}: nothing to interpolate between."
             )
 

@@ -10,7 +10,7 @@ import functools
 import mmap
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,13 +82,19 @@ class RowRanges:
     Attributes:
         values: (rows, C), NaN where a cell was not observed.
         columns: F places of the features among the columns.
+        features: their names.
         starts, lengths: (N,) rows.
     """
 
     values: NDArray[np.floating]
     columns: tuple[int, ...]
+    features: tuple[str, ...]
     starts: Integers
     lengths: Integers
+
+    def at(self, places: Integers) -> RowRanges:
+        """Some of the stretches."""
+        return replace(self, starts=self.starts[places], lengths=self.lengths[places])
 
     @functools.cached_property
     def longest(self) -> int:

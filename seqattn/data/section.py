@@ -15,10 +15,12 @@ from seqattn.data.proposal import ProposedWindow, propose_window
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Series, Spans, spacing_of
 from seqattn.data.spacing import Spacing
-from seqattn.data.tables import Understood
-from seqattn.data.tables.column import Column
+from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.wide import Wide
+from seqattn.data.units import units_in_names
 from seqattn.errors import DataError
 
+TAKEN_AS_THEY_COME = "  time: null  # steps are not evenly spaced: rows are taken as they come"
 WINDOW = re.compile(r"^  window: .*$", re.MULTILINE)
 
 
@@ -52,16 +54,24 @@ def steps_of(chunk: Chunk) -> Steps | None:
 
 
 def section_of(
-    file: Path, options: ReadOptions, chunk: Chunk, understood: Understood | None,
-    columns: dict[str, Column], steps: Steps | None,
+    file: Path, options: ReadOptions, chunk: Chunk, layout: Roles | Wide | None,
+    steps: Steps | None,
 ) -> str:  # fmt: skip
-    """The `data:` section of a config that trains on a file."""
+    """The `data:` section of a config that trains on a file.
+
+    Args:
+        layout: of a table; None: it is none.
+    """
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
-    if understood is None:
+    if layout is None:
         given = {key: getattr(options, key) for key in ("format", "layout")}
         lines += [f"  {key}: {value}" for key, value in given.items() if value != "auto"]
     else:
-        lines += _table_lines(options, understood, columns, steps)
+        lines += _table_lines(options, layout, steps)
+    if in_names := units_in_names(
+        [*chunk.points.features, *(() if chunk.target is None else chunk.target.features)]
+    ):
+        lines.append(f"  # units: {as_value(in_names)}  # from the names; data.units sets them")
     if chunk.target is None:
         lines += _window_lines(chunk)
     values = [chunk.points.values, *([] if chunk.target is None else [chunk.target.values])]
@@ -72,52 +82,42 @@ def section_of(
     return section if chunk.target is not None else with_proposed_window(section, chunk)
 
 
-def _table_lines(
-    options: ReadOptions, understood: Understood, columns: dict[str, Column], steps: Steps | None
-) -> list[str]:
-    lines = []
-    if understood.wide is not None:
-        lines.append("  layout: wide")
-        if understood.wide.series is not None:
-            lines.append(f"  series: {as_value(understood.wide.series)}")
+def _table_lines(options: ReadOptions, layout: Roles | Wide, steps: Steps | None) -> list[str]:
+    if isinstance(layout, Wide):
+        series = layout.series
+        lines = ["  layout: wide", *([] if series is None else [f"  series: {as_value(series)}"])]
     else:
-        roles = understood.roles
-        assert roles is not None
-        lines.append("  layout: long")
-        series = None if not roles.series else _names(roles.series)
-        lines.append(f"  series: {series or 'null'}")
-        if steps is not None and not steps.is_even:
-            lines.append("  time: null  # steps are not evenly spaced: rows are taken as they come")
-        else:
-            lines.append(f"  time: {'null' if roles.time is None else _names(roles.time.names)}")
-        lines.append(f"  features: {as_value(list(roles.features))}")
-        if options.one_hot:
-            lines.append(f"  one_hot: {as_value(list(options.one_hot))}")
-        formats = {
-            columns[name].formats[0]
-            for name in (roles.time.names if roles.time else ())
-            if columns[name].formats and "%" in columns[name].formats[0]
-        }
-        lines += [f"  time_format: {as_value(form)}" for form in formats]
-        signs = {
-            (c.decimal, c.thousands) for n in roles.features if (c := columns[n]).kind == "number"
-        }
-        if any(decimal == "," for decimal, _ in signs):
-            lines.append('  decimal: ","')
-        elif any(thousands for _, thousands in signs):
-            (sign,) = {thousands for _, thousands in signs if thousands}
-            lines.append(f"  thousands: {as_value(sign)}")
-    if options.na_values is not None:
-        lines.append(f"  na_values: {as_value(list(options.na_values))}")
-    for key in ("delimiter", "comment", "encoding"):
-        if getattr(options, key) is not None:
-            lines.append(f"  {key}: {as_value(getattr(options, key))}")
+        lines = _long_lines(options, layout, steps)
+    for key in ("na_values", "delimiter", "comment", "encoding"):
+        value = getattr(options, key)
+        if value is not None:
+            lines.append(f"  {key}: {as_value(list(value) if key == 'na_values' else value)}")
     if options.skip_rows:
         lines.append(f"  skip_rows: {options.skip_rows}")
     return lines
 
 
+def _long_lines(options: ReadOptions, roles: Roles, steps: Steps | None) -> list[str]:
+    columns = roles.columns
+    lines = ["  layout: long", f"  series: {_names(roles.series)}"]
+    times = () if roles.time is None else roles.time.names
+    is_even = steps is None or steps.is_even
+    lines.append(f"  time: {_names(times)}" if is_even else TAKEN_AS_THEY_COME)
+    lines.append(f"  features: {as_value(list(roles.features))}")
+    if options.one_hot:
+        lines.append(f"  one_hot: {as_value(list(options.one_hot))}")
+    formats = {form for name in times for form in columns[name].formats[:1] if "%" in form}
+    lines += [f"  time_format: {as_value(form)}" for form in formats]
+    numbers = [columns[name] for name in roles.features if columns[name].kind == "number"]
+    if any(column.decimal == "," for column in numbers):
+        return [*lines, '  decimal: ","']
+    thousands = {column.thousands for column in numbers} - {""}
+    return [*lines, *(f"  thousands: {as_value(sign)}" for sign in thousands)]
+
+
 def _names(names: tuple[str, ...]) -> str:
+    if not names:
+        return "null"
     return as_value(names[0] if len(names) == 1 else list(names))
 
 

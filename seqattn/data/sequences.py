@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,30 +84,43 @@ class Sequences:
         ):
             if observed is not None and observed.shape != shape:
                 raise ValueError(f"observed cells must have shape {shape}, have {observed.shape}")
-        for what, points, lengths, least, most, observed in (
-            ("source", self.source, self.source_lengths, 1, S, None),
-            ("target", self.target, self.target_lengths, 0, T, self.target_observed),
-        ):
-            if lengths.shape != (N,):
-                raise ValueError(f"{what}_lengths must have shape ({N},), has {lengths.shape}")
-            wrong = np.flatnonzero((lengths < least) | (lengths > most))
-            if wrong.size:
-                k = int(wrong[0])
+        self._check_points("source", self.source, self.source_lengths, 1, None)
+        self._check_points("target", self.target, self.target_lengths, 0, self.target_observed)
+
+    def _check_points(
+        self, what: str, points: Floats, lengths: Integers, least: int,
+        observed: NDArray[np.bool_] | None,
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            what: source or target.
+            least: points of each.
+            observed: cells that must be finite; None: all.
+
+        Raises:
+            DataError: a length beyond the array, or a value that is not finite.
+        """
+        N, most, _ = points.shape
+        if lengths.shape != (N,):
+            raise ValueError(f"{what}_lengths must have shape ({N},), has {lengths.shape}")
+        wrong = np.flatnonzero((lengths < least) | (lengths > most))
+        if wrong.size:
+            k = int(wrong[0])
+            raise DataError(
+                f"sequence {self.ids[k]!r}: its {what} has {lengths[k]} points, but attention"
+                f" needs {least} to {most} here."
+            )
+        for first, rows in row_blocks(points):
+            finite = np.isfinite(rows)
+            if observed is not None:
+                finite |= ~observed[first : first + len(rows)]
+            if not finite.all():
+                k, step, feature = map(int, np.argwhere(~finite)[0])
+                names = self.features if what == "source" else self.target_features
                 raise DataError(
-                    f"sequence {self.ids[k]!r}: its {what} has {lengths[k]} points, but attention"
-                    f" needs {least} to {most} here."
+                    f"sequence {self.ids[first + k]!r}: point {step + 1} of its {what} is not"
+                    f" finite in {names[feature]!r}."
                 )
-            for first, rows in row_blocks(points):
-                finite = np.isfinite(rows)
-                if observed is not None:
-                    finite |= ~observed[first : first + len(rows)]
-                if not finite.all():
-                    k, step, feature = map(int, np.argwhere(~finite)[0])
-                    names = self.features if what == "source" else self.target_features
-                    raise DataError(
-                        f"sequence {self.ids[first + k]!r}: point {step + 1} of its {what} is not"
-                        f" finite in {names[feature]!r}."
-                    )
 
     def __len__(self) -> int:
         return len(self.source)
@@ -224,17 +237,23 @@ def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
 
 
 def share_a_plane(
-    features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]]
+    features: Sequence[str],
+    target_features: Sequence[str],
+    points: Sequence[NDArray[np.floating]],
+    units: Mapping[str, str] | None = None,
 ) -> bool:
     """Whether points can be drawn in one plane of equal scales: the same two features are given and
-    said, and neither spreads over more than 20 times as much as the other.
+    said, in one unit, and neither spreads over more than 20 times as much as the other.
 
     Args:
         features: F names, of the source.
         target_features: G names, of the target.
         points: (..., F) and (..., G) arrays of all that is drawn; what is not finite is padding.
+        units: of the features that have one.
     """
     if len(features) != 2 or list(features) != list(target_features):
+        return False
+    if units and units.get(features[0]) != units.get(features[1]):
         return False
     every = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
     every = every[np.isfinite(every).all(axis=1)]

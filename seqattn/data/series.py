@@ -3,7 +3,7 @@ was not observed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.column_roles import ColumnRoles
-from seqattn.data.files.chunk import Chunk, Ragged, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, Where, offsets_of
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers
 from seqattn.data.spacing import Frequency, Spacing
-
-Where = Callable[[int, int], str]
-"""(row, column) -> the place in the file."""
 
 
 @dataclass(eq=False)
@@ -102,6 +99,10 @@ class Spans:
 
     def __len__(self) -> int:
         return len(self.series_index)
+
+    def frequency(self, series: Series) -> Frequency | None:
+        """How far apart the steps of all of them are; None: unlike, or they have no order."""
+        return None if series.spacing is None else series.spacing.at(self.series_index).common()
 
     def kept(self, series: Series) -> Spans:
         """Without those of series that are left out."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
-
-if TYPE_CHECKING:
-    from seqattn.data import Splits
+from seqattn.data.splits import Splits
+from seqattn.data.units import Units
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class DataSpec:
         frequency: how far apart the steps of all sequences were; None: there was none, or several.
         roles: of the columns of the table they were read from, inferred or given; None: there was
             no table, or an earlier version wrote the checkpoint.
+        units: of the features that have one, to be shown beside values.
     """
 
     source_features: tuple[str, ...]
@@ -37,6 +37,7 @@ class DataSpec:
     digests: tuple[str, ...] = ()
     frequency: Frequency | None = None
     roles: ColumnRoles | None = None
+    units: Units = field(default_factory=dict)
 
     @classmethod
     def of(cls, part: Sequences, scaling: Scaling | None = None) -> DataSpec:
@@ -56,7 +57,7 @@ class DataSpec:
         return cls(
             train.features, train.target_features, train.source_steps, train.target_steps,
             data.scaling,
-            data.digests, data.frequency, data.roles,
+            data.digests, data.frequency, data.roles, data.units,
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
@@ -70,6 +71,7 @@ class DataSpec:
             "digests": list(self.digests),
             **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
             **({} if self.roles is None else {"roles": self.roles.as_plain()}),
+            **({"units": dict(self.units)} if self.units else {}),
         }
 
     @classmethod
@@ -89,4 +91,5 @@ class DataSpec:
             tuple(str(digest) for digest in plain["digests"]),
             None if kept is None else Frequency.from_plain(kept),
             None if roles is None else ColumnRoles.from_plain(roles),
+            {str(name): str(unit) for name, unit in plain.get("units", {}).items()},
         )  # fmt: skip

@@ -15,12 +15,13 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
+from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort, Squares
+from seqattn.data import squares
 from seqattn.data.baselines import Rule
 from seqattn.data.sequences import Floats, Integers, Sequences, real_points
 from seqattn.rng import stream
 
-Task = Polygons | Copy | Reverse | Sort | Recall | Lag
+Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag
 
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
@@ -30,14 +31,22 @@ SMALLEST, LARGEST = 0.5, 1.5  # distances of a polygon's corners from the middle
 def generate(task: Task, n: int, seed: int) -> Sequences:
     """`n` sequences of a task; a function of the seed."""
     match task:
+        case Squares():
+            return squares.generate(
+                n,
+                seed,
+                noise=task.noise,
+                source_length=task.source_length,
+                variable_length=task.variable_length,
+            )
         case Polygons():
             return _polygons(task, n, seed)
         case Copy():
-            return _paths(n, seed, task.min_length, task.length, task.noise, _in_order)
+            return _paths(task, n, seed, _in_order)
         case Reverse():
-            return _paths(n, seed, task.min_length, task.length, task.noise, _backwards)
+            return _paths(task, n, seed, _backwards)
         case Sort():
-            return _paths(n, seed, task.min_length, task.length, task.noise, _by_first_coordinate)
+            return _paths(task, n, seed, _by_first_coordinate)
         case Recall():
             return _recall(task, n, seed)
         case Lag():
@@ -53,6 +62,8 @@ def rule_of(task: Task) -> tuple[str, Rule] | None:
     noise floor itself.
     """
     match task:
+        case Squares():
+            return "minus the source corner", squares.opposite_corner
         case Polygons():
             return "turn on by the last angle", turn_on
         case Recall():
@@ -67,18 +78,12 @@ def rule_of(task: Task) -> tuple[str, Rule] | None:
 
 
 def _paths(
-    n: int,
-    seed: int,
-    shortest: int | None,
-    longest: int,
-    noise: float,
-    order: Callable[[Floats, Integers], Integers],
+    task: Copy | Reverse | Sort, n: int, seed: int, order: Callable[[Floats, Integers], Integers]
 ) -> Sequences:
     """Points anywhere in the square, and as targets the same in another order."""
-    lengths = _drawn(n, seed, shortest, longest)
-    source = _points(n, seed, "points", longest, lengths)
-    alignment = order(source, lengths)
-    return _told(source, lengths, lengths, alignment, noise, seed)
+    lengths = _drawn(n, seed, task.min_length, task.length)
+    source = _points(n, seed, "points", task.length, lengths)
+    return _told(source, lengths, lengths, order(source, lengths), task.noise, seed)
 
 
 def _lag(task: Lag, n: int, seed: int) -> Sequences:

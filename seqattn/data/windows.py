@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections.abc
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
@@ -72,6 +73,34 @@ class WindowNames(collections.abc.Sequence[str]):
         )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class SeriesSteps:
+    """The steps that windows lie on.
+
+    Attributes:
+        order: (rows,) of the rows of all series; None: they are counted.
+        spacing: of all series; None: there is no order.
+        series_index: (N,) the series of each window.
+    """
+
+    order: NDArray[np.generic] | None
+    spacing: Spacing | None
+    series_index: Integers
+
+    def at(self, places: slice | Integers) -> SeriesSteps:
+        """Those of some windows."""
+        return replace(self, series_index=self.series_index[places])
+
+    def spacings(self) -> Spacing | None:
+        """Of each window."""
+        return None if self.spacing is None else self.spacing.at(self.series_index)
+
+    def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
+        """What rows are called; None: they are counted."""
+        has_steps = self.order is not None and self.spacing is not None
+        return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
+
+
 class Windows(Sequences):
     """N sequences whose points are gathered each time they are asked for.
 
@@ -80,34 +109,31 @@ class Windows(Sequences):
     their own source; at an end the nearest value stays.
 
     Args:
-        source, target: one of each for every sequence.
-        features, target_features: names of the source's and of the target's.
+        sources, targets: one of each for every sequence.
         names: of the sequences.
-        order: (rows,) the steps of the rows of `source.values`; None: they are counted.
-        spacing: of all series; None: there is no order.
-        series_index: (N,) the series of each sequence.
+        steps: that they lie on.
         has_empty: whether any cell of the arrays is NaN.
     """
 
     def __init__(
-        self, source: RowRanges, target: RowRanges, features: tuple[str, ...],
-        target_features: tuple[str, ...], names: WindowNames, order: NDArray[np.generic] | None,
-        spacing: Spacing | None, series_index: Integers, *, has_empty: bool,
-    ) -> None:  # fmt: skip
-        for name, value in (
-            ("sources", source), ("targets", target), ("features", features),
-            ("target_features", target_features), ("names", names), ("order", order),
-            ("spacing_of_series", spacing), ("series_index", series_index),
-            ("has_empty", has_empty),
-        ):  # fmt: skip
+        self,
+        sources: RowRanges,
+        targets: RowRanges,
+        names: WindowNames,
+        steps: SeriesSteps,
+        *,
+        has_empty: bool,
+    ) -> None:
+        given = {"sources": sources, "targets": targets, "names": names, "steps": steps,
+                 "has_empty": has_empty, "features": sources.features,
+                 "target_features": targets.features}  # fmt: skip
+        for name, value in given.items():  # the class above is frozen
             object.__setattr__(self, name, value)
 
     sources: RowRanges
     targets: RowRanges
     names: WindowNames
-    order: NDArray[np.generic] | None
-    spacing_of_series: Spacing | None
-    series_index: Integers
+    steps: SeriesSteps
     has_empty: bool
     labels = ()
     ideal = None
@@ -175,27 +201,16 @@ class Windows(Sequences):
 
     @property
     def spacing(self) -> Spacing | None:
-        return (
-            None if self.spacing_of_series is None else self.spacing_of_series.at(self.series_index)
-        )
+        return self.steps.spacings()
 
     def at(self, places: slice | Integers) -> Sequences:
-        spacing = self.spacing_of_series
-        return self._gathered(
-            places, self._last_steps(places),
-            None if spacing is None else spacing.at(self.series_index[places]),
-        )  # fmt: skip
+        return self._gathered(places, self._last_steps(places), self.steps.at(places).spacings())
 
     def subset(self, places: Integers) -> Windows:
         """Some of the sequences, not gathered either."""
-        sources, targets = (
-            RowRanges(one.values, one.columns, one.starts[places], one.lengths[places])
-            for one in (self.sources, self.targets)
-        )
         return Windows(
-            sources, targets, self.features, self.target_features, self.names.at(places),
-            self.order, self.spacing_of_series, self.series_index[places],
-            has_empty=self.has_empty,
+            self.sources.at(places), self.targets.at(places), self.names.at(places),
+            self.steps.at(places), has_empty=self.has_empty,
         )  # fmt: skip
 
     def points_at(self, places: slice | Integers) -> Sequences:
@@ -239,26 +254,27 @@ class Windows(Sequences):
         )  # fmt: skip
 
     def _last_steps(self, places: slice | Integers) -> NDArray[np.generic] | None:
-        if self.order is None or self.spacing_of_series is None:
-            return None
-        last = self.sources.starts[places] + self.sources.lengths[places] - 1
-        return np.asarray(self.order[last])
+        return self.steps.of_rows(self.sources.starts[places] + self.sources.lengths[places] - 1)
 
     def _source(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        found, keep = self.sources.gather(places), self._keep(self.sources, places)
-        seen = np.broadcast_to(keep, found.shape)
+        found, seen = self._observed(self.sources, places)
         if self.has_empty:
-            seen = keep & ~np.isnan(found)
+            keep = self._keep(self.sources, places)
             lacks = (keep & ~seen).any(axis=(1, 2))
             if lacks.any():
-                at = self.sources.steps(places, self.order)[lacks]
-                found[lacks] = filled_linearly(found[lacks], seen[lacks], at)
-        if not keep.all():
-            found = np.where(keep, found, found.dtype.type(0))
-        return found, seen  # type: ignore[return-value]
+                at = self.sources.steps(places, self.steps.order)[lacks]
+                filled = filled_linearly(found[lacks], seen[lacks], at)
+                found[lacks] = np.where(keep[lacks], filled, 0)
+        return found, seen
 
     def _target(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        found, keep = self.targets.gather(places), self._keep(self.targets, places)
+        return self._observed(self.targets, places)
+
+    def _observed(
+        self, side: RowRanges, places: slice | Integers
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """(n, L, F) real cells of one side, 0 beyond its end, and which were observed."""
+        found, keep = side.gather(places), self._keep(side, places)
         seen = np.broadcast_to(keep, found.shape)
         if self.has_empty:
             seen = keep & ~np.isnan(found)

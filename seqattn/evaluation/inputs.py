@@ -122,7 +122,7 @@ class OwnInput:
             if len(series):
                 clean = Chunk(
                     tuple(series.ids), series.points, chunk.where, order=series.order,
-                    style=chunk.style, id_parts=_parts_of(chunk, series.ids),
+                    roles=chunk.roles, id_parts=_parts_of(chunk, series.ids),
                 )  # fmt: skip
                 part = as_sources(series, config, spec.target_features)
                 yield clean, part.at(slice(None)), names

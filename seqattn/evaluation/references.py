@@ -10,6 +10,7 @@ from seqattn.data.least_squares import LEAST_SQUARES, least_squares
 from seqattn.data.metrics import Errors
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Forecast
+from seqattn.data.units import Units
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class References:
             are made.
         errors: with `in_sample` forecast -> MAE, RMSE and MASE.
         notes: what should be said of baselines that are not there.
+        units: of the features that have one.
     """
 
     noise_floor: float | None
@@ -39,6 +41,7 @@ class References:
     in_sample: InSample | None = None
     errors: dict[str, Errors] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    units: Units = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -94,7 +97,7 @@ class References:
         Args:
             part: of the data set, or the user's own sequences read as it was.
         """
-        return cls.of(
+        found = cls.of(
             part,
             data.baseline_part,
             data.rule,
@@ -102,6 +105,7 @@ class References:
             data.in_sample,
             as_trained=as_trained,
         )
+        return replace(found, units=data.units)
 
     def with_those_of(self, other: References) -> References:
         """Without the parameter-free baselines that another part does not have, and with what is

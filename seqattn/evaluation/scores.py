@@ -79,6 +79,7 @@ class Evaluation:
             "features": list(self.features),
             "rmse": {THIS_MODEL: self.rmse, **against.rmse},
             "attention": None if self.looks is None else self.looks.as_plain(),
+            **({"units": dict(against.units)} if against.units else {}),
         }
         if against.in_sample is not None and self.errors is not None:
             errors = {THIS_MODEL: self.errors, **against.errors}

@@ -24,7 +24,7 @@ from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
 from seqattn.training.attention_history import read_attention_history
 from seqattn.training.checkpoints import read_training, state_of
 
-HARMLESS = ("name", "training.epochs", "training.checkpoint_seconds",
+HARMLESS = ("name", "data.units", "training.epochs", "training.checkpoint_seconds",
             "training.record_attention", "logging.tensorboard", *PATHS)  # fmt: skip
 """Keys that may change between a stop and a resume: what was learned stays the same."""
 

@@ -58,9 +58,10 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
     predictions = folder.read_predictions(pictures.EXAMPLES)
     with _writer(folder) as writer:
         writer.add_figure("loss", pictures.loss_picture(folder, summary))
-        writer.add_figure(
-            "predictions", pictures.predictions_picture(predictions, scaled=summary["scaled"])
+        shown = pictures.predictions_picture(
+            predictions, scaled=summary["scaled"], units=summary.get("units")
         )
+        writer.add_figure("predictions", shown)
         if folder.attention.exists():
             titles = pictures.panel_titles(predictions)
             weights = folder.read_attention(pictures.EXAMPLES)

@@ -235,6 +235,7 @@ def _card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
         "source_length": spec.source_length,
         "target_length": spec.target_length,
         "units": UNITS + (OF_INSTANCES if spec.scaling.instance else ""),
+        "feature_units": dict(spec.units),
         "scaling": spec.scaling.as_plain(),
     }
 

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from seqattn.data.sequences import share_a_plane
+from seqattn.data.units import Units, with_unit
 from seqattn.figures.style import (
     BLACK,
     BLUE,
@@ -53,6 +54,7 @@ def paths_figure(
     features: Sequence[str],
     said: Sequence[str] | None = None,
     rooted: bool = False,
+    units: Units | None = None,
 ) -> Figure:
     """Sequences with what was said of them, and its mean squared error where the truth is known.
 
@@ -69,12 +71,13 @@ def paths_figure(
         features: F names.
         said: G names; None: the same.
         rooted: give the root of the error, in the data's units.
+        units: of the features that have one; two of different units share no plane.
     """
-    said = features if said is None else said
+    said, units = features if said is None else said, units or {}
     examples = [_Example(*each) for each in zip(source, target, forecast, titles, strict=True)]
-    if share_a_plane(features, said, [*source, *target, *forecast]):
-        return _in_planes(examples, features, rooted)
-    return _over_steps(examples, features, said, rooted)
+    if share_a_plane(features, said, [*source, *target, *forecast], units):
+        return _in_planes(examples, features, rooted, units)
+    return _over_steps(examples, features, said, rooted, units)
 
 
 @dataclass(frozen=True)
@@ -93,11 +96,14 @@ class _Example:
         return [self.source, self.target, self.forecast]
 
 
-def _in_planes(examples: Sequence[_Example], features: Sequence[str], rooted: bool) -> Figure:
+def _in_planes(
+    examples: Sequence[_Example], features: Sequence[str], rooted: bool, units: Units
+) -> Figure:
     """A panel a sequence, which is a path in the plane of two features."""
     shape = grid(len(examples), 2.5)
     figure, panels = _panels(shape, len(examples))
-    heads = [each.title + _error(each.target, each.forecast, rooted) for each in examples]
+    unit = units.get(features[0])
+    heads = [each.title + _error(each.target, each.forecast, rooted, unit) for each in examples]
     for axes, example, head in zip(panels, examples, heads, strict=True):
         _draw_plane(axes, *example.points())
         axes.set_title(head, fontsize=TITLE)
@@ -113,12 +119,16 @@ def _in_planes(examples: Sequence[_Example], features: Sequence[str], rooted: bo
         top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples),
         gaps=(0.2, above + 0.2),
     )  # fmt: skip
-    name_axes(figure, *features)
+    name_axes(figure, *(with_unit(name, units) for name in features))
     return figure
 
 
 def _over_steps(
-    examples: Sequence[_Example], features: Sequence[str], said: Sequence[str], rooted: bool
+    examples: Sequence[_Example],
+    features: Sequence[str],
+    said: Sequence[str],
+    rooted: bool,
+    units: Units,
 ) -> Figure:
     """A panel a sequence where there is one feature; else a row a feature, a column a sequence."""
     every = list(dict.fromkeys([*said, *features]))
@@ -138,7 +148,7 @@ def _over_steps(
         _draw_steps(axes, S, _column(example.source, features, name), target, forecast)
         if len(example.forecast):
             axes.axvline(S + 0.5, color=GREY, lw=0.6, ls=":")
-        error = _error(target, forecast, rooted)
+        error = _error(target, forecast, rooted, units.get(name))
         heads.append(example.title + error if name == names[0] else error)
         axes.set_title(heads[-1] if name == names[0] else error.strip(), fontsize=TITLE)
         axes.tick_params(labelbottom=name == names[-1])
@@ -152,10 +162,10 @@ def _over_steps(
         gaps=(0.2 + ticks, gap),
     )  # fmt: skip
     if alone:
-        name_axes(figure, "step", names[0])
+        name_axes(figure, "step", with_unit(names[0], units))
         return figure
     for axes, name in zip(panels[::columns], names, strict=True):
-        axes.set_ylabel(shortened(name, LONGEST), fontsize=9)
+        axes.set_ylabel(with_unit(name, units, shortened(name, LONGEST)), fontsize=9)
         axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
     left_out = len(every) - len(names)
     name_axes(figure, f"step ({left_out} more features are not drawn)" if left_out else "step", "")
@@ -178,13 +188,17 @@ def _tick_space(panels: Sequence[Axes]) -> float:
     return 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
 
 
-def _error(target: Floats | None, forecast: Floats | None, rooted: bool) -> str:
-    """A line for a title, or nothing where there is no true target."""
+def _error(target: Floats | None, forecast: Floats | None, rooted: bool, unit: str | None) -> str:
+    """A line for a title, or nothing where there is no true target.
+
+    Args:
+        unit: of the root of the error.
+    """
     if target is None or forecast is None or not len(target) or not np.isfinite(target).any():
         return ""
     error = float(np.nanmean(np.square(forecast - target))) ** (0.5 if rooted else 1)
     digits = f"{error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"{error:.3g}"
-    return f"\n{'RMSE' if rooted else 'MSE'} {digits}"
+    return f"\nRMSE {digits} {unit or ''}".rstrip() if rooted else f"\nMSE {digits}"
 
 
 def _draw_legend(figure: Figure, axes: Axes, columns: int, examples: Sequence[_Example]) -> float:

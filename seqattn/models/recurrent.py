@@ -47,13 +47,14 @@ from seqattn.models.base import (
     SampledActions,
     Seq2SeqModel,
 )
+from seqattn.models.noise import NO_NOISE, Noise
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
     check_steps,
     check_target,
     decoder_input,
-    forced_steps,
+    segments,
     shift_right,
 )
 
@@ -84,32 +85,6 @@ class EncoderOutput(NamedTuple):
     memory: Memory | None
     state: State
     point: Tensor
-
-
-class Noise(NamedTuple):
-    """Random numbers of a forward pass, for T steps or a stretch of them.
-
-    Attributes:
-        choices: (..., N, [A,] L), uniform, for hard attention; None: it takes the best.
-        layers: (..., N, L, H) factors of dropout below each layer but the first.
-        readout: (..., N, L, W) factors of dropout on what makes the point; None: no dropout.
-    """
-
-    choices: Tensor | None = None
-    layers: tuple[Tensor, ...] = ()
-    readout: Tensor | None = None
-
-    def part(self, first: int, last: int) -> Noise:
-        if self is NO_NOISE:
-            return self
-        return Noise(
-            None if self.choices is None else self.choices[..., first:last],
-            tuple(factors[..., first:last, :] for factors in self.layers),
-            None if self.readout is None else self.readout[..., first:last, :],
-        )
-
-
-NO_NOISE = Noise()
 
 
 class RecurrentModel(Seq2SeqModel):
@@ -195,29 +170,29 @@ class RecurrentModel(Seq2SeqModel):
         check_target(source, target, self.points, teacher_forcing)
         *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, draws)
-        chance = NO_NOISE if draws is None else self._chance(draws, lead[-1], T)
-        everyone, anyone = forced_steps(teacher_forcing, T)
-        own = [t for t in range(1, T) if not everyone[t]]  # steps that need the decoder's own word
-        forced = [t for t in range(1, T) if everyone[t]]  # all others, projected at once
-        known, decoder = shift_right(start.point, target, forced), self.decoder
-        steps = dict(zip([0, *forced], decoder.project_steps(known), strict=True))
+        noise = NO_NOISE if draws is None else self._draw_noise(draws, lead[-1], T)
+        parts = segments(teacher_forcing, T)
+        inside = [t for first, last, _ in parts for t in range(first + 1, last)]  # fed the truth
+        known, decoder = shift_right(start.point, target, inside), self.decoder
+        steps = dict(zip([0, *inside], decoder.project_steps(known), strict=True))
 
         state, values, looks = start.state, list[Tensor](), list[Look]()
-        bounds = list(zip([0, *own], [*own, T], strict=True))
-        skipped = self.skipped(source, source_lengths, [last - first for first, last in bounds])
-        for (first, last), added in zip(bounds, skipped, strict=True):
-            # Between two own steps every input is known: one stretch, one attention, one output.
+        skipped = self.skipped(source, source_lengths, [last - first for first, last, _ in parts])
+        for (first, last, feed), added in zip(parts, skipped, strict=True):
+            # Every input of a segment is known: one run, one attention, one output.
             if first > 0:
                 fed = values[-1].select(-2, -1)
-                if anyone[first]:
+                if feed == "mixed":
                     fed = decoder_input(teacher_forcing, target, fed, first)
                 steps[first] = decoder.project(fed)
-            stretch = [steps[t] for t in range(first, last)]
-            said, look, state = self._decode(stretch, state, start.memory, chance.part(first, last))
-            values.append(said if added is None else said + added)
+            inputs = [steps[t] for t in range(first, last)]
+            output, look, state = self._decode(
+                inputs, state, start.memory, noise.steps(first, last)
+            )
+            values.append(output if added is None else output + added)
             if look is not None:
                 looks.append(look)
-        return self._forecast(values, looks, with_attention)
+        return _forecast(values, looks, self.attention, with_attention)
 
     def forecast(
         self,
@@ -241,7 +216,7 @@ class RecurrentModel(Seq2SeqModel):
             values.append(said)
             if with_attention and look is not None:
                 looks.append(look)
-        return self._forecast(values, looks, with_attention)
+        return _forecast(values, looks, self.attention, with_attention)
 
     def step(
         self, point: Tensor, state: State, memory: Memory | None
@@ -260,12 +235,12 @@ class RecurrentModel(Seq2SeqModel):
         return self._decode([self.decoder.project(point)], state, memory, NO_NOISE)
 
     def _decode(
-        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Noise
+        self, projected: list[Tensor], state: State, memory: Memory | None, noise: Noise
     ) -> tuple[Tensor, Look | None, State]:
         """A stretch of L projected inputs: values (..., N, L, F), where it looked
         (T is L there), and the state after it."""
         if self.step_by_step:
-            return self._decode_step_by_step(projected, state, memory, chance)
+            return self._decode_step_by_step(projected, state, memory, noise)
         states, last = self.decoder.run(projected, state.cells[0])
         said = self.decoder.output(states)
         if not self.is_deep:
@@ -273,26 +248,26 @@ class RecurrentModel(Seq2SeqModel):
         else:
             lasts = [last]
             for i, (layer, before) in enumerate(zip(self._above, state.cells[1:], strict=True)):
-                said = said * chance.layers[i] if chance.layers else said
+                said = said * noise.layers[i] if noise.layers else said
                 states, last = layer.run(layer.project_steps(said), before)
                 said = layer.output(states)
                 lasts.append(last)
             cells = tuple(lasts)
         if not self.context_is_output:
-            return self.output(_dropped(said, chance)), None, State(cells)
-        look = self._look(said, memory, state.last, chance.choices)
+            return self.output(noise.on_readout(said)), None, State(cells)
+        look = self._look(said, memory, state.last, noise.choices)
         read = joined([look.context, said])
         if self.combine is not None:
             read = self.combine(read).tanh()
-        return self.output(_dropped(read, chance)), look, State(cells, None, look.last)
+        return self.output(noise.on_readout(read)), look, State(cells, None, look.last)
 
     def _decode_step_by_step(
-        self, projected: list[Tensor], state: State, memory: Memory | None, chance: Noise
+        self, projected: list[Tensor], state: State, memory: Memory | None, noise: Noise
     ) -> tuple[Tensor, Look | None, State]:
         """The same where the context has a say in the next input."""
         said, looks = list[Tensor](), list[Look]()
         for t, step in enumerate(projected):
-            here = chance.part(t, t + 1)
+            here = noise.steps(t, t + 1)
             if self.context_is_input:
                 asks = self.top(state.cells).unsqueeze(-2)
                 look = self._look(asks, memory, state.last, here.choices)
@@ -311,11 +286,11 @@ class RecurrentModel(Seq2SeqModel):
                 state = State(cells, vector, look.last)
                 said.append(vector)
             looks.append(look)
-        values = self.output(_dropped(torch.stack(said, dim=-2), chance))
+        values = self.output(noise.on_readout(torch.stack(said, dim=-2)))
         return values, _joined_looks(looks), state
 
     def advance(
-        self, projected: Tensor, cells: tuple[Tensor, ...], chance: Noise = NO_NOISE
+        self, projected: Tensor, cells: tuple[Tensor, ...], noise: Noise = NO_NOISE
     ) -> tuple[Tensor, ...]:
         """The states of all layers after one step."""
         new = [self.decoder.step(projected, cells[0])]
@@ -323,7 +298,7 @@ class RecurrentModel(Seq2SeqModel):
             return tuple(new)
         said = self.decoder.output(new[0])
         for i, (layer, before) in enumerate(zip(self._above, cells[1:], strict=True)):
-            said = said * chance.layers[i].squeeze(-2) if chance.layers else said
+            said = said * noise.layers[i].squeeze(-2) if noise.layers else said
             new.append(layer.step(layer.project(said), before))
             said = layer.output(new[-1])
         return tuple(new)
@@ -344,9 +319,7 @@ class RecurrentModel(Seq2SeqModel):
         assert attention is not None and memory is not None
         return attention.look(queries, memory, last, numbers)
 
-    # --- chance -----------------------------------------------------------------------------------
-
-    def _chance(self, draws: RNG, N: int, T: int) -> Noise:
+    def _draw_noise(self, draws: RNG, N: int, T: int) -> Noise:
         """All random numbers of T steps; drawn at once, they do not depend on the coins."""
         choices, attention = None, self.attention
         if attention is not None and attention.normalizer.draws:
@@ -362,36 +335,9 @@ class RecurrentModel(Seq2SeqModel):
         kept = draws.uniform("dropout", *shape) >= self.dropout
         return kept.to(self.output.weight.dtype) / (1 - self.dropout)
 
-    # --- the answer -------------------------------------------------------------------------------
-
-    def _forecast(self, values: list[Tensor], looks: list[Look], with_attention: bool) -> Forecast:
-        said = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
-        if not looks or self.attention is None:
-            return Forecast(said)
-        choices, attention = None, self.attention
-        baseline = attention.normalizer.baseline
-        if baseline is not None and looks[0].log_prob is not None:
-            chances = [look.log_prob for look in looks if look.log_prob is not None]
-            log_prob = torch.cat(chances, dim=-1)
-            if attention.heads > 1:  # choices of several heads: their chances multiply
-                log_prob = log_prob.sum(dim=-2)
-            choices = SampledActions(log_prob, baseline.over(log_prob))
-        if not with_attention:
-            return Forecast(said, (), choices)
-        weights = torch.cat([look.weights for look in looks], dim=-2)
-        if attention.heads == 1:
-            weights = weights.unsqueeze(-3)
-        partial = isinstance(attention.location, LocalWindow)
-        shown = AttentionMap(weights, meaning="partial" if partial else "distribution")
-        return Forecast(said, (shown,), choices)
-
 
 def _reader(cell: type[Cell], inputs: int, hidden: int, two_way: bool) -> Cell | Bidirectional:
     return Bidirectional(cell, inputs, hidden) if two_way else cell(inputs, hidden)
-
-
-def _dropped(x: Tensor, chance: Noise) -> Tensor:
-    return x if chance.readout is None else x * chance.readout
 
 
 def _joined_looks(looks: list[Look]) -> Look:
@@ -402,3 +348,28 @@ def _joined_looks(looks: list[Look]) -> Look:
                                dim=-1)  # fmt: skip
     weights = torch.cat([look.weights for look in looks], dim=-2)
     return Look(looks[-1].context, weights, looks[-1].last, log_prob)
+
+
+def _forecast(
+    values: list[Tensor], looks: list[Look], attention: Attention | None, with_attention: bool
+) -> Forecast:
+    """The forecast of all steps from those of parts of them."""
+    output = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
+    if not looks or attention is None:
+        return Forecast(output)
+    choices = None
+    baseline = attention.normalizer.baseline
+    if baseline is not None and looks[0].log_prob is not None:
+        chances = [look.log_prob for look in looks if look.log_prob is not None]
+        log_prob = torch.cat(chances, dim=-1)
+        if attention.heads > 1:  # choices of several heads: their chances multiply
+            log_prob = log_prob.sum(dim=-2)
+        choices = SampledActions(log_prob, baseline.over(log_prob))
+    if not with_attention:
+        return Forecast(output, (), choices)
+    weights = torch.cat([look.weights for look in looks], dim=-2)
+    if attention.heads == 1:
+        weights = weights.unsqueeze(-3)
+    partial = isinstance(attention.location, LocalWindow)
+    shown = AttentionMap(weights, meaning="partial" if partial else "distribution")
+    return Forecast(output, (shown,), choices)

@@ -6,6 +6,8 @@ Shapes may carry leading axes of runs; letters as in `seqattn.models.base`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,6 +49,35 @@ def forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[
     tosses = teacher_forcing.flatten(0, -2)
     heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
     return [count == len(tosses) for count in heads], [count > 0 for count in heads]
+
+
+Feed = Literal["forced", "own", "mixed"]
+
+
+class Segment(NamedTuple):
+    """Decoder steps `first` to `last - 1`, whose inputs are all known once the first has its own.
+
+    Attributes:
+        feed: what the first step is fed: "forced", the truth (step 0: the last source point);
+            "own", the model's own output; "mixed", either, as each sequence's coin says.
+    """
+
+    first: int
+    last: int
+    feed: Feed
+
+
+def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
+    """The decoder's steps, cut before each that needs the output of the step before it."""
+    everyone, anyone = forced_steps(teacher_forcing, steps)
+    return _segments(tuple(everyone), tuple(anyone))
+
+
+@lru_cache(maxsize=4096)
+def _segments(everyone: tuple[bool, ...], anyone: tuple[bool, ...]) -> tuple[Segment, ...]:
+    cuts = [t for t in range(1, len(everyone)) if not everyone[t]]
+    feeds: list[Feed] = ["forced", *("mixed" if anyone[t] else "own" for t in cuts)]
+    return tuple(map(Segment, [0, *cuts], [*cuts, len(everyone)], feeds))
 
 
 def check_source(source: Tensor, lengths: Tensor | None, points: FeatureSpec) -> None:

@@ -15,20 +15,19 @@ A heads; any leading axes of runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, assert_never, cast
+from functools import partial
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.attention import Override, WeightIntervention, softmax
-from seqattn.attention.scores import join_heads, split_heads
+from seqattn.attention import Override, WeightIntervention
 from seqattn.cells import last_valid
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.layers import LayerNorm, Linear, at_least_float32
+from seqattn.layers import LayerNorm, Linear
 from seqattn.models.base import (
     RNG,
     AttentionKind,
@@ -37,6 +36,7 @@ from seqattn.models.base import (
     Forecast,
     Seq2SeqModel,
 )
+from seqattn.models.noise import Dropout
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -45,184 +45,30 @@ from seqattn.models.teacher_forcing import (
     forced_steps,
     shift_right,
 )
+from seqattn.models.transformer_layers import (
+    DecoderLayer,
+    EncoderLayer,
+    KVCache,
+    LearnedPositionalEmbedding,
+    MultiHeadAttention,
+    SinusoidalPositionalEncoding,
+    add_positions,
+    add_residual,
+    build_positions,
+)
 
-
-class Dropout(NamedTuple):
-    """Dropout of a forward pass.
-
-    Attributes:
-        draws: None: nothing is dropped.
-        chance: of a number.
-    """
-
-    draws: RNG | None
-    chance: float
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.draws is None or self.chance == 0:
-            return x
-        kept = self.draws.uniform("dropout", *x.shape[-3:]) >= self.chance
-        return x * kept.to(x.dtype) / (1 - self.chance)
-
-
-class MultiHeadAttention(nn.Module):
-    """Multi-head attention (eq. 1 and section 3.2.2): heads of width D / A on affine maps of
-    queries, keys and values, joined and mapped once more."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.query, self.key, self.value = (Linear(width, width) for _ in range(3))
-        self.out = Linear(width, width)
-        self.heads = heads
-
-    def remember(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (..., N, A, L, D / A) of x (..., N, L, D)."""
-        return self._split(self.key(x)), self._split(self.value(x))
-
-    def queries(self, x: Tensor) -> Tensor:
-        """(..., N, A, L, D / A) of x (..., N, L, D)."""
-        return self._split(self.query(x))
-
-    def look(
-        self,
-        x: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        keep: Tensor | None,
-        *,
-        causal: bool = False,
-        with_weights: bool,
-        hand: WeightIntervention | None = None,
-        where: int = 0,
-    ) -> tuple[Tensor, Tensor | None]:
-        """What queries from x (..., N, L, D) read, and with what weights.
-
-        Args:
-            keys, values: from `remember`, of length S.
-            keep: (..., N, S), True where attention may go; None: everywhere.
-            causal: query t may look at keys 0 to t only; L is S then.
-            with_weights: torch's fused attention does the work where nobody asks for weights.
-            hand: what takes the place of the weights, told where in the model they are.
-
-        Returns:
-            (..., N, L, D), and weights (..., N, A, L, S) or None.
-        """
-        queries = self.queries(x)
-        *_, L, width = queries.shape
-        if not with_weights and hand is None:
-            mask = None if keep is None else keep[..., None, None, :]
-            read = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
-            return self.out(self._join(at_least_float32(read))), None
-        scores = at_least_float32(queries @ keys.mT) / math.sqrt(width)
-        if causal:
-            ahead = torch.ones(L, L, dtype=torch.bool, device=x.device).triu(1)
-            scores = scores.masked_fill(ahead, -float("inf"))
-        weights = softmax(scores, None if keep is None else keep.unsqueeze(-2))
-        if hand is not None:
-            weights = hand(weights, None if keep is None else keep.unsqueeze(-2), where)
-        return self.out(self._join(at_least_float32(weights @ values))), weights
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.unsqueeze(-3) if self.heads == 1 else split_heads(x, self.heads)
-
-    def _join(self, x: Tensor) -> Tensor:
-        return x.squeeze(-3) if self.heads == 1 else join_heads(x, self.heads)
-
-
-class FeedForward(nn.Module):
-    """W_2 max(0, W_1 x + b_1) + b_2 at every position (eq. 2)."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.first, self.second = Linear(width, hidden), Linear(hidden, width)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.second(self.first(x).relu())
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward part."""
-
-    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
-        super().__init__()
-        self.attend, self.feed = MultiHeadAttention(width, heads), FeedForward(width, hidden)
-        self.attend_norm, self.feed_norm = LayerNorm(width), LayerNorm(width)
-        self.pre = norm == "pre"
-
-    def read(
-        self, x: Tensor, keep: Tensor | None, drop: Dropout, with_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """x (..., N, S, D) -> (..., N, S, D), and weights (..., N, A, S, S) or None."""
-        inner = self.attend_norm(x) if self.pre else x
-        keys, values = self.attend.remember(inner)
-        part, weights = self.attend.look(inner, keys, values, keep, with_weights=with_weights)
-        x = _added(x, drop(part), self.attend_norm, self.pre)
-        part = self.feed(self.feed_norm(x) if self.pre else x)
-        return _added(x, drop(part), self.feed_norm, self.pre), weights
-
-
-class KVCache(NamedTuple):
-    """Keys and values of the steps that a decoder layer has made: (..., N, A, t, D / A) each."""
-
-    keys: Tensor
-    values: Tensor
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention that never looks ahead, cross-attention and a feed-forward part."""
-
-    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
-        super().__init__()
-        self.attend, self.cross = MultiHeadAttention(width, heads), MultiHeadAttention(width, heads)
-        self.feed = FeedForward(width, hidden)
-        self.attend_norm, self.cross_norm = LayerNorm(width), LayerNorm(width)
-        self.feed_norm = LayerNorm(width)
-        self.pre = norm == "pre"
-
-    def say(
-        self,
-        x: Tensor,
-        memory: KVCache,
-        keep: Tensor | None,
-        drop: Dropout,
-        with_weights: bool,
-        before: KVCache | None = None,
-        hand: WeightIntervention | None = None,
-        where: int = 0,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache]:
-        """All steps, or one more.
-
-        Args:
-            x: (..., N, L, D).
-            memory: of the source, from `cross.remember`.
-            keep: (..., N, S), True at real source points.
-            before: of the steps before, where L is 1; None: x is all there is.
-            hand, where: see `MultiHeadAttention.look`; on the cross-attention.
-
-        Returns:
-            (..., N, L, D); weights over the target (..., N, A, L, t) and over the source
-            (..., N, A, L, S), or None; and keys and values with those of x.
-        """
-        inner = self.attend_norm(x) if self.pre else x
-        own = KVCache(*self.attend.remember(inner))
-        if before is not None:
-            own = KVCache(*(torch.cat(pair, dim=-2) for pair in zip(before, own, strict=True)))
-        causal = before is None and x.shape[-2] > 1
-        part, looked_back = self.attend.look(
-            inner, *own, None, causal=causal, with_weights=with_weights
-        )
-        x = _added(x, drop(part), self.attend_norm, self.pre)
-        inner = self.cross_norm(x) if self.pre else x
-        part, looked_over = self.cross.look(
-            inner, *memory, keep, with_weights=with_weights, hand=hand, where=where
-        )
-        x = _added(x, drop(part), self.cross_norm, self.pre)
-        part = self.feed(self.feed_norm(x) if self.pre else x)
-        return _added(x, drop(part), self.feed_norm, self.pre), looked_back, looked_over, own
-
-
-def _added(x: Tensor, part: Tensor, norm: LayerNorm, pre: bool) -> Tensor:
-    return x + part if pre else norm(x + part)
+__all__ = [
+    "CrossAttentionTrace",
+    "DecoderLayer",
+    "Dropout",
+    "EncoderLayer",
+    "EncoderOutput",
+    "KVCache",
+    "LearnedPositionalEmbedding",
+    "MultiHeadAttention",
+    "SinusoidalPositionalEncoding",
+    "TransformerModel",
+]
 
 
 class CrossAttentionTrace(NamedTuple):
@@ -258,56 +104,6 @@ class EncoderOutput(NamedTuple):
     weights: list[Tensor]
 
 
-class LearnedPositionalEmbedding(nn.Module):
-    """A learned vector for each of the first places (Gehring et al. 2017). It starts from U(-b, b)
-    with b = 1/sqrt(D), so that its expected squared length is 1/3 for every D; the paper draws from
-    a normal distribution."""
-
-    def __init__(self, longest: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(longest, width))
-        self.bound = 1 / math.sqrt(width)
-        self.longest = longest
-
-    def at(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Vectors of places `first` to `last - 1`, to be added to like (..., N, L, D)."""
-        assert last <= self.longest
-        places = self.weight[..., first:last, :]
-        return places if places.dim() == 2 else places.unsqueeze(-3)
-
-
-class SinusoidalPositionalEncoding(nn.Module):
-    """sin(t / 10000^(2i / D)) and the cosine of the same in turn (section 3.5): no weights."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-
-    def at(self, first: int, last: int, like: Tensor) -> Tensor:
-        """See `LearnedPositionalEmbedding.at`; (L, D)."""
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
-        even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
-        angles = place * torch.exp(even * (-math.log(10_000.0) / self.width))
-        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-        return waves[:, : self.width]  # an odd width ends on a sine
-
-
-def _places(
-    config: Transformer, width: int
-) -> LearnedPositionalEmbedding | SinusoidalPositionalEncoding | None:
-    match config.positions:
-        case "learned":
-            assert config.longest is not None
-            return LearnedPositionalEmbedding(config.longest, width)
-        case "sinusoidal":
-            return SinusoidalPositionalEncoding(width)
-        case "none":
-            return None
-        case _:
-            assert_never(config.positions)
-
-
 class TransformerModel(Seq2SeqModel):
     """See the module's docstring."""
 
@@ -319,8 +115,8 @@ class TransformerModel(Seq2SeqModel):
         self.points, self.width, self.chance = points, D, config.dropout
         self.longest = config.longest
         self.source_in, self.target_in = Linear(points.given, D), Linear(points.said, D)
-        self.source_places = _places(config, D)
-        self.target_places = _places(config, D)
+        self.source_places = build_positions(config, D)
+        self.target_places = build_positions(config, D)
         self.encoder = nn.ModuleList(
             [EncoderLayer(D, A, hidden, config.norm) for _ in range(config.layers)]
         )
@@ -349,7 +145,7 @@ class TransformerModel(Seq2SeqModel):
             source = source.masked_fill(~keep.unsqueeze(-1), 0)
             point = last_valid(source, lengths)
         drop = Dropout(draws, self.chance)
-        x = drop(_placed(self.source_in(source), self.source_places, 0))
+        x = drop(add_positions(self.source_in(source), self.source_places, 0))
         looks = list[Tensor]()
         for layer in cast(list[EncoderLayer], self.encoder):
             x, weights = layer.read(x, keep, drop, with_weights)
@@ -359,7 +155,7 @@ class TransformerModel(Seq2SeqModel):
                 looks.append(real)
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
-        memory = [KVCache(*layer.cross.remember(x)) for layer in self._decoder]
+        memory = [layer.cross.cache(x) for layer in self._decoder]
         return EncoderOutput(memory, keep, self.points.start_token(point), looks)
 
     def forward(
@@ -387,14 +183,12 @@ class TransformerModel(Seq2SeqModel):
             raise ValueError("a transformer is always told the truth in training")
         start = self.encode(source, source_lengths, draws=draws, with_weights=with_attention)
         drop = Dropout(draws, self.chance)
-        x = drop(_placed(self.target_in(shift_right(start.point, target)), self.target_places, 0))
-        back, over = list[Tensor](), list[Tensor]()
-        for layer, memory in zip(self._decoder, start.memory, strict=True):
-            x, looked_back, looked_over, _ = layer.say(x, memory, start.keep, drop, with_attention)
-            if looked_back is not None and looked_over is not None:
-                back.append(looked_back)
-                over.append(looked_over)
-        said, (added,) = self._said(x), self.skipped(source, source_lengths, [T])
+        shifted = self.target_in(shift_right(start.point, target))
+        said, back, over, _ = self._decode(
+            drop(add_positions(shifted, self.target_places, 0)), start.memory, start.keep,
+            [None] * len(self.decoder), drop=drop, with_weights=with_attention,
+        )  # fmt: skip
+        (added,) = self.skipped(source, source_lengths, [T])
         said = said if added is None else said + added
         return Forecast(said, _maps(over, start.weights, back))
 
@@ -453,17 +247,36 @@ class TransformerModel(Seq2SeqModel):
             nobody asked; and new caches.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
-        x = _placed(self.target_in(point.unsqueeze(-2)), self.target_places, t)
-        back, over, new = list[Tensor](), list[Tensor](), list[KVCache]()
+        x = add_positions(self.target_in(point.unsqueeze(-2)), self.target_places, t)
+        said, back, over, new = self._decode(
+            x, memory, keep, caches, drop=Dropout(None, 0), with_weights=with_weights, hand=hand
+        )
+        return said.squeeze(-2), back, over, new
+
+    def _decode(
+        self,
+        x: Tensor,
+        memory: Sequence[KVCache],
+        keep: Tensor | None,
+        caches: Sequence[KVCache | None],
+        *,
+        drop: Dropout,
+        with_weights: bool,
+        hand: WeightIntervention | None = None,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
+        """All layers and the output of steps x (..., N, L, D); see `step`."""
+        over_target, over_source, new = list[Tensor](), list[Tensor](), list[KVCache]()
         for i, (layer, known, before) in enumerate(zip(self._decoder, memory, caches, strict=True)):
-            x, looked_back, looked_over, cached = layer.say(
-                x, known, keep, Dropout(None, 0), with_weights, before, hand, i
+            replace = None if hand is None else partial(hand, where=i)
+            x, back, over, cached = layer.decode(
+                x, known, keep, drop, with_weights, before, replace
             )
             new.append(cached)
-            if looked_back is not None and looked_over is not None:
-                back.append(looked_back)
-                over.append(looked_over)
-        return self._said(x).squeeze(-2), back, over, new
+            if back is not None and over is not None:
+                over_target.append(back)
+                over_source.append(over)
+        values = self.output(x if self.decoder_norm is None else self.decoder_norm(x))
+        return values, over_target, over_source, new
 
     def _check_length(self, source: Tensor, steps: int) -> None:
         points = max(source.shape[-2], steps)
@@ -482,32 +295,22 @@ class TransformerModel(Seq2SeqModel):
         """
         values = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)
-        x = _placed(self.target_in(shift_right(start.point, values)), self.target_places, 0)
+        x = add_positions(self.target_in(shift_right(start.point, values)), self.target_places, 0)
         drop = Dropout(None, 0)
         for below, memory in zip(self._decoder[:layer], start.memory, strict=False):
-            x, *_ = below.say(x, memory, None, drop, False)
+            x, *_ = below.decode(x, memory, None, drop, False)
         here, (keys, found) = self._decoder[layer], start.memory[layer]
         inner = here.attend_norm(x) if here.pre else x
-        part, _ = here.attend.look(
-            inner, *here.attend.remember(inner), None, causal=steps > 1, with_weights=False
-        )
-        x = _added(x, part, here.attend_norm, here.pre)
+        cache = here.attend.cache(inner)
+        part, _ = here.attend.attend(inner, cache, None, causal=steps > 1, with_weights=False)
+        x = add_residual(x, part, here.attend_norm, here.pre)
         queries = here.cross.queries(here.cross_norm(x) if here.pre else x)
         context = F.scaled_dot_product_attention(queries, keys, found)
         return CrossAttentionTrace(queries, keys, found, context, here.cross.out)
 
-    def _said(self, x: Tensor) -> Tensor:
-        return self.output(x if self.decoder_norm is None else self.decoder_norm(x))
-
     @property
     def _decoder(self) -> list[DecoderLayer]:
         return cast(list[DecoderLayer], self.decoder)
-
-
-def _placed(
-    x: Tensor, places: LearnedPositionalEmbedding | SinusoidalPositionalEncoding | None, first: int
-) -> Tensor:
-    return x if places is None else x + places.at(first, first + x.shape[-2], x)
 
 
 def _maps(

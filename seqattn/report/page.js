@@ -160,6 +160,9 @@ async function explorer() {
   const points = (array, count, feature) =>
     Array.from({ length: count }, (_, k) => array.at(now.example, k, feature));
 
+  const inUnits = (name) => (Object.hasOwn(examples.units, name) ? ` ${examples.units[name]}` : "");
+  const named = (name) => (Object.hasOwn(examples.units, name) ? examples.named[name] : name);
+
   // What a feature varies by in the sequence: in what is said of it, or else in what is given.
   function spread(feature) {
     const [S, T] = lengths();
@@ -203,8 +206,8 @@ async function explorer() {
     const axes = {};
     const spreads = new Map((plane ? examples.said : rows).map((name) => [name, spread(name)]));
     const at = (feature, x, y) => (plane
-      ? examples.said.map((name, f) => measured(f ? y : x, spreads.get(name))).join(", ")
-      : `${plain(feature)} ${measured(y, spreads.get(feature))}`);
+      ? examples.said.map((name, f) => `${measured(f ? y : x, spreads.get(name))}${plain(inUnits(name))}`).join(", ")
+      : `${plain(feature)} ${measured(y, spreads.get(feature))}${plain(inUnits(feature))}`);
     rows.forEach((feature, row) => {
       const axis = row ? `y${row + 1}` : "y";
       const add = (kind, names, xs, ys, extra) => traces.push({
@@ -230,11 +233,11 @@ async function explorer() {
       const high = (1 - gap * (rows.length - 1)) / rows.length;
       const top = 1 - row * (high + gap);
       axes[row ? `yaxis${row + 1}` : "yaxis"] = plane
-        ? { title: { text: plain(examples.features[1]) }, scaleanchor: "x" }
-        : { title: { text: plain(shortened(feature)), font: { size: 12 } }, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 };
+        ? { title: { text: plain(named(examples.features[1])) }, scaleanchor: "x" }
+        : { title: { text: plain(shortened(named(feature), named(feature) === feature ? 18 : 28)), font: { size: 12 } }, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 };
     });
     const more = every.length - rows.length;
-    const below = plane ? examples.features[0] : more ? `step (${more} more features are not drawn)` : "step";
+    const below = plane ? named(examples.features[0]) : more ? `step (${more} more features are not drawn)` : "step";
     Plotly.react("path", traces, layout({
       ...axes, xaxis: { title: { text: plain(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
       legend: { orientation: "h", y: 1.12 }, hovermode: "closest", uirevision: `${now.example}`,
@@ -282,7 +285,7 @@ async function explorer() {
       const each = examples.said.slice(0, MOST_ROWS).map((feature, f) => {
         const [told, truth] = [forecast, target].map((array) => array.at(now.example, now.step, f));
         const seen = Number.isFinite(truth) ? `truth ${measured(truth, spread(feature))}` : "not observed";
-        return `${feature} ${measured(told, spread(feature))} (${seen})`;
+        return `${feature} ${measured(told, spread(feature))}${inUnits(feature)} (${seen})`;
       });
       const more = examples.said.length - each.length;
       said += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;

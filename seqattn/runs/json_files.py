@@ -130,6 +130,7 @@ class Summary(_Ended):
     beats_best_baseline: bool
     scaled: bool
     features: Annotated[list[str], Field(min_length=1)]
+    units: dict[str, str] = {}  # of older versions: none
     rmse: dict[str, list[Loss | None]]
     metrics: Metrics | None = None  # of made sequences, and of older versions: none
     attention: AttentionMetrics | None

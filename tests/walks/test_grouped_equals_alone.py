@@ -146,6 +146,7 @@ def by_hand(base: Config, path: str) -> list[Changes]:
         "data.source_features": [{path: ["b", "a"]}, {path: ["b", "c"]}, {path: ["a"]}],
         "data.target_features": [{path: ["c", "a"]}, {path: ["b", "c"]}, {path: ["c"]}],
         "data.cache": [{path: "never"}],
+        "data.units": [{path: {"a": "degC"}}],
         "data.normalize": [{path: "none", "data.scaling": "none"}],
         "data.target_length": [{path: 2, "data.source_length": None}],
         "data.window": [{path: {"source": 3, "target": 2}, "data.source_length": None}],

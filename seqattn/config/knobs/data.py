@@ -18,6 +18,7 @@ from seqattn.config.knobs.section import (
     Section,
     Seed,
     Share,
+    UnitTexts,
     Words,
     contradiction,
     must_say,
@@ -279,6 +280,9 @@ class OwnFile(Section):
     """Columns of the source, where those of the target are others; null: `features`."""
     target_features: ColumnNames | None = None
     """Columns of the target, where those of the source are others; null: `features`."""
+    units: UnitTexts | None = None
+    """Unit of each feature that has one, such as {temperature: degC, demand: MW}: shown wherever
+    values or errors are in your units. Nothing is converted; null: none are shown."""
     source_length: Count | None = None
     """Points of each source; the rest of the sequence is the target."""
     target_length: Count | None = None

@@ -82,6 +82,10 @@ OneOrMore = Annotated[
                               {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]  # fmt: skip
 """A name, or a list of them; one is written without a list."""
+UnitTexts = Annotated[
+    dict[ColumnName, Annotated[str, Field(min_length=1, max_length=40)]], Field(max_length=4096)
+]
+"""Feature -> unit. One value: a name may have dots in it, so it is no part of a dotted path."""
 Words = Annotated[
     list[Annotated[str, Field(max_length=100)]],
     BeforeValidator(

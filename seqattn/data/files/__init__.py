@@ -90,14 +90,19 @@ def format_of(path: Path, given: str = "auto") -> str:
         return given
     if str(path) == "-":
         return "csv"
-    name = Path(path.stem) if path.suffix.lower() in PACKED else path
-    ending = name.suffix.lower().removeprefix(".")
-    if ending not in ENDINGS:
+    found = format_of_name(path)
+    if found is None:
         raise DataError(
             f"{path}: cannot tell its format from its name. End it in"
             f" {', '.join('.' + known for known in FORMATS)}, or say which with data.format."
         )
-    return ENDINGS[ending]
+    return found
+
+
+def format_of_name(path: Path) -> str | None:
+    """The format that a file's name ends in; None: in none."""
+    name = Path(path.stem) if path.suffix.lower() in PACKED else path
+    return ENDINGS.get(name.suffix.lower().removeprefix("."))
 
 
 def kind_of(path: Path, form: str) -> str:
@@ -161,6 +166,7 @@ __all__ = [
     "SeenIds",
     "check_file",
     "format_of",
+    "format_of_name",
     "joined",
     "offsets_of",
     "read_all",

@@ -67,61 +67,74 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
         DataError: no NPZ of numbers, one that is too large when unpacked, or shapes that disagree.
     """
     arrays = read_members(file, name)
-    known = {"source", "target", "values", "lengths", "source_lengths", "target_lengths"}
-    found = f"found {', '.join(sorted(arrays)) or 'nothing'}"
-    if "source" in arrays:
-        key = "source"
-    elif "values" in arrays:
-        key = "values"
-    else:
-        wide = [k for k, array in arrays.items() if array.ndim == 3 and array.dtype.kind in "fiu"]
-        if len(wide) != 1 or known & arrays.keys():
-            raise DataError(
-                f"{name}: has no array 'source' or 'values' of shape (sequences, steps, features);"
-                f" {found}."
-            )
-        key = wide[0]
+    key = _main_array(arrays, name)
     values = _points(arrays[key], name, repr(key))
-    N = len(values)
-    if N == 0:
+    if not len(values):
         raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
     lengths = _lengths(arrays, name, ("source_lengths", "lengths"), values, key)
     has_target = "target" in arrays and key != "values"
+    given = options
     if has_target and options.source_and_target is not None:
-        options = replace(options, features=options.source_and_target[0])
-    which = _Which.of(arrays, "features", name, key, values.shape[2], options)
-    ids = (
-        tuple(str(word) for word in _texts(arrays["ids"], name, "ids"))
-        if "ids" in arrays
-        else tuple(map(str, range(N)))
-    )
-    if len(ids) != N:
-        raise DataError(f"{name}: has {N} sequences in {key!r} and {len(ids)} ids.")
+        given = replace(options, features=options.source_and_target[0])
+    which = _Which.of(arrays, "features", name, key, values.shape[2], given)
+    ids = tuple(map(str, range(len(values))))
+    if "ids" in arrays:
+        ids = tuple(_texts(arrays["ids"], name, "ids"))
+        if len(ids) != len(values):
+            raise DataError(f"{name}: has {len(values)} sequences in {key!r} and {len(ids)} ids.")
     chunk = _chunk(values, lengths, ids, which, key, 0)
     if not has_target:
         yield chunk
         return
     target = _points(arrays["target"], name, "'target'")
-    if len(target) != N:
-        raise DataError(f"{name}: has {N} sequences in {key!r} and {len(target)} in 'target'.")
-    T = target.shape[2]
-    # Without names of its own the target has those of the source, where it is as wide.
-    alike = "said" not in arrays and len(arrays.get("features", ())) == T
-    of_target = options.features if alike else None
-    if options.source_and_target is not None:
-        of_target = options.source_and_target[1]
-    target_options = replace(options, features=of_target)
-    if "said" not in arrays and not alike and target_options.features is None:
-        target_options = replace(target_options, features=_names_like(chunk.points.features, T))
-    chosen_targets = _Which.of(
-        arrays, "features" if alike else "said", name, "target", T, target_options
-    )
+    if len(target) != len(ids):
+        raise DataError(
+            f"{name}: has {len(ids)} sequences in {key!r} and {len(target)} in 'target'."
+        )
+    of_target = _features_of_target(arrays, name, chunk.points.features, target.shape[2], options)
     target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
-    targets = _chunk(target, target_lengths, ids, chosen_targets, "target", 0)
-    yield Chunk(
-        chunk.ids, chunk.points, chunk.where, targets.points, targets.where,
-        notes=tuple(dict.fromkeys([*chunk.notes, *chosen_targets.notes])),
+    targets = _chunk(target, target_lengths, ids, of_target, "target", 0)
+    yield replace(
+        chunk, target=targets.points, where_target=targets.where,
+        notes=tuple(dict.fromkeys([*chunk.notes, *of_target.notes])),
     )  # fmt: skip
+
+
+def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
+    """The array of the sources, or of whole sequences.
+
+    Raises:
+        DataError: there is none, or several may be it.
+    """
+    for key in ("source", "values"):
+        if key in arrays:
+            return key
+    known = {"target", "lengths", "source_lengths", "target_lengths"}
+    wide = [k for k, array in arrays.items() if array.ndim == 3 and array.dtype.kind in "fiu"]
+    if len(wide) != 1 or known & arrays.keys():
+        raise DataError(
+            f"{name}: has no array 'source' or 'values' of shape (sequences, steps, features);"
+            f" found {', '.join(sorted(arrays)) or 'nothing'}."
+        )
+    return wide[0]
+
+
+def _features_of_target(
+    arrays: dict[str, NDArray[Any]], name: str, source: tuple[str, ...], G: int,
+    options: ReadOptions,
+) -> _Which:  # fmt: skip
+    """
+    Args:
+        source: the features of the source that are read.
+    """
+    words, features = "said", None
+    if words not in arrays and len(arrays.get("features", ())) == G:
+        words, features = "features", options.features  # as wide as the source, with its names
+    elif words not in arrays:
+        features = names_like(source, G)
+    if options.source_and_target is not None:
+        features = options.source_and_target[1]
+    return _Which.of(arrays, words, name, "target", G, replace(options, features=features))
 
 
 def default_names(features: int) -> tuple[str, ...]:
@@ -129,7 +142,8 @@ def default_names(features: int) -> tuple[str, ...]:
     return ("x", "y") if features == 2 else tuple(f"f{i}" for i in range(1, features + 1))
 
 
-def _names_like(source: tuple[str, ...], features: int) -> tuple[str, ...]:
+def names_like(source: tuple[str, ...], features: int) -> tuple[str, ...]:
+    """Of target features: those of the source where there are as many, else t1, t2, ..."""
     same = len(source) == features
     return source if same else tuple(f"t{i}" for i in range(1, features + 1))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.style import PLAIN, TableStyle
-from seqattn.data.sequences import Floats, Integers, row_blocks
+from seqattn.data.sequences import Integers, row_blocks
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ MOST_PIPED = 2**24
 """Numbers of one sequence that comes through a pipe, and of all that must be held at once: a pipe
 may have no end."""
 DATES = "datetime64[us]"
+Where = Callable[[int, int], str]
+"""(row, feature) -> the place in the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,28 +81,31 @@ class Chunk:
         where_target: likewise of `target`.
         notes: what a reader should be told of how the file was understood.
         is_wide: whether a table had a sequence a row.
-        style: of the table; what a forecast is written in.
         id_parts: of ids that are made of several columns, the word of each; None: there are none.
         roles: of the columns of a table; None: it was none.
     """
 
     ids: tuple[str, ...]
     points: Ragged
-    where: Callable[[int, int], str]
+    where: Where
     target: Ragged | None = None
-    where_target: Callable[[int, int], str] | None = None
+    where_target: Where | None = None
     order: NDArray[Any] | None = None
     groups: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     is_wide: bool = False
-    style: TableStyle = PLAIN
     id_parts: tuple[tuple[str, ...], ...] | None = None
     roles: ColumnRoles | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def cells(self) -> Iterator[tuple[Ragged, Callable[[int, int], str]]]:
+    @property
+    def style(self) -> TableStyle:
+        """What a forecast is written in."""
+        return PLAIN if self.roles is None else self.roles.style
+
+    def cells(self) -> Iterator[tuple[Ragged, Where]]:
         """What was read, and how to say where it stands."""
         yield self.points, self.where
         if self.target is not None and self.where_target is not None:
@@ -141,8 +148,8 @@ def raise_bad_value(place: str, value: float) -> None:
 
 def first_line(error: BaseException) -> str:
     """What a library says of a broken file, short."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 
 
 class SeenIds:
@@ -176,42 +183,38 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     first, *others = chunks
     if not others:
         return first
-    starts = offsets_of(np.array([len(chunk.points.values) for chunk in chunks]))
+    sides = zip(*(chunk.cells() for chunk in chunks), strict=True)
+    (points, where), *targets = map(_joined_rows, sides)
+    target, where_target = targets[0] if targets else (None, None)
+    orders = [chunk.order for chunk in chunks if chunk.order is not None]
+    return replace(
+        first,
+        ids=tuple(name for chunk in chunks for name in chunk.ids),
+        points=points,
+        where=where,
+        target=target,
+        where_target=where_target,
+        order=np.concatenate(orders) if orders else None,
+        groups=_joined_words(chunk.groups for chunk in chunks),
+        notes=tuple(dict.fromkeys(note for chunk in chunks for note in chunk.notes)),
+        id_parts=_joined_words(chunk.id_parts for chunk in chunks),
+    )
 
-    def together(parts: Sequence[Ragged]) -> Ragged:
-        lengths = np.concatenate([part.lengths for part in parts])
-        values: Floats = np.concatenate([part.values for part in parts])
-        return Ragged(values, offsets_of(lengths), parts[0].features)
+
+def _joined_rows(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
+    """Rows one after the other, and where each stands."""
+    starts = offsets_of(np.array([len(ragged.values) for ragged, _ in parts]))
+    lengths = np.concatenate([ragged.lengths for ragged, _ in parts])
+    values = np.concatenate([ragged.values for ragged, _ in parts])
 
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(starts, row, side="right")) - 1
-        return chunks[k].where(row - int(starts[k]), feature)
+        return parts[k][1](row - int(starts[k]), feature)
 
-    targets = [chunk.target for chunk in chunks if chunk.target is not None]
-    orders = [chunk.order for chunk in chunks if chunk.order is not None]
-    target_starts = offsets_of(np.array([len(target.values) for target in targets], dtype=np.int64))
+    return Ragged(values, offsets_of(lengths), parts[0][0].features), where
 
-    def where_target(row: int, feature: int) -> str:
-        k = int(np.searchsorted(target_starts, row, side="right")) - 1
-        say = chunks[k].where_target
-        assert say is not None
-        return say(row - int(target_starts[k]), feature)
 
-    return Chunk(
-        ids=tuple(name for chunk in chunks for name in chunk.ids),
-        points=together([chunk.points for chunk in chunks]),
-        where=where,
-        target=together(targets) if targets else None,
-        where_target=where_target if targets else None,
-        order=np.concatenate(orders) if orders else None,
-        groups=None
-        if first.groups is None
-        else tuple(group for chunk in chunks for group in chunk.groups or ()),
-        notes=tuple(dict.fromkeys(note for chunk in chunks for note in chunk.notes)),
-        is_wide=first.is_wide,
-        style=first.style,
-        roles=first.roles,
-        id_parts=None
-        if first.id_parts is None
-        else tuple(parts for chunk in chunks for parts in chunk.id_parts or ()),
-    )
+def _joined_words(parts: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+    """None where there are none."""
+    known = [words for words in parts if words is not None]
+    return tuple(itertools.chain.from_iterable(known)) if known else None

@@ -11,18 +11,19 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from seqattn.data.files.arrays import default_names
+from seqattn.data.files.arrays import default_names, names_like
 from seqattn.data.files.blocks import blocks_of_lines
 from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, offsets_of
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.sequences import Integers
+from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
 
 BLOCK = 2**20  # bytes that are read at once
+BOM = b"\xef\xbb\xbf"
 AT_ONCE = 2**18  # numbers of a piece, or a sequence more
 
 
@@ -46,15 +47,22 @@ def check_json_lines(path: Path, name: str) -> None:
             number += 1
             if len(line) > LONGEST_LINE:
                 raise DataError(f"{name}:{number}: is longer than {LONGEST_LINE // 2**20} MiB.")
-            try:
-                json.loads(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line or b"null")
-            except UnicodeDecodeError:
-                raise DataError(f"{name}:{number}: is not UTF-8. Save the file as UTF-8.") from None
-            except (ValueError, RecursionError) as error:
-                if line.strip():
-                    raise DataError(
-                        f"{name}:{number}: is not valid JSON ({str(error)[:200]})."
-                    ) from None
+            line = line.removeprefix(BOM) if number == 1 else line
+            if line.strip():
+                _parsed(line, f"{name}:{number}")
+
+
+def _parsed(line: bytes, place: str, **hooks: Any) -> Any:
+    """
+    Raises:
+        DataError: a line is no JSON.
+    """
+    try:
+        return json.loads(line, **hooks)
+    except UnicodeDecodeError:
+        raise DataError(f"{place}: is not UTF-8. Save the file as UTF-8.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: is not valid JSON ({str(error)[:200]}).") from None
 
 
 def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
@@ -64,7 +72,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
         DataError: with the line, and what would do.
     """
     reader = _Reader(name, options)
-    gathered, size = list[tuple[int, str, Any, Any, str | None]](), 0
+    gathered, size = list[_Line](), 0
     number = 0
 
     def too_long(lines: int) -> DataError:
@@ -74,12 +82,12 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
         for line in io.BytesIO(block):
             number += 1
             if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
+                line = line.removeprefix(BOM)
             if not line.strip():
                 continue
-            found = reader.object(line, number)
+            found = reader.line(line, number)
             gathered.append(found)
-            size += found[2].size + (0 if found[3] is None else found[3].size)
+            size += found.source.size + (0 if found.target is None else found.target.size)
             if size >= AT_ONCE:
                 yield reader.chunk(gathered)
                 gathered, size = [], 0
@@ -88,76 +96,79 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
             gathered, size = [], 0
     if gathered:
         yield reader.chunk(gathered)
-    if reader.features is None:
+    if reader.widths is None:
         raise DataError(
             f'{name}: is empty. Expected an object a line, such as {{"source": [[0.0, 1.0]]}}.'
         )
 
 
+class _Line(NamedTuple):
+    """A sequence: source (S, F), and target (T, G) where there is one."""
+
+    number: int
+    id: str
+    source: Floats
+    target: Floats | None
+    group: str | None
+
+
 class _Reader:
-    """What the lines of a file have in common."""
+    """What the lines of a file have in common.
+
+    Attributes:
+        widths: features of a point of source and of target, None without a target; None before the
+            first line.
+    """
 
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self.options = name, options
-        self.features: int | None = None
-        self.target_width: int | None = None
-        self.has_target: bool | None = None
+        self.widths: tuple[int, int | None] | None = None
 
-    def object(self, line: bytes, number: int) -> tuple[int, str, Any, Any, str | None]:
-        """(line, id, source (S, F), target (T, F) or None, group) of a line."""
+    def line(self, line: bytes, number: int) -> _Line:
         place = f"{self.name}:{number}"
-        try:
-            content = json.loads(
-                line, object_pairs_hook=lambda pairs: _once(pairs, place), parse_constant=_constant
-            )
-        except UnicodeDecodeError:
-            raise DataError(f"{place}: is not UTF-8. Save the file as UTF-8.") from None
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{place}: is not valid JSON ({str(error)[:200]}).") from None
-        if not isinstance(content, dict):
-            raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
-        if "source" not in content:
-            raise DataError(
-                f"{place}: has no 'source'; it has {', '.join(sorted(content)) or 'nothing'}."
-            )
+        content = _object(line, place)
         named = content.get("id", str(number))
         if isinstance(named, bool) or not isinstance(named, str | int):
             raise DataError(f"{place}: 'id' must be a text or a whole number.")
         source = self.points(content["source"], "source", place)
-        if self.features is None:
-            self.features = source.shape[1]
-            names = self.options.features
-            if names is not None and len(names) != self.features:
-                raise DataError(
-                    f"{place}: its points have {self.features} features, but there are"
-                    f" {len(names)} names: {', '.join(names)}."
-                )
         target = content.get("target")
-        if self.has_target is None:
-            self.has_target = target is not None
-        if (target is not None) != self.has_target:
+        if target is not None:
+            target = self.points(target, "target", place)
+        self._check_widths(source.shape[1], None if target is None else target.shape[1], place)
+        key = self.options.group
+        group = content.get(key) if key else None
+        if key and not isinstance(group, str | int):
+            raise DataError(f"{place}: has no group {key!r}.")
+        return _Line(number, str(named), source, target, None if group is None else str(group))
+
+    def _check_widths(self, source: int, target: int | None, place: str) -> None:
+        """
+        Raises:
+            DataError: points have other features than those before, or than there are names.
+        """
+        names = self.options.features
+        if self.widths is None and names is not None and len(names) != source:
             raise DataError(
-                f"{place}: {'has a' if target is not None else 'has no'} 'target', the lines before"
-                f" have {'one' if self.has_target else 'none'}."
+                f"{place}: its points have {source} features, but there are"
+                f" {len(names)} names: {', '.join(names)}."
             )
-        target_points = None if target is None else self.points(target, "target", place)
-        if target_points is not None and self.target_width is None:
-            self.target_width = target_points.shape[1]
-        for what, points, wanted in (
-            ("source", source, self.features),
-            ("target", target_points, self.target_width),
+        self.widths = self.widths or (source, target)
+        if (target is None) != (self.widths[1] is None):
+            raise DataError(
+                f"{place}: {'has no' if target is None else 'has a'} 'target', the lines before"
+                f" have {'none' if self.widths[1] is None else 'one'}."
+            )
+        for what, width, wanted in zip(
+            ("source", "target"), (source, target), self.widths, strict=True
         ):
-            if points is not None and points.shape[1] != wanted:
+            if width != wanted:
                 raise DataError(
-                    f"{place}: the points of its {what} have {points.shape[1]} features, those"
+                    f"{place}: the points of its {what} have {width} features, those"
                     f" before have {wanted}."
                 )
-        group = content.get(self.options.group) if self.options.group else None
-        if self.options.group and not isinstance(group, str | int):
-            raise DataError(f"{place}: has no group {self.options.group!r}.")
-        return number, str(named), source, target_points, None if group is None else str(group)
 
-    def points(self, given: Any, what: str, place: str) -> Any:
+    @staticmethod
+    def points(given: Any, what: str, place: str) -> Floats:
         """(L, F) numbers; null is NaN."""
         if not isinstance(given, list) or not given:
             raise DataError(f"{place}: {what!r} must be a list of points, one at least.")
@@ -181,33 +192,46 @@ class _Reader:
         except OverflowError:
             raise DataError(f"{place}: {what!r} has a number too large to work with.") from None
 
-    def chunk(self, gathered: list[tuple[int, str, Any, Any, str | None]]) -> Chunk:
-        lines = [number for number, *_ in gathered]
-        assert self.features is not None
-        names = self.options.features or default_names(self.features)
-        points = _ragged([source for _, _, source, _, _ in gathered], names)
-        groups = [group for *_, group in gathered if group is not None]
+    def chunk(self, gathered: list[_Line]) -> Chunk:
+        assert self.widths is not None
+        F, G = self.widths
+        lines = [line.number for line in gathered]
+        names = self.options.features or default_names(F)
+        points = _ragged([line.source for line in gathered], names)
         target, where_target = None, None
-        if self.has_target and self.target_width is not None:
-            same = self.target_width == self.features
-            target_names = (
-                names if same else tuple(f"t{i}" for i in range(1, self.target_width + 1))
-            )
-            target = _ragged(
-                [target_points for _, _, _, target_points, _ in gathered], target_names
-            )
+        if G is not None:
+            target_names = names_like(names, G)
+            targets = [line.target for line in gathered if line.target is not None]
+            target = _ragged(targets, target_names)
             where_target = _where(lines, target.offsets, target_names, "target")
         return Chunk(
-            ids=tuple(name for _, name, *_ in gathered),
+            ids=tuple(line.id for line in gathered),
             points=points,
             where=_where(lines, points.offsets, names, "source"),
             target=target,
             where_target=where_target,
-            groups=tuple(groups) or None,
+            groups=tuple(line.group for line in gathered if line.group is not None) or None,
         )
 
 
-def _ragged(rows: list[Any], names: tuple[str, ...]) -> Ragged:
+def _object(line: bytes, place: str) -> dict[str, Any]:
+    """
+    Raises:
+        DataError: a line is no JSON object with a source.
+    """
+    content: Any = _parsed(
+        line, place, object_pairs_hook=lambda pairs: _once(pairs, place), parse_constant=_constant
+    )
+    if not isinstance(content, dict):
+        raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
+    if "source" not in content:
+        raise DataError(
+            f"{place}: has no 'source'; it has {', '.join(sorted(content)) or 'nothing'}."
+        )
+    return content
+
+
+def _ragged(rows: list[Floats], names: tuple[str, ...]) -> Ragged:
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     return Ragged(np.concatenate(rows), offsets_of(lengths), tuple(names))
 

@@ -42,27 +42,16 @@ def write_sequences(
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in kept})
         return buffer.getvalue(), ""
-    cut = _one_cut(part)
-    if (form == "npy" or wide) and not goes_on:
+    if goes_on:
+        section, columns = _one_cut(part), list(part.features)
+        paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
+    elif form == "npy" or wide:
         raise UsageError(
             f"{'a wide table' if wide else 'NPY'} has one path a sequence, and these have sources"
             " and targets of their own. Write JSON lines or NPZ."
         )
-    if goes_on:
-        if cut is None:
-            raise UsageError(
-                "tables and NPY have one path a sequence, and no one number says where the sources"
-                " of these end. Write JSON lines or NPZ."
-            )
-        paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
-        columns = list(part.features)
-        section = cut
     else:
-        longest = [max(len(s), len(t)) for s, t in zip(source, target, strict=True)]
-        paths = [
-            np.concatenate([_stretched(s, n), _stretched(t, n)], axis=1)
-            for s, t, n in zip(source, target, longest, strict=True)
-        ]
+        paths = [_side_by_side(s, t) for s, t in zip(source, target, strict=True)]
         target_columns = [f"target_{name}" for name in part.target_features]
         columns = [*part.features, *target_columns]
         section = (
@@ -71,24 +60,43 @@ def write_sequences(
         )
     if form == "npy":
         buffer = io.BytesIO()
-        L = max(map(len, paths))
-        np.save(buffer, np.stack([_stretched(path, L) for path in paths]), allow_pickle=False)
+        np.save(buffer, _stacked(paths), allow_pickle=False)
         return buffer.getvalue(), section
     return _table(part.ids, paths, columns, form, wide=wide), section
 
 
-def _one_cut(part: Sequences) -> str | None:
-    """What says where sources end, in all of them; None where nothing short does."""
-    if (part.source_lengths == part.source_lengths[0]).all():
-        return f"  source_length: {part.source_lengths[0]}\n"
-    if (part.target_lengths == part.target_lengths[0]).all():
-        return f"  target_length: {part.target_lengths[0]}\n"
-    return None
+def _one_cut(part: Sequences) -> str:
+    """What says where sources end, in all of them.
+
+    Raises:
+        UsageError: nothing short does.
+    """
+    for key, lengths in (
+        ("source_length", part.source_lengths), ("target_length", part.target_lengths),
+    ):  # fmt: skip
+        if (lengths == lengths[0]).all():
+            return f"  {key}: {lengths[0]}\n"
+    raise UsageError(
+        "tables and NPY have one path a sequence, and no one number says where the sources"
+        " of these end. Write JSON lines or NPZ."
+    )
 
 
-def _stretched(path: Floats, length: int) -> Floats:
-    more = np.full((length - len(path), path.shape[1]), np.nan)
-    return np.concatenate([path, more])
+def _stacked(paths: Sequence[Floats]) -> Floats:
+    """(N, L, F), NaN beyond the end of a path."""
+    found = np.full((len(paths), max(map(len, paths)), paths[0].shape[1]), np.nan)
+    for place, path in zip(found, paths, strict=True):
+        place[: len(path)] = path
+    return found
+
+
+def _side_by_side(source: Floats, target: Floats) -> Floats:
+    """(L, F + G), NaN beyond the end of each."""
+    F = source.shape[1]
+    found = np.full((max(len(source), len(target)), F + target.shape[1]), np.nan)
+    found[: len(source), :F] = source
+    found[: len(target), F:] = target
+    return found
 
 
 def _table(
@@ -99,9 +107,9 @@ def _table(
     words = np.empty(len(ids), dtype=object)
     words[:] = list(ids)
     if wide:
-        L = max(map(len, paths))
-        values = np.stack([_stretched(path, L) for path in paths]).reshape(len(paths), -1)
-        names = [SEQUENCE, *(f"{name}_{step}" for step in range(1, L + 1) for name in columns)]
+        stacked = _stacked(paths)
+        values, steps = stacked.reshape(len(paths), -1), range(1, stacked.shape[1] + 1)
+        names = [SEQUENCE, *(f"{name}_{step}" for step in steps for name in columns)]
         first = [words]
     else:
         values = np.concatenate(list(paths))

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.chunk import LONGEST_LINE
 from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.data.tables.connection import call, literal
 from seqattn.errors import UsageError
 
 TEXTS = ("csv", "tsv")
 ROWS = "rows_to_write"
 TYPES = {"O": "VARCHAR", "i": "BIGINT", "M": "TIMESTAMP"}
-LONGEST_LINE = 16 * 2**20
-"""Bytes of a row."""
 DAY, SECOND = 86_400_000_000, 1_000_000
 
 
@@ -42,11 +43,6 @@ def quoted(text: str, separator: str = ",") -> str:
     if any(sign in text for sign in (separator, '"', "\n", "\r")):
         return '"' + text.replace('"', '""') + '"'
     return text
-
-
-def literal(text: str) -> str:
-    doubled = text.replace("'", "''")
-    return f"'{doubled}'"
 
 
 class TableFile:
@@ -149,13 +145,11 @@ class TableFile:
 
     def _write_parquet(self) -> None:
         """The text of all rows as Parquet."""
-        kinds = zip(self.names, self.types, strict=True)
-        columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in kinds)
-        source = (
-            f"read_csv({literal(_path(self.spool))}, auto_detect = false, header = false, delim ="
-            " ',', quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false,"
-            f" parallel = false, max_line_size = {LONGEST_LINE}, columns = {{{columns}}})"
-        )
+        source = call(
+            "read_csv", Path(_path(self.spool)), auto_detect=False, header=False, delim=",",
+            quote='"', escape='"', nullstr="", allow_quoted_nulls=False, parallel=False,
+            max_line_size=LONGEST_LINE, columns=dict(zip(self.names, self.types, strict=True)),
+        )  # fmt: skip
         with tempfile.TemporaryFile() as made:
             self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
             while block := made.read(2**20):

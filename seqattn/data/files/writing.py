@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.steps import step_text
 from seqattn.data.files.style import PLAIN, TableStyle
 from seqattn.data.files.table_file import TEXTS, TableFile
 from seqattn.data.sequences import Floats, Sequences
@@ -191,15 +190,3 @@ def forecast_arrays(
         arrays["target"] = np.where(part.target_cells, part.target, np.nan)
         arrays["target_lengths"] = part.target_lengths
     return arrays
-
-
-__all__ = [
-    "SEQUENCE",
-    "STEP",
-    "Steps",
-    "TableWriter",
-    "forecast_arrays",
-    "json_line",
-    "rounded",
-    "step_text",
-]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from seqattn.data.files.chunk import Chunk
@@ -49,46 +49,33 @@ def opened(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
         yield table
 
 
-@dataclass(frozen=True)
-class Understood:
-    """How a table is read: one of the two is None.
+def understand(table: Table, options: ReadOptions) -> Roles | Wide:
+    """How a table is read: the roles of its columns where a row is a point, or its steps where a
+    row is a sequence.
 
-    Attributes:
-        roles: of a table with a point a row.
-        wide: of a table with a sequence a row.
-    """
-
-    roles: Roles | None
-    wide: Wide | None
-
-
-def understand(table: Table, options: ReadOptions) -> Understood:
-    """
     Raises:
         DataError: a column is missing, or a cell is not what it should be.
         AmbiguousData: two readings are plausible.
     """
     wide = wide_layout(table, options)
     if wide is not None:
-        return Understood(None, wide)
+        return wide
     roles = infer_roles(table, options)
     ask_about_missing_values(table, roles, options)
-    return Understood(roles, None)
+    return roles
 
 
 def chunks(
-    table: Table, understood: Understood, options: ReadOptions, *, whole: bool
+    table: Table, layout: Roles | Wide, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
     """The sequences of a table.
 
     Raises:
         DataError: see `understand`.
     """
-    if understood.wide is not None:
-        yield from wide_chunks(table, understood.wide, options)
-        return
-    assert understood.roles is not None
-    yield from long_chunks(table, understood.roles, options, whole=whole)
+    if isinstance(layout, Wide):
+        return wide_chunks(table, layout, options)
+    return long_chunks(table, layout, options, whole=whole)
 
 
 def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> Iterator[Chunk]:
@@ -119,11 +106,10 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     if not wanted or not options.may_rename or set(wanted) <= set(table.header):
         return options
     every = replace(options, features=None)
-    understood = understand(table, every)
-    if understood.wide is not None:
+    layout = understand(table, every)
+    if isinstance(layout, Wide):
         return options
-    assert understood.roles is not None
-    found = understood.roles.features
+    found = layout.features
     if len(found) == len(wanted) and not set(found) & set(wanted):
         table.notes.append(f"{', '.join(found)} are read as {', '.join(wanted)}, in this order")
         words = [name for name in options.features or () if name not in wanted]

@@ -138,40 +138,43 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
             return Column(name, "words", text, text, note=note)
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
-        number = f"CAST({cell} AS DOUBLE)"
-        if table.is_text:
-            return Column(name, "number", number, text)
-        marks = [float(word) for word in options.na_values or () if _is_number(word)]
-        is_mark = f" OR {number} IN {_tuple(marks)}" if marks else ""
-        sql = f"CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END"
-        return Column(name, "number", f"({sql})", text)
-    if kind == '"NULL"' or kind == "NULL":
+        return Column(name, "number", _number(table, cell, options), text)
+    if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
     return Column(name, "words", text, text, note=f"holds {kind}")
+
+
+def _number(table: Table, cell: str, options: ReadOptions) -> str:
+    """The SQL of a cell that has a type of numbers, NULL where it stands for an empty one."""
+    number = f"CAST({cell} AS DOUBLE)"
+    if table.is_text:
+        return number
+    marks = [float(word) for word in options.na_values or () if _is_number(word)]
+    is_mark = f" OR {number} IN {_tuple(marks)}" if marks else ""
+    return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"
 
 
 def _of_words(table: Table, name: str, text: str, options: ReadOptions) -> Column:
     """What a column of words holds."""
     words = Column(name, "words", text, text)
-    first = [row[0] for row in table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE}")]
-    known = [word for word in first if word is not None]
-    told = options.time_format is not None
-    if (
-        known
-        and not told
-        and not any(looks_like_a_value(word) or UNIT.fullmatch(word) for word in known)
-    ):
+    first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE}")
+    known = [word for (word,) in first if word is not None]
+    if known and options.time_format is None and not any(map(_may_be_a_value, known)):
         return _as_truth(table, words, known) or words
     n = table.one(f"SELECT count({text}) FROM {ROWS}")[0]
     if n == 0:
         return Column(name, "empty", f"TRY_CAST({text} AS DOUBLE)", text)
     times = as_time(table, words, n, options)
-    if times is not None and not times.bad[0]:
-        return times
-    number = _as_number(table, words, n, known, options)
-    if number is not None and (not number.bad[0] or times is None):
-        return number
+    if times is None or times.bad[0]:
+        number = _as_number(table, words, n, known, options)
+        if number is not None and (not number.bad[0] or times is None):
+            return number
     return times or _as_truth(table, words, known) or words
+
+
+def _may_be_a_value(word: str) -> bool:
+    """Whether a word is a date or a number, with a unit maybe."""
+    return looks_like_a_value(word) or UNIT.fullmatch(word) is not None
 
 
 def _as_number(
@@ -224,16 +227,18 @@ def _one_decimal(
     if not sure or options.decimal != "auto":
         return columns
     again = replace(options, decimal=",")
-    found = {}
+    found = dict(columns)
     for name, column in columns.items():
-        dotted = f"count(*) FILTER (contains({column.text}, '.'))"
-        if column.either or (
-            table.is_text and column.kind == "number" and column.decimal == "."
-            and table.one(f"SELECT {dotted} FROM {ROWS}")[0]
-        ):  # fmt: skip
-            text = _text(table, name, options)
-            found_again = _of_words(table, name, text, again)
-            if column.either or (found_again.kind == "number" and not found_again.bad[0]):
-                column = found_again
-        found[name] = column
+        if column.either or _has_points(table, column):
+            with_commas = _of_words(table, name, _text(table, name, options), again)
+            if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
+                found[name] = with_commas
     return found
+
+
+def _has_points(table: Table, column: Column) -> bool:
+    """Whether a column of a text has numbers with a decimal point."""
+    if not table.is_text or column.kind != "number" or column.decimal != ".":
+        return False
+    (count,) = table.one(f"SELECT count(*) FILTER (contains({column.text}, '.')) FROM {ROWS}")
+    return bool(count)

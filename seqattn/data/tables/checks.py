@@ -59,21 +59,6 @@ def shortened(word: str) -> str:
     return word if len(word) <= 40 else f"{word[:40]}..."
 
 
-def check_units(table: Table, column: Column) -> None:
-    """
-    Raises:
-        AmbiguousData: the numbers of a column have several units.
-    """
-    if column.units:
-        raise AmbiguousData(
-            f"{table.name}: column {column.name!r} has numbers of several units"
-            f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
-            f" data.ignore: [{column.name!r}] (in data check: --ignore"
-            f" {shlex.quote(column.name)}).",
-            ({"ignore": column.name},),
-        )
-
-
 def empty_cells(table: Table, column: Column) -> str:
     """How many cells of a column are empty, and what stands in them; empty: none is."""
     (count,) = table.measure(column.empty_count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqattn.data.files.chunk import first_line
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -138,11 +138,3 @@ def first_lines(path: Path, count: int) -> list[str]:
         except duckdb.Error as error:
             raise DataError(f"{path}: cannot be unpacked ({first_line(error)}).") from None
     return [line or "" for (line,) in found]
-
-
-def first_line(error: BaseException) -> str:
-    """What a library says of a broken file, short."""
-    lines = str(error).strip().splitlines()
-    return (
-        re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200] if lines else type(error).__name__
-    )

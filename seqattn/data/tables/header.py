@@ -44,30 +44,47 @@ def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return any(cells)
     if len(set(values)) < len(values) or not rows:
         return False
-    if _names_stand_above_values(cells, rows):
-        return True
-    names = [cell for cell in cells if cell and not looks_like_a_value(cell)]
-    whole = [int(cell) for cell in values if cell.isdecimal()]
-    counted = len(whole) == len(values) > 1 and all(
-        b - a == whole[1] - whole[0] > 0 for a, b in itertools.pairwise(whole)
-    )
-    dates = len(values) > 1 and all(
-        DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in values
-    )
-    if names:
-        below = {row[cells.index(names[0])] for row in rows if len(row) == len(cells)}
-        return (counted or dates) and names[0] not in below
-    return counted and whole[0] in (0, 1)
-
-
-def _names_stand_above_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row has words in most columns that hold values below it."""
     below = [row for row in rows if len(row) == len(cells)]
-    of_values = [
-        i for i in range(len(cells)) if all(looks_like_a_value(row[i].strip()) for row in below)
-    ]
-    words = [i for i in of_values if len(cells[i]) > 1 and not looks_like_a_value(cells[i])]
-    return bool(below) and len(words) * 2 > len(of_values)
+    return _are_names_above_values(cells, below) or _are_steps(cells, values, below)
+
+
+def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether values in the first row are steps of a wide table, beside names that no row has."""
+    names = [cell for cell in cells if cell and cell not in values]
+    if not names:
+        return _count_up(values) and int(values[0]) in (0, 1)
+    is_word_below = names[0] in {row[cells.index(names[0])] for row in below}
+    return not is_word_below and (_count_up(values) or _are_dates(values))
+
+
+def _are_dates(cells: Sequence[str]) -> bool:
+    if len(cells) < 2:
+        return False
+    return all(DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in cells)
+
+
+def _count_up(cells: Sequence[str]) -> bool:
+    """Whether cells are whole numbers, each by one amount more than the one before."""
+    if len(cells) < 2 or not all(map(str.isdecimal, cells)):
+        return False
+    numbers = [int(cell) for cell in cells]
+    step = numbers[1] - numbers[0]
+    return step > 0 and all(b - a == step for a, b in itertools.pairwise(numbers))
+
+
+def columns_of_values(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The places at which all rows have numbers or dates."""
+    return [
+        place for place in range(len(rows[0]))
+        if all(looks_like_a_value(row[place].strip()) for row in rows)
+    ]  # fmt: skip
+
+
+def _are_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has words in most columns that hold values below it."""
+    places = columns_of_values(below) if below else []
+    words = [i for i in places if len(cells[i]) > 1 and not looks_like_a_value(cells[i])]
+    return len(words) * 2 > len(places)
 
 
 def commented_header(

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 from seqattn.data.tables.facts import LEAST_ROWS, Facts
 from seqattn.data.tables.infer_time import ask_for_one_time
-from seqattn.data.tables.names import BLOCK_SERIES, SERIES_NAMES, SURE_SERIES, check_names, plain
+from seqattn.data.tables.names import (
+    BLOCK_SERIES,
+    SERIES_NAMES,
+    SURE_SERIES,
+    check_names,
+    known_names,
+    plain,
+)
 from seqattn.data.tables.table import ROW, ROWS
 from seqattn.data.tables.time_columns import TimeColumn
 from seqattn.errors import AmbiguousData
@@ -25,23 +32,30 @@ def find_series(facts: Facts, time: TimeColumn | None) -> tuple[tuple[str, ...],
         if time is None and facts.options.time == "auto":
             time = facts.counter(given)
         return tuple(given), time
-    taken = time.names if time else ()
-    left = facts.left(*taken)
-    names = {name: rank for rank, name in enumerate(SERIES_NAMES)}
-    named = sorted((n for n in left if plain(n) in names), key=lambda n: names[plain(n)])
-    named = [n for n in named if facts.columns[n].kind == "words" or facts.is_whole(n)]
-    sure = [n for n in named if names[plain(n)] < SURE_SERIES]
+    left = facts.left(*(time.names if time else ()))
+    named = [
+        name for name in known_names(left, SERIES_NAMES)
+        if facts.columns[name].kind == "words" or facts.is_whole(name)
+    ]  # fmt: skip
     if time is None:
         return _series_without_time(facts, left, named)
     if facts.distinct(time.sql) == facts.rows:
-        if sure and _names_series(facts, sure[0]):
-            facts.reasons.append(f"series: {sure[0]!r}, because of its name")
-            return (sure[0],), time
-        for name in named:
-            if _is_of_blocks(facts, name):
-                facts.reasons.append(f"series: {name!r}, because of its name and its blocks")
-                return (name,), time
-        return (), time
+        return _named_series(facts, named) or _blocks(facts, named), time
+    return _series_of_times(facts, left, named, time), time
+
+
+def _series_of_times(
+    facts: Facts, left: Sequence[str], named: Sequence[str], time: TimeColumn
+) -> tuple[str, ...]:
+    """The columns that make times unique which repeat.
+
+    Args:
+        left: columns without a role.
+        named: those of them that are called as series ids are.
+
+    Raises:
+        AmbiguousData: none do for sure.
+    """
     words = [n for n in left if facts.columns[n].kind == "words" and n not in named]
     whole = [n for n in left if n not in named and facts.is_whole(n)]
     if MEET * facts.distinct(time.sql) > facts.rows:
@@ -50,7 +64,7 @@ def find_series(facts: Facts, time: TimeColumn | None) -> tuple[tuple[str, ...],
         _ask_about_the_hour(facts, time)
     keys = _keys(facts, named, words, time)
     if keys is not None:
-        return keys, time
+        return keys
     unsure = [n for n in whole if facts.tells_apart((n,), time)]
     if unsure:
         raise AmbiguousData(
@@ -59,26 +73,37 @@ def find_series(facts: Facts, time: TimeColumn | None) -> tuple[tuple[str, ...],
             f" {unsure[0]}).",
             tuple({"series": name} for name in unsure),
         )
-    if sure and _names_series(facts, sure[0]):
-        facts.reasons.append(f"series: {sure[0]!r}, because of its name")
-        return (sure[0],), time
-    return _no_series(facts, time)
+    found = _named_series(facts, named)
+    if not found:
+        _ask_about_repeated_times(facts, time)
+    return found
 
 
-def _is_of_blocks(facts: Facts, name: str) -> bool:
-    """Whether a column called as an id of trips or sessions holds each value in rows that
-    stand together, two at least on average."""
-    if plain(name) not in SERIES_NAMES[:BLOCK_SERIES] and not plain(name).endswith("_id"):
-        return False
-    return 1 < 2 * facts.distinct(facts.columns[name].text) <= facts.rows and facts.stays(name)
+def _named_series(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
+    """A column whose name leaves no doubt. It names series unless it numbers the rows, or has
+    another word in each; with too few rows to tell, its name is believed."""
+    name = next((name for name in named if plain(name) in SERIES_NAMES[:SURE_SERIES]), None)
+    if name is None:
+        return ()
+    if facts.distinct(facts.columns[name].text) == facts.rows and (
+        facts.rows >= LEAST_ROWS or facts.grows_in_every_row(name)
+    ):
+        return ()
+    facts.reasons.append(f"series: {name!r}, because of its name")
+    return (name,)
 
 
-def _names_series(facts: Facts, name: str) -> bool:
-    """Whether a column that is called so names series: one does not number the rows, nor has
-    another word in each, unless there are too few rows to tell."""
-    if facts.distinct(facts.columns[name].text) < facts.rows:
-        return True
-    return facts.rows < LEAST_ROWS and not facts.grows_in_every_row(name)
+def _blocks(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
+    """A column called as an id of trips or sessions that holds each value in rows that stand
+    together, two at least on average."""
+    for name in named:
+        if plain(name) not in SERIES_NAMES[:BLOCK_SERIES] and not plain(name).endswith("_id"):
+            continue
+        values = facts.distinct(facts.columns[name].text)
+        if 1 < 2 * values <= facts.rows and facts.stays(name):
+            facts.reasons.append(f"series: {name!r}, because of its name and its blocks")
+            return (name,)
+    return ()
 
 
 def _keys(
@@ -122,7 +147,11 @@ def _ask_about_the_hour(facts: Facts, time: TimeColumn) -> None:
                 ask_for_one_time(facts, (*time.names, name))
 
 
-def _no_series(facts: Facts, time: TimeColumn) -> tuple[tuple[str, ...], TimeColumn]:
+def _ask_about_repeated_times(facts: Facts, time: TimeColumn) -> None:
+    """
+    Raises:
+        AmbiguousData: always: two rows are of one time, and no column tells series apart.
+    """
     first, second = facts.table.one(
         f"SELECT min({ROW}), list({ROW} ORDER BY {ROW})[2] FROM {ROWS} GROUP BY {time.sql}"
         f" HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
@@ -146,10 +175,24 @@ def _series_without_time(
     facts: Facts, left: Sequence[str], named: Sequence[str]
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
     """Series of a table without a time: by name, or words that stay for several rows."""
-    sure = [n for n in named if plain(n) in SERIES_NAMES[:SURE_SERIES]]
-    if sure and _names_series(facts, sure[0]):
-        facts.reasons.append(f"series: {sure[0]!r}, because of its name")
-        return (sure[0],), facts.counter((sure[0],))
+    series = _named_series(facts, named) or _repeated_words(facts, left, named)
+    if series:
+        return series, facts.counter(series)
+    time = facts.counter(())
+    if time is not None:
+        return (), time
+    for name in left:  # whole numbers that stay, beside others that count up within each
+        if name not in named and facts.is_whole(name) and facts.stays(name):
+            time = facts.counter((name,))
+            if time is not None:
+                why = f"because {time.names[0]!r} counts up in each"
+                facts.reasons.append(f"series: {name!r}, {why}")
+                return (name,), time
+    return (), None
+
+
+def _repeated_words(facts: Facts, left: Sequence[str], named: Sequence[str]) -> tuple[str, ...]:
+    """A column whose values have two rows at least on average."""
     words = [n for n in left if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:
         if 2 * facts.distinct(facts.columns[name].text) <= facts.rows and (
@@ -157,15 +200,5 @@ def _series_without_time(
         ):
             why = "because of its name" if name in named else "because it stays for some rows"
             facts.reasons.append(f"series: {name!r}, {why}")
-            return (name,), facts.counter((name,))
-    time = facts.counter(())
-    if time is not None:
-        return (), time
-    for name in left:  # whole numbers that stay, beside others that count up within each
-        if name in named or not facts.is_whole(name) or not facts.stays(name):
-            continue
-        time = facts.counter((name,))
-        if time is not None:
-            facts.reasons.append(f"series: {name!r}, because {time.names[0]!r} counts up in each")
-            return (name,), time
-    return (), None
+            return (name,)
+    return ()

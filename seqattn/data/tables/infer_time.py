@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from seqattn.data.files.columns import listed
 from seqattn.data.tables.checks import check_cells
 from seqattn.data.tables.facts import Facts
-from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, plain
+from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, known_names, plain
 from seqattn.data.tables.time_columns import TimeColumn, combined_time
 from seqattn.errors import AmbiguousData
 
@@ -25,29 +25,36 @@ def find_time(facts: Facts) -> TimeColumn | None:
             )
         return facts.time_of(given[0])
     left = facts.left(*(facts.options.series if facts.options.series != "auto" else ()))
-    ranks = {name: rank for rank, name in enumerate(TIME_NAMES)}
     dates = [name for name in left if facts.columns[name].kind == "time"]
-    if len(dates) > 1:
-        named = sorted((n for n in dates if plain(n) in ranks), key=lambda n: ranks[plain(n)])
-        if not named:
-            raise AmbiguousData(
-                f"{facts.table.name}: the columns {listed(dates)} all hold dates. Say which is"
-                f" the time: data.time: {dates[0]} (in data check: --time {dates[0]}).",
-                tuple({"time": name} for name in dates),
-            )
-        dates = named
     if dates:
-        facts.reasons.append(f"time: {dates[0]!r}, because it holds dates")
-        for other in dates[1:]:
-            facts.ignored[other] = f"it holds dates, and {dates[0]!r} is the time"
-        return facts.time_of(dates[0])
+        return facts.time_of(_chosen_dates(facts, dates))
     _parts_of_dates(facts, left)
-    for name in sorted((n for n in left if plain(n) in ranks), key=lambda n: ranks[plain(n)]):
+    for name in known_names(left, TIME_NAMES):
         if facts.is_whole(name) or facts.increases(name):
             facts.reasons.append(f"time: {name!r}, because of its name")
             return facts.time_of(name)
     _refuse_broken_times(facts, [n for n in left if plain(n) in TIME_NAMES[:SURE_TIMES]])
     return None
+
+
+def _chosen_dates(facts: Facts, dates: Sequence[str]) -> str:
+    """The one of some columns of dates that says when.
+
+    Raises:
+        AmbiguousData: no name says which.
+    """
+    named = known_names(dates, TIME_NAMES) if len(dates) > 1 else dates
+    if not named:
+        raise AmbiguousData(
+            f"{facts.table.name}: the columns {listed(dates)} all hold dates. Say which is"
+            f" the time: data.time: {dates[0]} (in data check: --time {dates[0]}).",
+            tuple({"time": name} for name in dates),
+        )
+    first, *others = named
+    facts.reasons.append(f"time: {first!r}, because it holds dates")
+    for other in others:
+        facts.ignored[other] = f"it holds dates, and {first!r} is the time"
+    return first
 
 
 def _refuse_broken_times(facts: Facts, names: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.column_roles import LONG, ColumnRoles
 from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
@@ -19,7 +18,7 @@ from seqattn.data.tables.connection import literal
 from seqattn.data.tables.facts import YOU_SAID_SO
 from seqattn.data.tables.roles import Roles
 from seqattn.data.tables.row_order import are_in_order
-from seqattn.data.tables.style import style_of
+from seqattn.data.tables.style import column_roles_of
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
@@ -58,7 +57,7 @@ def long_chunks(
     ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
     parts = _id_parts(table, roles) if len(roles.series) > 1 else None
-    style = style_of(table, roles)
+    column_roles = column_roles_of(table, roles)
     for first, last in _chunk_bounds(lengths, whole):
         begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
         rows, order, points = _fetched(table, roles, len(values), begin, end)
@@ -69,17 +68,7 @@ def long_chunks(
             order=order,
             groups=None if groups is None else groups[first:last],
             notes=notes,
-            style=style,
-            roles=ColumnRoles(
-                LONG,
-                roles.series,
-                style.time,
-                roles.features,
-                roles.ignored,
-                style.time_formats,
-                style.separator,
-                style.decimal,
-            ),
+            roles=column_roles,
             id_parts=None if parts is None else parts[first:last],
         )
 
@@ -156,42 +145,44 @@ def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[st
 def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
     """Sort the rows by sequence, in the order of their first rows, and by time: as the view
     `SORTED`, whose rows stand in this order, with their places; a copy only where they do not
-    stand so already."""
+    stand so already. Returns notes."""
     texts = [roles.columns[name].text for name in roles.series]
     for name, text in zip(roles.series, texts, strict=True):
         (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
         if row is not None:
             raise DataError(f"{table.name}: {table.line(row)}, column {name!r} is empty.")
-    keys = [f"s{i}" for i in range(len(texts))]
     time = roles.time.sql if roles.time is not None else f"CAST({ROW} AS DOUBLE)"
     group = roles.columns[roles.group].text if roles.group is not None else "''"
-    columns = [f"{text} AS {key}" for text, key in zip(texts, keys, strict=True)]
+    columns = [f"{text} AS s{i}" for i, text in enumerate(texts)]
     columns += [f"{time} AS step", f"{group} AS grp"]
     columns += [f"CAST({value} AS DOUBLE) AS v{i}" for i, value in enumerate(values)]
     typed = f"SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
+    notes, sorted_rows = [*table.notes], f"SELECT {ROW} - 1 AS place, * FROM ({typed})"
     in_order = are_in_order(table, texts, time)
-    if in_order:
-        sorted_rows = f"SELECT {ROW} - 1 AS place, * FROM ({typed})"
-    else:
-        _copy_sorted(table, typed, keys)
+    if not in_order:
+        _copy_sorted(table, typed, [f"s{i}" for i in range(len(texts))])
         sorted_rows = f"SELECT rowid AS place, * FROM {COPY}"
-    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW {SORTED} AS {sorted_rows}")
-    notes = [*table.notes]
-    if roles.time is not None:
-        if not in_order:
+        if roles.time is not None:
             _check_times(table, roles)
-        if roles.time.note:
-            notes.append(roles.time.note)
+    table.connection.execute(f"CREATE OR REPLACE TEMP VIEW {SORTED} AS {sorted_rows}")
+    if roles.time is not None and roles.time.note:
+        notes.append(roles.time.note)
     if not in_order and _were_moved(table):
         notes.append("rows are sorted by series and time, which they were not")
+    return (*notes, *_notes_on_columns(table, roles))
+
+
+def _notes_on_columns(table: Table, roles: Roles) -> Iterator[str]:
+    """What a user should be told of the features and of what is left out."""
     for name in roles.features:
         column = roles.columns[name]
-        notes += [f"{name!r}: {column.note}"] if column.note else []
-        notes += list(filter(None, [empty_cells(table, column)]))
+        if column.note:
+            yield f"{name!r}: {column.note}"
+        if empty := empty_cells(table, column):
+            yield empty
     for name, why in roles.ignored.items():
         if why != YOU_SAID_SO:
-            notes.append(f"{name!r} is left out: {why}")
-    return tuple(notes)
+            yield f"{name!r} is left out: {why}"
 
 
 def _copy_sorted(table: Table, typed: str, keys: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from seqattn.data.files.columns import listed
 from seqattn.data.tables.table import Table
@@ -30,6 +30,17 @@ SURE_TIMES = 9  # likewise
 def plain(name: str) -> str:
     """A name as it is looked up."""
     return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def known_names(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Those of some columns that are called as known ones are, the surest first.
+
+    Args:
+        known: such as `SERIES_NAMES`.
+    """
+    ranks = {name: rank for rank, name in enumerate(known)}
+    found = [name for name in names if plain(name) in ranks]
+    return sorted(found, key=lambda name: ranks[plain(name)])
 
 
 def check_names(table: Table, names: Sequence[str], what: str) -> None:

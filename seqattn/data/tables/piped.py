@@ -13,14 +13,13 @@ import numpy as np
 from seqattn.data.files.blocks import blocks_of_lines
 from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, joined
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables import DELIMITERS, Understood, for_file, understand
-from seqattn.data.tables.long import long_chunks
+from seqattn.data.tables import DELIMITERS, chunks, for_file, understand
 from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, plain
-from seqattn.data.tables.roles import check_more_cells
+from seqattn.data.tables.roles import Roles, check_more_cells
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import table_of_text
 from seqattn.data.tables.tidy import tidied
-from seqattn.data.tables.wide import wide_chunks
+from seqattn.data.tables.wide import Wide
 from seqattn.errors import DataError
 
 BLOCK = 2**22
@@ -46,7 +45,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
         )
 
     form: TextFormat | None = None
-    understood: Understood | None = None
+    layout: Roles | Wide | None = None
     held: Chunk | None = None
     rows = lines = 0
     blocks = (block for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long))
@@ -60,21 +59,18 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
             with table_of_text(Path(file.name), name, form, None, lines) as table:
                 count = len(table)
                 table.line = _line_from(rows)
-                tidied(table, is_first=understood is None, is_last=False)
-                if understood is None:
+                tidied(table, is_first=layout is None, is_last=False)
+                if layout is None:
                     options = for_file(table, options)
-                    understood = understand(table, options)
-                elif understood.roles is not None:
-                    check_more_cells(table, understood.roles)
-                if len(table):
-                    if understood.wide is not None:
-                        yield from wide_chunks(table, understood.wide, options)
-                    else:
-                        assert understood.roles is not None
-                        (chunk,) = long_chunks(table, understood.roles, options, whole=True)
+                    layout = understand(table, options)
+                elif isinstance(layout, Roles):
+                    check_more_cells(table, layout)
+                for chunk in chunks(table, layout, options, whole=True) if len(table) else ():
+                    ready = chunk
+                    if isinstance(layout, Roles):
                         ready, held = _split_last(_joined(held, chunk), options, name)
-                        if ready is not None:
-                            yield ready
+                    if len(ready):
+                        yield ready
         rows += count
         lines += block.count(b"\n")
         form = replace(form, skip=0, comments=0, has_header=False, notes=())
@@ -160,8 +156,8 @@ def _joined(held: Chunk | None, chunk: Chunk) -> Chunk:
     )  # fmt: skip
 
 
-def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk | None, Chunk]:
-    """All sequences but the last, and the last.
+def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, Chunk]:
+    """All sequences but the last, of which there may be none, and the last.
 
     Raises:
         DataError: the last has too many numbers.
@@ -185,5 +181,4 @@ def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk | 
             id_parts=None if chunk.id_parts is None else chunk.id_parts[first:last],
         )  # fmt: skip
 
-    last = part(n, n + 1, at, len(points.values))
-    return (part(0, n, 0, at) if n else None), last
+    return part(0, n, 0, at), part(n, n + 1, at, len(points.values))

@@ -87,14 +87,8 @@ def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> 
     """
     if not words:
         return None
-    time = _TIME.fullmatch(words[0])
-    if time is not None and options.time_format is None:
-        digits, between = len(words[0]), time[2] or ""
-        alike = all(
-            len(word) == digits and (found := _TIME.fullmatch(word)) and (found[2] or "") == between
-            for word in words
-        )
-        return PlainColumn("TIMESTAMP", digits, between) if alike else None
+    if options.time_format is None and _TIME.fullmatch(words[0]):
+        return _plain_time(words)
     if options.decimal == ",":
         return None
     if all(map(_WHOLE.fullmatch, words)):
@@ -103,6 +97,15 @@ def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> 
         return None
     is_decimal = any("." in word for word in words) and any(float(w) % 1 for w in words)
     return PlainColumn("DOUBLE") if is_decimal else None
+
+
+def _plain_time(words: Sequence[str]) -> PlainColumn | None:
+    """A column of times that are all as long; None: they are not."""
+    found = {
+        (len(word), time[2] or "") if (time := _TIME.fullmatch(word)) else None for word in words
+    }
+    one = found.pop()
+    return None if found or one is None else PlainColumn("TIMESTAMP", *one)
 
 
 def create_rows(

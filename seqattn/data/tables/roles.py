@@ -9,10 +9,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from seqattn.data.files.columns import listed
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.checks import check_cells, check_units, first_word
+from seqattn.data.tables.checks import check_cells, first_word
 from seqattn.data.tables.column import Column, bad_cells
 from seqattn.data.tables.facts import Facts
 from seqattn.data.tables.infer_series import find_series
@@ -20,7 +21,7 @@ from seqattn.data.tables.infer_time import find_time
 from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, plain
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, check_filled
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData, DataError
 
 CONSTANT = "it is constant"
 INDEX_NAMES = ("", "unnamed:_0")
@@ -116,44 +117,68 @@ def find_features(facts: Facts, series: Sequence[str], time: TimeColumn | None) 
         for name in facts.left(*taken):
             facts.ignored.setdefault(name, "it is not among data.features")
         return facts.options.number_columns
-    found, left = [], facts.left(*taken)
-    for name in left:
-        column = facts.columns[name]
-        if column.kind == "time":
-            facts.ignored[name] = "it holds dates"
-        elif column.kind == "words":
-            check_units(facts.table, column)
-            static = bool(series) and facts.is_constant_in(series, column)
-            where = ", the same in each series" if static else ""
-            if not series and facts.distinct(column.text) == 1:
-                where = ", the same in every row"
-            facts.ignored[name] = column.note or (
-                f"it holds words{where}; features of 0 and 1 for each: data.one_hot (in data"
-                f" check: --one-hot {shlex.quote(name)})"
-            )
-        elif series and facts.is_constant_in(series, column):
-            facts.ignored[name] = f"{CONSTANT} in each series"
-        elif (plain(name) in SERIES_NAMES or plain(name) in TIME_NAMES) and (
-            facts.grows_in_every_row(name)
-        ):
-            facts.ignored[name] = "it numbers the rows: it grows by one in every row"
-        elif not series and facts.rows > 1 and len(left) > 1 and (facts.distinct(column.sql) == 1):
-            facts.ignored[name] = CONSTANT
-        else:
-            found.append(name)
+    left = facts.left(*taken)
+    reasons = {name: _why_no_feature(facts, name, series, len(left)) for name in left}
+    found = [name for name, why in reasons.items() if not why]
     if not found:  # what is constant is better than nothing
-        found = [name for name in left if facts.ignored.get(name, "").startswith(CONSTANT)]
-        for name in found:
-            del facts.ignored[name]
+        found = [name for name, why in reasons.items() if why.startswith(CONSTANT)]
+    facts.ignored |= {name: why for name, why in reasons.items() if name not in found}
     if not found and not facts.options.one_hot:
-        words = [n for n in left if facts.columns[n].kind == "words"]
-        where = "".join(
-            f"; {first_word(facts.table, facts.columns[n], facts.options)}" for n in words[:3]
-        )
-        raise DataError(
-            f"{facts.table.name}: no column of numbers is left to be a feature; found"
-            f" {listed(facts.table.header)}{where}. Correct the file, or say what its columns"
-            " are (data.series, data.time, data.features, data.one_hot; in data check:"
-            " --series, --time, --features, --one-hot)."
-        )
+        _refuse_without_features(facts, left)
     return tuple(found)
+
+
+def _refuse_without_features(facts: Facts, left: Sequence[str]) -> NoReturn:
+    table, columns = facts.table, facts.columns
+    words = [columns[name] for name in left if columns[name].kind == "words"]
+    where = "".join(f"; {first_word(table, column, facts.options)}" for column in words[:3])
+    raise DataError(
+        f"{table.name}: no column of numbers is left to be a feature; found"
+        f" {listed(table.header)}{where}. Correct the file, or say what its columns"
+        " are (data.series, data.time, data.features, data.one_hot; in data check:"
+        " --series, --time, --features, --one-hot)."
+    )
+
+
+def _why_no_feature(facts: Facts, name: str, series: Sequence[str], left: int) -> str:
+    """Why a column is left out; empty: it is a feature.
+
+    Args:
+        left: columns that have no role.
+    """
+    column = facts.columns[name]
+    if column.kind == "time":
+        return "it holds dates"
+    if column.kind == "words":
+        return _why_no_words(facts, column, series)
+    if series and facts.is_constant_in(series, column):
+        return f"{CONSTANT} in each series"
+    if plain(name) in (*SERIES_NAMES, *TIME_NAMES) and facts.grows_in_every_row(name):
+        return "it numbers the rows: it grows by one in every row"
+    if not series and facts.rows > 1 and left > 1 and facts.distinct(column.sql) == 1:
+        return CONSTANT
+    return ""
+
+
+def _why_no_words(facts: Facts, column: Column, series: Sequence[str]) -> str:
+    """
+    Raises:
+        AmbiguousData: a column has numbers of several units.
+    """
+    if column.units:
+        raise AmbiguousData(
+            f"{facts.table.name}: column {column.name!r} has numbers of several units"
+            f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
+            f" data.ignore: [{column.name!r}] (in data check: --ignore"
+            f" {shlex.quote(column.name)}).",
+            ({"ignore": column.name},),
+        )
+    where = ""
+    if series and facts.is_constant_in(series, column):
+        where = ", the same in each series"
+    elif not series and facts.distinct(column.text) == 1:
+        where = ", the same in every row"
+    return column.note or (
+        f"it holds words{where}; features of 0 and 1 for each: data.one_hot (in data"
+        f" check: --one-hot {shlex.quote(column.name)})"
+    )

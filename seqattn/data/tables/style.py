@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from seqattn.data.files.style import TableStyle
+from seqattn.data.column_roles import LONG, ColumnRoles
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.roles import Roles
 from seqattn.data.tables.table import ROW, ROWS, Table
@@ -16,15 +16,17 @@ _ISO = re.compile(
 _PARTS = ("%Y", "%m", "%d", "%H", "%M")
 
 
-def style_of(table: Table, roles: Roles) -> TableStyle:
-    """The style of a table with a point a row."""
+def column_roles_of(table: Table, roles: Roles) -> ColumnRoles:
+    """The roles in a table with a point a row, and how its times and numbers are written."""
     names = () if roles.time is None else roles.time.names
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
     decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
     formats: tuple[str, ...] = ()
     if roles.time is not None and roles.time.is_date and table.is_text:
         formats = _formats(table, [roles.columns[name] for name in names])
-    return TableStyle(table.delimiter, decimal, roles.series, names, formats)
+    return ColumnRoles(
+        LONG, roles.series, names, roles.features, roles.ignored, formats, table.delimiter, decimal
+    )
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.chunk import LONGEST_LINE
+from seqattn.data.files.chunk import LONGEST_LINE, first_line
 from seqattn.data.files.lines import check_json_lines
-from seqattn.data.tables.connection import call, connected, first_line, literal, quoted
+from seqattn.data.tables.connection import call, connected, literal, quoted
 from seqattn.data.tables.durations import durations_of
 from seqattn.errors import DataError
 
@@ -95,13 +95,8 @@ class Table:
 
 
 @contextmanager
-def typed_table(
-    path: Path, name: str, kind: str, rows: tuple[int, int] | None = None
-) -> Iterator[Table]:
+def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
     """A Parquet, Arrow or JSON file, whose columns have types.
-
-    Args:
-        rows: of a Parquet file, the first that is read, counted from 0, and how many; None: all.
 
     Raises:
         DataError: it cannot be read.
@@ -118,8 +113,10 @@ def typed_table(
                 f"{quoted(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
                 for i, cell in enumerate(header)
             )
-            some = "" if rows is None else f" LIMIT {rows[1]} OFFSET {rows[0]}"
-            _load(connection, f"(SELECT {columns} FROM {source}{some})")
+            connection.execute(
+                f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
+                f" SELECT row_number() OVER () AS {ROW}, * FROM (SELECT {columns} FROM {source})"
+            )
         except read_errors() as error:
             what = {"parquet": "Parquet", "arrow": "Arrow"}.get(kind, "JSON")
             if kind == "jsonl":
@@ -151,19 +148,6 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
     return "arrow_table"
 
 
-def arrow_rows(path: Path) -> int:
-    """Rows of an Arrow file; 1 where they cannot be counted, so that reading it says why."""
-    errors: tuple[type[Exception], ...] = (*read_errors(), ImportError)
-    try:
-        import pyarrow as pa
-
-        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
-            batches = range(reader.num_record_batches)
-            return sum(reader.get_batch(k).num_rows for k in batches)
-    except errors:
-        return 1
-
-
 def read_errors() -> tuple[type[Exception], ...]:
     import duckdb
 
@@ -173,10 +157,3 @@ def read_errors() -> tuple[type[Exception], ...]:
     except ImportError:
         return errors
     return (*errors, pa.ArrowException)
-
-
-def _load(connection: duckdb.DuckDBPyConnection, source: str) -> None:
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
-        f" SELECT row_number() OVER () AS {ROW}, * FROM {source}"
-    )

@@ -76,58 +76,71 @@ class TextFormat:
     ) -> TextFormat:
         """The same, from the first bytes of a file."""
         encoding, notes = _encoding(head, name, options)
-        text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
-        if not text.strip():
-            raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
-        lines = text.splitlines()
-        if len(head) >= HEAD and len(lines) > 1:
-            lines.pop()  # it may be cut
+        lines = _lines(head, encoding, name)
         comment = options.comment if options.comment is not None else _comment(lines)
         separator = options.delimiter or delimiter or _delimiter(lines, comment, options.skip_rows)
-        rows = list(_rows(lines, separator, comment))
-        rows = [(at, row) for at, row in rows if at >= options.skip_rows]
+        rows = [
+            (at, row) for at, row in _rows(lines, separator, comment) if at >= options.skip_rows
+        ]
         if not rows:
             raise DataError(
                 f"{name}: has no rows: all of its lines are empty or comments, or are skipped"
                 " (data.comment, data.skip_rows; in data check: --comment, --skip-rows)."
             )
         width = _width([row for _, row in rows])
-        begin = _first_row([row for _, row in rows], width)
-        rows = rows[begin:]
+        rows = rows[_first_row([row for _, row in rows], width) :]
         first = rows[0][0]
-        comments = sum(is_comment(line, comment) for line in lines[:first])
-        if comments:
-            notes += (f"lines that begin with {comment!r} are comments",)
-        if first > options.skip_rows:
-            skipped = [
-                line for line in lines[:first] if line.strip() and not is_comment(line, comment)
-            ]
-            if skipped:
-                shown = skipped[0] if len(skipped[0]) <= SHOWN else f"{skipped[0][:SHOWN]}..."
-                count = len(skipped)
-                notes += (
-                    f"{'1 line' if count == 1 else f'{count} lines'} before the header"
-                    f" skipped: {shown!r}",
-                )
+        before = lines[:first]
+        comments = sum(is_comment(line, comment) for line in before)
+        notes += _notes_on_lines(before, comment, is_skipped=first > options.skip_rows)
         cells = tuple(cell.strip() for cell in rows[0][1])
         if len(cells) < width:
             header = with_one_more(cells, rows, name)
             return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
-        has_header = options.has_header
-        if has_header is None and names_asked_for(options) & set(cells):
-            has_header = True
-        if has_header is None:
-            has_header = is_header(cells, [row for _, row in rows[1:200]])
-        if not has_header:
-            commented = commented_header(lines[:first], comment, separator, len(cells))
-            header = commented or tuple(map(letters, range(len(cells))))
-            notes += (
-                "the header stands in a comment"
-                if commented
-                else f"there is no header, so columns are called {header[0]} to {header[-1]}",
-            )
-            return cls(encoding, separator, comment, first, comments, header, False, notes)
-        return cls(encoding, separator, comment, first, comments, cells, True, notes)
+        if _has_header(cells, [row for _, row in rows[1:200]], options):
+            return cls(encoding, separator, comment, first, comments, cells, True, notes)
+        header = commented_header(before, comment, separator, len(cells))
+        if header:
+            notes += ("the header stands in a comment",)
+        else:
+            header = tuple(map(letters, range(len(cells))))
+            notes += (f"there is no header, so columns are called {header[0]} to {header[-1]}",)
+        return cls(encoding, separator, comment, first, comments, header, False, notes)
+
+
+def _lines(head: bytes, encoding: str, name: str) -> list[str]:
+    """
+    Raises:
+        DataError: there is no text.
+    """
+    text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
+    if not text.strip():
+        raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
+    lines = text.splitlines()
+    return lines[:-1] if len(head) >= HEAD and len(lines) > 1 else lines  # the last may be cut
+
+
+def _notes_on_lines(lines: Sequence[str], comment: str, *, is_skipped: bool) -> tuple[str, ...]:
+    """What a user should be told of the lines before the header.
+
+    Args:
+        is_skipped: whether more are left out than the user asked for.
+    """
+    filled = [line for line in lines if line.strip()]
+    others = [line for line in filled if not is_comment(line, comment)]
+    notes = [f"lines that begin with {comment!r} are comments"] if len(others) < len(filled) else []
+    if others and is_skipped:
+        shown = others[0] if len(others[0]) <= SHOWN else f"{others[0][:SHOWN]}..."
+        count = "1 line" if len(others) == 1 else f"{len(others)} lines"
+        notes.append(f"{count} before the header skipped: {shown!r}")
+    return tuple(notes)
+
+
+def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: ReadOptions) -> bool:
+    """Whether the first row is one, as the user says or by what stands there."""
+    if options.has_header is not None:
+        return options.has_header
+    return bool(names_asked_for(options) & set(cells)) or is_header(cells, rows)
 
 
 def _head(path: Path, options: ReadOptions) -> bytes:
@@ -222,17 +235,23 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
 
 def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
     """The sign that cuts most rows into one number of cells, two at least."""
-    best, found = (0.0, 1), ","
-    for sign in DELIMITERS:
-        rows = [row for at, row in _rows(lines[:500], sign, comment) if at >= skip]
-        if not rows:
-            continue
-        width = _width(rows)
-        share = sum(len(row) == width for row in rows) / len(rows)
-        if width > 1 and (round(share, 3), width) > best:
-            best, found = (round(share, 3), width), sign
-    if best[1] > 1 or not lines:
-        return found
+    found = {
+        sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
+        for sign in DELIMITERS
+    }
+    several = {sign: share for sign, share in found.items() if share[1] > 1}
+    if several:
+        return max(several, key=lambda sign: several[sign])
     widths = [len(row) for at, row in _rows(lines[:500], " ", comment) if at >= skip]
+    if not widths:
+        return ","
     alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
     return " " if alike and min(widths) > 1 else ","
+
+
+def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
+    """(share of the rows that have the most frequent number of cells, this number)."""
+    if not rows:
+        return 0.0, 0
+    width = _width(rows)
+    return round(sum(len(row) == width for row in rows) / len(rows), 3), width

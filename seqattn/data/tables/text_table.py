@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seqattn.data.files.chunk import LONGEST_LINE
+from seqattn.data.files.chunk import LONGEST_LINE, first_line
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.connection import call, connected, first_line
+from seqattn.data.tables.connection import call, connected
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors
 from seqattn.data.tables.text_format import TextFormat

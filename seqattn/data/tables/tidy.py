@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqattn.data.tables.column import NA_VALUES
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.header import looks_like_a_value
+from seqattn.data.tables.header import columns_of_values, looks_like_a_value
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
@@ -88,15 +88,16 @@ def _leave_out_units(table: Table) -> None:
     if len(rows) < 3:
         return
     first, *others = ([(cell or "").strip() for cell in row] for row in rows)
-    of_values = [
-        i for i in range(len(columns)) if all(looks_like_a_value(row[i]) for row in others)
-    ]
-    if not of_values or any(looks_like_a_value(cell) for cell in first):
+    units = {place: first[place] for place in columns_of_values(others)}
+    if not units or any(map(looks_like_a_value, first)) or not _are_units(units, others):
         return
-    if all(first[i].lower() in NA_VALUES for i in of_values) or any(
-        row[i] == first[i] for row in others for i in of_values
-    ):
-        return
-    units = ", ".join(f"{table.header[i]} in {first[i]}" for i in of_values if first[i])
-    table.notes.append(f"{table.line(1)} holds units, not values ({units}); left out")
+    shown = ", ".join(f"{table.header[i]} in {unit}" for i, unit in units.items() if unit)
+    table.notes.append(f"{table.line(1)} holds units, not values ({shown}); left out")
     table.change(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
+
+
+def _are_units(units: dict[int, str], others: list[list[str]]) -> bool:
+    """Whether words above columns of values are no empty cells, and stand in no other row."""
+    below = {row[place] for row in others for place in units}
+    words = set(units.values())
+    return not below & words and not {word.lower() for word in words} <= set(NA_VALUES)

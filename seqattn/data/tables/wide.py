@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,10 @@ from seqattn.data.column_roles import WIDE, ColumnRoles
 from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
 from seqattn.data.files.columns import chosen, listed
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.style import TableStyle
 from seqattn.data.tables.casting import columns_of
 from seqattn.data.tables.checks import check_cells, first_word
 from seqattn.data.tables.header import DATE, NUMBER
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, plain
+from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, known_names, plain
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_formats import FORMATS
 from seqattn.errors import DataError, NoRows
@@ -64,48 +63,60 @@ def wide_layout(table: Table, options: ReadOptions) -> Wide | None:
     if options.layout == "long":
         return None
     series = _series(table, options)
-    taken = [
-        *options.ignore,
-        *([series] if series else []),
-        *([options.group] if options.group else []),
-    ]
+    taken = {*options.ignore, series, options.group}
     others = [cell for cell in table.header if cell not in taken]
     dates = _dates(others)
     if dates is not None:
         return Wide(series, ("value",), tuple(dates), np.array(list(dates.values()), dtype=DATES))
+    return _of_steps(table, options, others, series)
+
+
+def _of_steps(
+    table: Table, options: ReadOptions, others: Sequence[str], series: str | None
+) -> Wide | None:
+    """The same, of columns that are called by a feature and a step.
+
+    Args:
+        others: columns without another role.
+    """
     steps = wide_columns(others)
     if options.layout == "auto" and not _looks_wide(table, options, others, steps, series):
         return None
+    found = f"found {listed(table.header)}"
     if not steps:
         raise DataError(
-            f"{table.name}: no columns such as x_1, y_1, x_2, y_2, a feature and a step each; found"
-            f" {listed(table.header)}."
+            f"{table.name}: no columns such as x_1, y_1, x_2, y_2, a feature and a step each;"
+            f" {found}."
         )
     stems = list(dict.fromkeys(feature for feature, _ in steps))
-    found = f"found {listed(table.header)}"
     features, notes = chosen(stems, options, f"{table.name}: no column", found)
-    numbers = sorted({step for feature, step in steps if feature in features})
-    every = range(numbers[0], numbers[-1] + 1)
+    every = _all_steps(table, steps, features)
+    cells = tuple(steps[feature, step] for step in every for feature in features)
+    if left_out := [cell for cell in others if cell not in steps.values()]:
+        notes += (f"left out: {listed(left_out)}",)
+    if options.layout == "auto" and series is None:
+        notes += (
+            f"a row is read as a sequence of up to {len(every)} points; if it is one point, set"
+            " data.layout to long",
+        )
+    named = None if every[0] in (0, 1) else np.array(every, dtype=np.float64)
+    return Wide(series, features, cells, named, notes)
+
+
+def _all_steps(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
+    """
+    Raises:
+        DataError: a feature lacks a step that another has.
+    """
+    numbers = [step for feature, step in steps if feature in features]
+    every = range(min(numbers), max(numbers) + 1)
     lacking = next(((f, s) for s in every for f in features if (f, s) not in steps), None)
     if lacking is not None:
         raise DataError(
             f"{table.name}: there is no column {lacking[0]!r} of step {lacking[1]}, but there are"
-            f" steps {numbers[0]} to {numbers[-1]}; {found}."
+            f" steps {every[0]} to {every[-1]}; found {listed(table.header)}."
         )
-    cells = tuple(steps[feature, step] for step in every for feature in features)
-    unread = [cell for cell in others if cell not in steps.values()]
-    if unread:
-        notes = (*notes, f"left out: {listed(unread)}")
-    if options.layout == "auto" and series is None:
-        notes = (
-            *notes,
-            f"a row is read as a sequence of up to {len(every)} points; if it is one point, set"
-            " data.layout to long",
-        )
-    named = numbers[0] not in (0, 1)
-    return Wide(
-        series, features, cells, np.array(every, dtype=np.float64) if named else None, notes
-    )
+    return every
 
 
 def _series(table: Table, options: ReadOptions) -> str | None:
@@ -115,17 +126,18 @@ def _series(table: Table, options: ReadOptions) -> str | None:
         ]
         check_names(table, given, "data.series")
         return given[0] if given else None
-    names = {name: rank for rank, name in enumerate(SERIES_NAMES)}
-    named = sorted((n for n in table.header if plain(n) in names), key=lambda n: names[plain(n)])
-    if named:
+    if named := known_names(table.header, SERIES_NAMES):
         return named[0]
     first = table.header[0]
-    is_step = bool(wide_columns([first])) or bool(DATE.fullmatch(first))
-    if is_step or plain(first) in TIME_NAMES:
+    if wide_columns([first]) or DATE.fullmatch(first) or plain(first) in TIME_NAMES:
         return None
-    column = f"c{table.header.index(first)}"
-    unique = table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0]
-    return first if unique and not first[-1:].isdecimal() else None
+    return first if not first[-1:].isdecimal() and _is_unique(table, first) else None
+
+
+def _is_unique(table: Table, name: str) -> bool:
+    """Whether no two rows have one value, and none has none."""
+    column = table.column(name)
+    return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
 
 
 def _dates(others: Sequence[str]) -> dict[str, str] | None:
@@ -148,26 +160,28 @@ def _looks_wide(
     series: str | None,
 ) -> bool:  # fmt: skip
     """Columns of two steps of a feature at least, none that says when, and no name twice."""
-    if options.features and set(options.features) <= set(table.header):
+    asked = set(options.features or ())
+    has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
+    if has_time or (asked and asked <= set(table.header)):
         return False
-    if options.time not in (None, "auto"):
-        return False
-    if options.time == "auto" and any(plain(cell) in TIME_NAMES for cell in others):
-        return False
-    of_feature: dict[str, list[int]] = {}
-    for feature, step in steps:
-        of_feature.setdefault(feature, []).append(step)
-    if options.features and set(options.features) <= of_feature.keys():
+    of_feature = _steps_of_features(steps)
+    if asked and asked <= of_feature.keys():
         return True
-    if not any(len(found) > 1 for found in of_feature.values()):
+    if all(len(found) == 1 for found in of_feature.values()):
         return False
     if series is not None:
-        column = table.column(series)
-        return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
+        return _is_unique(table, series)
     if set(others) - set(steps.values()):
         return False  # a column that is no step: rows are points
     same, *different = {tuple(sorted(found)) for found in of_feature.values()}
     return not different and len(same) > 1 and same[-1] - same[0] < len(same)
+
+
+def _steps_of_features(steps: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for feature, step in steps:
+        found.setdefault(feature, []).append(step)
+    return found
 
 
 def wide_chunks(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Chunk]:
@@ -245,5 +259,4 @@ def _chunk(
             delimiter=table.delimiter,
             decimal=decimal,
         ),
-        style=TableStyle(table.delimiter, decimal, () if wide.series is None else (wide.series,)),
     )

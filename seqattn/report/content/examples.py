@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.sequences import share_a_plane
+from seqattn.data.units import Units, with_unit
 from seqattn.errors import CheckpointError
 from seqattn.pictures import KINDS
 from seqattn.runs import RunFolder
@@ -27,12 +28,16 @@ WORST = 10
 
 
 def examples(
-    folder: RunFolder, notices: list[str], scale: NDArray[np.float64] | float | None
+    folder: RunFolder,
+    notices: list[str],
+    scale: NDArray[np.float64] | float | None,
+    units: Units,
 ) -> dict[str, Any]:
     """The sequences that are shown one by one, and the errors of all.
 
     Args:
         scale: see `errors`.
+        units: of the features that have one.
 
     Raises:
         CheckpointError: a file of the run cannot be read.
@@ -56,18 +61,18 @@ def examples(
     place = {int(k): at for at, k in enumerate(chosen)}
     alignment = attention.get("alignment")
     return {
-        "examples": _sequences(predictions, losses, chosen),
+        "examples": _sequences(predictions, losses, chosen, units),
         "maps": {kind: packed_weights(found[chosen]) for kind, found in weights.items()
                  if found.size},
         "meaning": str(attention.get("meaning", "distribution")),
         "alignment": None if alignment is None else alignment[chosen].tolist(),
         "worst": [place[int(k)] for k in worst if int(k) in place],
-        "classes": classes(predictions, losses),
+        "classes": classes(predictions, losses, units),
     }  # fmt: skip
 
 
 def _sequences(
-    predictions: Arrays, losses: NDArray[np.float64], chosen: NDArray[np.int64]
+    predictions: Arrays, losses: NDArray[np.float64], chosen: NDArray[np.int64], units: Units
 ) -> dict[str, Any]:
     labels = labels_of(predictions)
     return {
@@ -75,7 +80,9 @@ def _sequences(
         "labels": [labels[k] for k in chosen],
         "features": [str(name) for name in predictions["features"]],
         "said": [str(name) for name in predictions.get("said", predictions["features"])],
-        "plane": _in_a_plane(predictions, chosen),
+        "units": dict(units),
+        "named": {name: with_unit(name, units) for name in units},
+        "plane": _in_a_plane(predictions, units, chosen),
         "source": packed_points(predictions["source"][chosen]),
         "target": packed_points(predictions["target"][chosen]),
         "forecast": packed_points(predictions["forecast"][chosen]),
@@ -114,13 +121,17 @@ def errors(
     return np.where(count > 0, squares / np.maximum(count, 1), np.nan)
 
 
-def _in_a_plane(predictions: Arrays, chosen: NDArray[np.int64] | slice = slice(None)) -> bool:
+def _in_a_plane(
+    predictions: Arrays, units: Units, chosen: NDArray[np.int64] | slice = slice(None)
+) -> bool:
     points = [predictions[part][chosen] for part in ("source", "target", "forecast")]
     features = predictions["features"]
-    return share_a_plane(list(features), list(predictions.get("said", features)), points)
+    return share_a_plane(list(features), list(predictions.get("said", features)), points, units)
 
 
-def classes(predictions: Arrays, losses: NDArray[np.float64]) -> list[dict[str, Any]]:
+def classes(
+    predictions: Arrays, losses: NDArray[np.float64], units: Units | None = None
+) -> list[dict[str, Any]]:
     """Mean error by what the task says of a sequence, by length, and by where it starts."""
     found = list[dict[str, Any]]()
 
@@ -138,7 +149,7 @@ def classes(predictions: Arrays, losses: NDArray[np.float64]) -> list[dict[str, 
     by("source length", [str(int(length)) for length in predictions["source_lengths"]])
     by("target length", [str(int(length)) for length in predictions["target_lengths"]])
     first = predictions["source"][:, 0, :]
-    if _in_a_plane(predictions) and (first < 0).any() and (first > 0).any():
+    if _in_a_plane(predictions, units or {}) and (first < 0).any() and (first > 0).any():
         by("where it starts", [f"{'upper' if y >= 0 else 'lower'} {'right' if x >= 0 else 'left'}"
                                for x, y in first])  # fmt: skip
     return found

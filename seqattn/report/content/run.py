@@ -92,7 +92,7 @@ def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) 
     unit = " (scaled)" if summary["scaled"] else ""
     results: dict[str, Any] = {"unit": unit, "unit_of_one": OTHER_UNIT if scale is None else unit}
     try:
-        results |= examples(folder, notices, scale)
+        results |= examples(folder, notices, scale, summary.get("units", {}))
     except CheckpointError as error:
         notices.append(f"Forecasts and weights cannot be shown: {error}")
     return results | {"film": film(folder, notices), "by_step": summary["loss_by_step"]}
@@ -176,6 +176,7 @@ def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": summary["seconds"],
         "rmse": summary["rmse"].get("this model", []),
         "features": summary["features"],
+        "units": summary.get("units", {}),
         "scaled": summary["scaled"],
         "metrics": summary.get("metrics"),
         "metrics_lines": metrics_lines(summary),

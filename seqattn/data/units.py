@@ -1,0 +1,54 @@
+"""Units of features: shown beside values that are in the data's units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from seqattn.config import nearest
+from seqattn.errors import DataError
+
+Units = Mapping[str, str]
+"""Unit of each feature that has one."""
+
+_IN_BRACKETS = re.compile(r"\S\s*(?:\(([^()\[\]]+)\)|\[([^()\[\]]+)\])\s*$")
+_HAS_A_SIGN_OF_UNITS = re.compile(r"[^\W\d_]|[%°‰$€£]")
+
+
+def unit_in_name(name: str) -> str | None:
+    """What the brackets at the end of a name hold, such as degC of "temp (degC)"; None: nothing
+    that could be a unit."""
+    found = _IN_BRACKETS.search(name)
+    unit = (found.group(1) or found.group(2)).strip() if found else ""
+    return unit if _HAS_A_SIGN_OF_UNITS.search(unit) and len(unit) <= 40 else None
+
+
+def units_in_names(names: Sequence[str]) -> dict[str, str]:
+    """The units that names of features end in."""
+    return {name: unit for name in names if (unit := unit_in_name(name)) is not None}
+
+
+def with_unit(name: str, units: Units, shown: str | None = None) -> str:
+    """A feature with its unit, such as "temperature [degC]"; without it where it has none, or its
+    name says it.
+
+    Args:
+        shown: what stands for the name, where it is shortened.
+    """
+    unit = units.get(name)
+    shown = name if shown is None else shown
+    return shown if unit is None or unit == unit_in_name(shown) else f"{shown} [{unit}]"
+
+
+def check_units(units: Units, features: Sequence[str]) -> None:
+    """
+    Raises:
+        DataError: a unit is given for what is no feature.
+    """
+    for name in units:
+        if name not in features:
+            close = nearest(name, features)
+            meant = f" Did you mean {close!r}?" if close else ""
+            raise DataError(
+                f"data.units: no feature {name!r}.{meant} The features are {', '.join(features)}."
+            )

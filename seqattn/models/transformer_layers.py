@@ -1,0 +1,238 @@
+"""The layers of the Transformer: positions, attention with a cache, encoder and decoder layers.
+
+Sections and equations are those of Vaswani et al. 2017; letters as in `seqattn.models.transformer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple, assert_never
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqattn.attention import softmax
+from seqattn.attention.scores import join_heads, split_heads
+from seqattn.config import Transformer
+from seqattn.layers import LayerNorm, Linear, at_least_float32
+from seqattn.models.noise import Dropout
+
+ReplaceWeights = Callable[[Tensor, Tensor | None], Tensor]
+"""(weights (..., L, S), keep that broadcasts to (..., S) or None) -> weights."""
+
+
+class LearnedPositionalEmbedding(nn.Module):
+    """A learned vector for each of the first places (Gehring et al. 2017). It starts from U(-b, b)
+    with b = 1/sqrt(D), so that its expected squared length is 1/3 for every D; the paper draws from
+    a normal distribution."""
+
+    def __init__(self, longest: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(longest, width))
+        self.bound = 1 / math.sqrt(width)
+        self.longest = longest
+
+    def at(self, first: int, last: int, like: Tensor) -> Tensor:
+        """Vectors of places `first` to `last - 1`, to be added to like (..., N, L, D)."""
+        assert last <= self.longest
+        places = self.weight[..., first:last, :]
+        return places if places.dim() == 2 else places.unsqueeze(-3)
+
+
+class SinusoidalPositionalEncoding(nn.Module):
+    """sin(t / 10000^(2i / D)) and the cosine of the same in turn (section 3.5): no weights."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def at(self, first: int, last: int, like: Tensor) -> Tensor:
+        """See `LearnedPositionalEmbedding.at`; (L, D)."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
+        even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
+        angles = place * torch.exp(even * (-math.log(10_000.0) / self.width))
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+        return waves[:, : self.width]  # an odd width ends on a sine
+
+
+Positions = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
+
+
+def build_positions(config: Transformer, width: int) -> Positions | None:
+    match config.positions:
+        case "learned":
+            assert config.longest is not None
+            return LearnedPositionalEmbedding(config.longest, width)
+        case "sinusoidal":
+            return SinusoidalPositionalEncoding(width)
+        case "none":
+            return None
+        case _:
+            assert_never(config.positions)
+
+
+def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
+    """x (..., N, L, D) at places `first` and on."""
+    return x if positions is None else x + positions.at(first, first + x.shape[-2], x)
+
+
+class KVCache(NamedTuple):
+    """Keys and values of the source or of the steps made so far, (..., N, A, S, D / A) each."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention (eq. 1 and section 3.2.2): heads of width D / A on affine maps of
+    queries, keys and values, joined and mapped once more."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (Linear(width, width) for _ in range(3))
+        self.out = Linear(width, width)
+        self.heads = heads
+
+    def cache(self, x: Tensor) -> KVCache:
+        """Keys and values of x (..., N, L, D)."""
+        return KVCache(self._split(self.key(x)), self._split(self.value(x)))
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(..., N, A, L, D / A) of x (..., N, L, D)."""
+        return self._split(self.query(x))
+
+    def attend(
+        self,
+        x: Tensor,
+        cache: KVCache,
+        keep: Tensor | None,
+        *,
+        causal: bool = False,
+        with_weights: bool,
+        replace: ReplaceWeights | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """What queries from x (..., N, L, D) read, and with what weights.
+
+        Args:
+            cache: of length S.
+            keep: (..., N, S), True where attention may go; None: everywhere.
+            causal: query t may attend to keys 0 to t only; L is S then.
+            with_weights: torch's fused attention does the work where nobody asks for weights.
+            replace: what makes other weights of the model's own.
+
+        Returns:
+            (..., N, L, D), and weights (..., N, A, L, S) or None.
+        """
+        keys, values = cache
+        queries = self.queries(x)
+        *_, L, width = queries.shape
+        if not with_weights and replace is None:
+            mask = None if keep is None else keep[..., None, None, :]
+            read = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
+            return self.out(self._join(at_least_float32(read))), None
+        scores = at_least_float32(queries @ keys.mT) / math.sqrt(width)
+        if causal:
+            ahead = torch.ones(L, L, dtype=torch.bool, device=x.device).triu(1)
+            scores = scores.masked_fill(ahead, -float("inf"))
+        weights = softmax(scores, None if keep is None else keep.unsqueeze(-2))
+        if replace is not None:
+            weights = replace(weights, None if keep is None else keep.unsqueeze(-2))
+        return self.out(self._join(at_least_float32(weights @ values))), weights
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(-3) if self.heads == 1 else split_heads(x, self.heads)
+
+    def _join(self, x: Tensor) -> Tensor:
+        return x.squeeze(-3) if self.heads == 1 else join_heads(x, self.heads)
+
+
+class FeedForward(nn.Module):
+    """W_2 max(0, W_1 x + b_1) + b_2 at every position (eq. 2)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.first, self.second = Linear(width, hidden), Linear(hidden, width)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).relu())
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward part."""
+
+    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
+        super().__init__()
+        self.attend, self.feed = MultiHeadAttention(width, heads), FeedForward(width, hidden)
+        self.attend_norm, self.feed_norm = LayerNorm(width), LayerNorm(width)
+        self.pre = norm == "pre"
+
+    def read(
+        self, x: Tensor, keep: Tensor | None, drop: Dropout, with_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (..., N, S, D) -> (..., N, S, D), and weights (..., N, A, S, S) or None."""
+        inner = self.attend_norm(x) if self.pre else x
+        cache = self.attend.cache(inner)
+        part, weights = self.attend.attend(inner, cache, keep, with_weights=with_weights)
+        x = add_residual(x, drop(part), self.attend_norm, self.pre)
+        part = self.feed(self.feed_norm(x) if self.pre else x)
+        return add_residual(x, drop(part), self.feed_norm, self.pre), weights
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention that never looks ahead, cross-attention and a feed-forward part."""
+
+    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
+        super().__init__()
+        self.attend, self.cross = MultiHeadAttention(width, heads), MultiHeadAttention(width, heads)
+        self.feed = FeedForward(width, hidden)
+        self.attend_norm, self.cross_norm = LayerNorm(width), LayerNorm(width)
+        self.feed_norm = LayerNorm(width)
+        self.pre = norm == "pre"
+
+    def decode(
+        self,
+        x: Tensor,
+        memory: KVCache,
+        keep: Tensor | None,
+        drop: Dropout,
+        with_weights: bool,
+        before: KVCache | None = None,
+        replace: ReplaceWeights | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache]:
+        """All steps, or one more.
+
+        Args:
+            x: (..., N, L, D).
+            memory: of the source, from `cross.cache`.
+            keep: (..., N, S), True at real source points.
+            before: of the steps before, where L is 1; None: x is all there is.
+            replace: see `MultiHeadAttention.attend`; on the cross-attention.
+
+        Returns:
+            (..., N, L, D); weights over the target (..., N, A, L, t) and over the source
+            (..., N, A, L, S), or None; and keys and values with those of x.
+        """
+        inner = self.attend_norm(x) if self.pre else x
+        own = self.attend.cache(inner)
+        if before is not None:
+            own = KVCache(*(torch.cat(pair, dim=-2) for pair in zip(before, own, strict=True)))
+        causal = before is None and x.shape[-2] > 1
+        part, over_target = self.attend.attend(
+            inner, own, None, causal=causal, with_weights=with_weights
+        )
+        x = add_residual(x, drop(part), self.attend_norm, self.pre)
+        inner = self.cross_norm(x) if self.pre else x
+        part, over_source = self.cross.attend(
+            inner, memory, keep, with_weights=with_weights, replace=replace
+        )
+        x = add_residual(x, drop(part), self.cross_norm, self.pre)
+        part = self.feed(self.feed_norm(x) if self.pre else x)
+        return add_residual(x, drop(part), self.feed_norm, self.pre), over_target, over_source, own
+
+
+def add_residual(x: Tensor, part: Tensor, norm: LayerNorm, pre: bool) -> Tensor:
+    """The end of a part of a layer: a residual connection, and with `norm: post` the norm."""
+    return x + part if pre else norm(x + part)
