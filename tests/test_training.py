@@ -37,10 +37,10 @@ from seqattn.training import (
 from seqattn.training.batches import orders, shuffled_batches, slices
 from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed, save_checksummed
-from seqattn.training.objective import AutogradLoss, ManualBackwardLoss
+from seqattn.training.objective import AutogradLoss
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import EarlyStopper
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.state import TrainState
 from seqattn.training.validation import validate
 from tests import training_session
 from tests.conftest import F, N, T
@@ -453,21 +453,15 @@ def test_no_step_on_a_gradient_that_is_not_finite(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its loss is finite."""
-    value_and_grad, place = ManualBackwardLoss.value_and_grad, [0, 0]
+    compute_gradient = learner.Learner.compute_gradient
 
-    class RNG(StepRNG):
-        def __init__(self, seeds: Any, epoch: int, step: int, like: Tensor) -> None:
-            super().__init__(seeds, epoch, step, like)
-            place[:] = epoch, step
-
-    def infinite(derived: ManualBackwardLoss, batch: Batch, told: Tensor, draws: Any) -> Tensor:
-        losses = value_and_grad(derived, batch, told, draws)
-        if place == [1, 2]:
-            derived.passes.gradient[0, 3] = math.inf
+    def infinite(self: learner.Learner, state: TrainState, epoch: learner.Epoch) -> Tensor:
+        losses = compute_gradient(self, state, epoch)
+        if (state.epoch, state.step) == (1, 2):
+            self.params.gradient[0, 3] = math.inf
         return losses
 
-    monkeypatch.setattr(ManualBackwardLoss, "value_and_grad", infinite)
-    monkeypatch.setattr(learner, "StepRNG", RNG)
+    monkeypatch.setattr(learner.Learner, "compute_gradient", infinite)
     section = config(**more)
     model, data, validation, _ = started(section)
     steps: list[RunState] = []
