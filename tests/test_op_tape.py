@@ -85,6 +85,7 @@ def test_a_record_that_failed_is_not_replayed() -> None:
     tape.run(add)
     tape.run(add)
     assert x.tolist() == [3.0] * R
+    assert len(tape.programs) == 1, "it records again"
 
 
 def test_records_end_at_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
