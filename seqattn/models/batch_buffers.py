@@ -163,11 +163,12 @@ class MeanSquaredError:
     def __init__(self, batch: BatchBuffers, y: Tensor) -> None:
         new = batch.tape.new
         self.batch, self.y, self.sum = batch, y, new(len(y))
+        self.result = self.sum if batch.has_runs else self.sum[0]
         self.error, self.squares = new(*y.shape), new(*y.shape)
 
     def loss(self) -> Tensor:
         """A copy of the result of `forward`: (R,), or () without an axis of runs."""
-        return self.sum.clone() if self.batch.has_runs else self.sum[0].clone()
+        return self.result.clone()
 
     def forward(self) -> None:
         do, error = self.batch.tape.do, self.error

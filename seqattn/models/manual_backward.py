@@ -80,14 +80,14 @@ class ManualLoss:
     """The mean squared error of a covered model under teacher forcing, and its gradient.
 
     Args:
-        model: its parameters, with a leading axis (R, ...) where runs are trained side by side.
-            From here on they must stay where they are in memory.
+        model: its parameters, (R, ...) for runs side by side, must stay where they are in memory.
         gradient: where `value_and_grad` leaves the gradient, (R, P), in the parameters' order.
     """
 
     def __init__(self, model: RecurrentModel, gradient: Tensor) -> None:
         self.model = model
         self.parameters = FlatGradient(model, gradient, has_runs=model.output.weight.dim() == 3)
+        self.R, self.H = gradient.shape[0], model.encoder.hidden
         self.passes: dict[BatchShape, ForwardBackward] = {}
 
     def value_and_grad(
@@ -99,8 +99,7 @@ class ManualLoss:
         target_keep: Tensor | None,
         teacher_forcing: Tensor,
     ) -> Tensor:
-        """The loss of each run, (R,), or () where parameters have no runs; its gradient is written
-        into `gradient`.
+        """The loss of each run, (R,), or () without runs; its gradient is left in `gradient`.
 
         Args:
             target_keep: (..., N, T), True at real target points, or (..., N, T, F), True at
@@ -112,7 +111,7 @@ class ManualLoss:
         if any(segment.feed == "mixed" for segment in plan):
             passes.batch.load_coins(teacher_forcing)
         with torch.inference_mode():
-            passes.encode()
+            passes.tape.run(passes.encode)
             passes.decode(plan)
             passes.backward(plan)
         return passes.error.loss()
@@ -129,7 +128,7 @@ class ManualLoss:
         passes = self._load(source, target, source_lengths, target_keep)
         T = target.shape[-2]
         with torch.inference_mode():
-            passes.encode()
+            passes.tape.run(passes.encode)
             passes.decode((Segment(0, T, "forced"),))
             forced = passes.error.loss()
             # The first step is the same; from the second on each is fed the output before it.
@@ -140,8 +139,7 @@ class ManualLoss:
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> ForwardBackward:
         """The passes over batches of this shape, with this batch in their buffers."""
-        R, H = len(self.parameters.gradient), self.model.encoder.hidden
-        shape = BatchShape.of(source, target, lengths, keep, R=R, H=H)
+        shape = BatchShape.of(source, target, lengths, keep, R=self.R, H=self.H)
         passes = self.passes.get(shape)
         if passes is None:
             passes = self.passes[shape] = ForwardBackward(self.model, self.parameters, shape)
@@ -374,9 +372,10 @@ class ForwardBackward:
         self.dfed, self.dlate = tape.new(R, N, F), tape.new(R, N, 1, S + F)
 
     def encode(self) -> None:
-        """F1 to F3."""
-        for part in (self.gru.f1_inputs, self.gru.f2_encode, self.attention.f3_memory):
-            self.tape.run(part)
+        """F1 to F3: one record."""
+        self.gru.f1_inputs()
+        self.gru.f2_encode()
+        self.attention.f3_memory()
 
     def decode(self, plan: tuple[Segment, ...]) -> None:
         """F4 and the error."""
@@ -387,8 +386,12 @@ class ForwardBackward:
         """From the error to B1."""
         self.tape.run(self.begin_backward)
         self.run_plan(self.b4_decode, plan)
-        for part in (self.attention.b3_memory, self.gru.b2_encode, self.gru.b1_inputs):
-            self.tape.run(part)
+        self.tape.run(self.b3_to_b1)
+
+    def b3_to_b1(self) -> None:
+        self.attention.b3_memory()
+        self.gru.b2_encode()
+        self.gru.b1_inputs()
 
     def begin_backward(self) -> None:
         self.error.backward(self.attention.djoint[..., self.batch.shape.S :])
@@ -422,19 +425,17 @@ class ForwardBackward:
                 run(self.b4_feed, first, feed, one_by_one)
 
     def f4_feed(self, t: int, feed: str) -> None:
-        # x = y, or the truth where the coin says so; gi = W x + b
+        """x = y, or the truth where the coin says so; gi = W x + b."""
         x = self.batch.feed(t, self.attention.y[:, :, t - 1], mixed=feed == "mixed")
         self.gru.affine(self.gru.gi_of_slot[self.batch.shape.start + t], x, "decoder", "ih")
 
     def b4_feed(self, t: int, feed: str, one_by_one: bool) -> None:
         tape, S, slot = self.tape, self.batch.shape.S, self.batch.shape.start + t
-        # gi = W x + b
         self.gru.gates.inputs_back(slice(slot, slot + 1))
         dgi = self.gru.gates.dgi[:, slot].flatten(2, 3)
         weight = self.gru.weight["decoder.weight_ih"]
         djoint = self.attention.djoint[:, :, t - 1 : t]
         dy = djoint[:, :, 0, S:]
-        # x = y, or the truth where the coin says so
         if one_by_one and feed == "own":
             tape.matmul(dy, dgi, weight, dy)
             return
