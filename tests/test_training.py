@@ -632,7 +632,7 @@ def test_other_types_names_and_configs_are_refused(checkpoint: Path) -> None:
     refuse(checkpoint, "output.bias is (2,) float64")
     checkpoint.write_bytes(content)
     rewritten(checkpoint, {"output.bias": None, "other": torch.zeros(1)})
-    refuse(checkpoint, "it lacks output.bias and has other, which the model has not")
+    refuse(checkpoint, "it lacks output.bias and has other, which the model does not have")
     checkpoint.write_bytes(content)
     rewritten(checkpoint, {}, config={"model": {"hidden_dim": -3}})
     refuse(checkpoint, "model.hidden_dim: must be at least 1, got -3")

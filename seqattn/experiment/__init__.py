@@ -1,4 +1,4 @@
-"""A config becomes a finished run folder; many become many, trained side by side."""
+"""Train configs into run folders, side by side where their shapes match."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from seqattn.config import Config, to_yaml
+from seqattn.data.baselines import mean_squared_error
 from seqattn.errors import FolderLockedError
-from seqattn.evaluation import References
 from seqattn.evaluation.load_run import data_of, open_run, without_paths
 from seqattn.experiment import tensorboard, worker
-from seqattn.experiment.group_training import Machine, train_group
+from seqattn.experiment.group_training import Compute, train_group
 from seqattn.experiment.grouping import grouped
 from seqattn.experiment.job import Callbacks, Job, Launch, raise_if_stopped
 from seqattn.experiment.prepare import check_sizes, groups_of, prepared
@@ -107,17 +107,17 @@ def train_many(
         chosen = choose_device(device)
         jobs, groups = _checked(configs, locks, launch, resume=resume, overwrite=overwrite)
         launch.before_writing()
-        _say_what_has_ended(jobs, callbacks)
+        _report_finished(jobs, callbacks)
         if groups:
-            machine = Machine(chosen, threads, _environment(chosen, launch), launch.processes)
+            compute = Compute(chosen, threads, _environment(chosen, launch), launch.processes)
             todo = [job for job in jobs if job.is_to_do]
-            locks.hold_new(job.folder for job in todo)
-            _begin(todo, machine, callbacks, overwrite=overwrite)
-            groups = [_train(group, machine, callbacks) for group in groups]
+            locks.lock_new(job.folder for job in todo)
+            _begin(todo, compute, callbacks, overwrite=overwrite)
+            groups = [_train(group, compute, callbacks) for group in groups]
             jobs = _in_order_of(jobs, groups)
         for job in jobs if plots else ():
             if job.summary is not None:
-                _draw_what_is_missing(job, callbacks)
+                _draw_missing_pictures(job, callbacks)
     return jobs
 
 
@@ -128,8 +128,8 @@ class FolderLocks(ExitStack):
         super().__init__()
         self.held: set[Path] = set()
 
-    def hold_existing(self, folders: Iterable[RunFolder]) -> None:
-        """Hold the folders that hold a run; of others there is nothing yet to hold.
+    def lock_existing(self, folders: Iterable[RunFolder]) -> None:
+        """Lock the folders that already hold a run.
 
         Raises:
             FolderLockedError: another process writes there.
@@ -139,8 +139,8 @@ class FolderLocks(ExitStack):
                 self.enter_context(exclusive_lock(folder.path))
                 self.held.add(folder.path)
 
-    def hold_new(self, folders: Iterable[RunFolder]) -> None:
-        """Make and hold the folders that are not held yet.
+    def lock_new(self, folders: Iterable[RunFolder]) -> None:
+        """Make and lock the folders that are not locked yet.
 
         Raises:
             FolderLockedError: another process was faster.
@@ -175,7 +175,7 @@ def _checked(
         tensorboard.require_tensorboard(config)
     check_sizes(configs)
     allow_open_files(len(configs))  # a lock each
-    locks.hold_existing(folder for _, folder in configs)
+    locks.lock_existing(folder for _, folder in configs)
     jobs = prepared(configs, resume=resume)
     groups = grouped(jobs)
     if launch.processes is not None:
@@ -191,8 +191,8 @@ def _environment(device: torch.device, launch: Launch) -> dict[str, Any]:
     return {**environment(device, launch.config_path), **launch.provenance, **processes}
 
 
-def _train(group: Sequence[Job], machine: Machine, callbacks: Callbacks) -> list[Job]:
-    trained = train_group(group, machine, callbacks)
+def _train(group: Sequence[Job], compute: Compute, callbacks: Callbacks) -> list[Job]:
+    trained = train_group(group, compute, callbacks)
     raise_if_stopped(callbacks, trained, "after training; --resume goes on from there")
     return trained
 
@@ -212,18 +212,18 @@ def _with_skip_maps(
     return [_in_order_of(group, [fitted]) for group in groups]
 
 
-def _begin(todo: Sequence[Job], machine: Machine, callbacks: Callbacks, *, overwrite: bool) -> None:
-    """Clear the folders, write down what each run is, and say where they stand."""
-    _say_what_changed(todo, machine.environment, callbacks)
+def _begin(todo: Sequence[Job], compute: Compute, callbacks: Callbacks, *, overwrite: bool) -> None:
+    """Clear the folders, write config and environment of each run, and say where they stand."""
+    _report_change_of_numerics(todo, compute.environment, callbacks)
     for job in todo:
         _clear(job, overwrite)
     with write_transaction():
         for job in todo:
             atomic_write(job.folder.config, to_yaml(job.config).encode())
-            count = machine.threads or job.threads or 1
-            write_json(job.folder.environment, {**machine.environment, "threads": count})
+            count = compute.threads or job.threads or 1
+            write_json(job.folder.environment, {**compute.environment, "threads": count})
     for job in todo:
-        if job.resumes_from_previous:  # else the next save would keep the one that it is behind
+        if job.resumes_from_previous:  # else the next save would keep the discarded newer one
             job.folder.previous.replace(job.folder.last)
     if len(todo) == 1:
         callbacks.facts(_facts(todo[0]))
@@ -232,24 +232,25 @@ def _begin(todo: Sequence[Job], machine: Machine, callbacks: Callbacks, *, overw
 
 
 def _clear(job: Job, overwrite: bool) -> None:
-    """Remove from a folder what does not hold once training goes on."""
+    """Remove from a folder what is no longer true once training goes on."""
     folder = job.folder
     if overwrite:
         folder.clear()
     folder.clear_results()
     if job.begins_again:
         folder.clear_training()
-    elif job.skipped_checkpoints:  # a broken file must not be what the next save keeps
+    elif job.skipped_checkpoints:  # else the next save would keep the broken one
         folder.previous.replace(folder.last)
 
 
-def _say_what_has_ended(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+def _report_finished(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     trained = [job for job in jobs if job.summary is not None]
     diverged = sum(job.error is not None for job in jobs)
     if len(jobs) == 1:
-        for job in trained:
-            epochs = (job.summary or {})["epochs"]
-            callbacks.say(f"{job.folder.path}: is trained to epoch {epochs} already.")
+        if summary := jobs[0].summary:
+            callbacks.say(
+                f"{jobs[0].folder.path}: is trained to epoch {summary['epochs']} already."
+            )
         return
     if trained and len(trained) < len(jobs):
         callbacks.say(f"{len(trained)} of {len(jobs)} runs are trained already.")
@@ -257,21 +258,23 @@ def _say_what_has_ended(jobs: Sequence[Job], callbacks: Callbacks) -> None:
         callbacks.say(f"{diverged} of {len(jobs)} runs diverged before, and are not trained again.")
 
 
-def _say_what_changed(todo: Sequence[Job], about: Mapping[str, Any], callbacks: Callbacks) -> None:
-    """In the logs, and once for people: that runs go on where numbers are rounded differently."""
-    said = dict[str, None]()
+def _report_change_of_numerics(
+    todo: Sequence[Job], about: Mapping[str, Any], callbacks: Callbacks
+) -> None:
+    """Log, and say once, that runs go on where numbers are rounded differently."""
+    changes = dict[str, None]()
     for job in todo:
-        if job.state is not None and (
-            words := change_of_numerics(job.folder.read_environment(), about)
-        ):
-            job.folder.log_line(words)
-            said[words] = None
-    for words in said:
-        callbacks.say(words)
+        if job.state is None:
+            continue
+        if change := change_of_numerics(job.folder.read_environment(), about):
+            job.folder.log_line(change)
+            changes[change] = None
+    for change in changes:
+        callbacks.say(change)
 
 
 def _agree(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
-    """Hold what is to be trained against what the other processes have, and tell them where.
+    """Check that all processes train the same config and data, and send them the checkpoint.
 
     Raises:
         DistributedError: they have something else.
@@ -289,14 +292,14 @@ def _agree(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
 
 
 def _facts(job: Job) -> dict[str, Any]:
-    """What somebody who watches a single run may want to read its losses by."""
-    part, scaling = job.data.validation, job.data.scaling
-    floor = None if part.ideal is None else References.of(
-        part, job.data.train, None, scaling).noise_floor  # fmt: skip
+    """Context for the display of a single run."""
+    part, floor = job.data.validation, None
+    if part.ideal is not None:
+        floor = mean_squared_error(part.ideal, part, job.data.scaling.target.scale)
     return {"seed": job.config.seed, "noise_floor": floor}
 
 
-def _draw_what_is_missing(job: Job, callbacks: Callbacks) -> None:
+def _draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
     folder, where = job.folder, "; --resume draws the pictures that are missing"
     drawn = [folder.loss_picture, folder.predictions_picture]
     drawn += [folder.attention_picture] if folder.attention.exists() else []

@@ -1,4 +1,4 @@
-"""Jobs that go side by side, trained, with what they save and log on the way."""
+"""Train one group of jobs and write their files."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from seqattn.training.threads import choose_threads
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What trains.
+class Compute:
+    """Where and with what a group is trained.
 
     Attributes:
         device: of the models and data.
@@ -48,7 +48,7 @@ class Machine:
     processes: ProcessGroup | None = None
 
 
-def train_group(jobs: Sequence[Job], machine: Machine, callbacks: Callbacks) -> list[Job]:
+def train_group(jobs: Sequence[Job], compute: Compute, callbacks: Callbacks) -> list[Job]:
     """Train jobs side by side and write the results of each.
 
     Returns:
@@ -59,10 +59,10 @@ def train_group(jobs: Sequence[Job], machine: Machine, callbacks: Callbacks) -> 
         SeqattnError: what a user can mend.
     """
     jobs = [replace(job, interrupted=job.state is not None) for job in jobs]
-    runs = runs_of(jobs, machine.device)
-    threads, reason = _threads_for(jobs, runs, machine)
+    runs = runs_of(jobs, compute.device)
+    threads, reason = _threads_for(jobs, runs, compute)
     torch.set_num_threads(threads)
-    _write_start(jobs, machine, threads, reason)
+    _write_start(jobs, compute, threads, reason)
     _announce_start(jobs, callbacks)
     # Many runs save together, so that the disk is waited for once; one saves while it goes on.
     background = BackgroundWriter() if len(jobs) == 1 else None
@@ -70,28 +70,27 @@ def train_group(jobs: Sequence[Job], machine: Machine, callbacks: Callbacks) -> 
     session = FolderSession(writers, callbacks, background)
     states = {run: job.state for run, job in zip(runs, jobs, strict=True) if job.state is not None}
     with _ends_logged(jobs), background or contextlib.nullcontext():
-        trained = train(runs, session, states=states, processes=machine.processes)
+        trained = train(runs, session, states=states, processes=compute.processes)
     jobs = _concluded(jobs, trained, callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
-    processes = machine.processes
+    processes = compute.processes
     if processes is not None and processes.stopped:
         own = callbacks.stop  # 0 where only another process was told
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
-    epoch = jobs[0].position[0] + 1
-    raise_if_stopped(
-        callbacks, unfinished,
-        f"in epoch {epoch}; --resume, with the same config and --set, goes on from there",
-    )  # fmt: skip
+    if unfinished:
+        epoch = unfinished[0].position[0] + 1
+        hint = f"in epoch {epoch}; --resume, with the same config and --set, goes on from there"
+        raise_if_stopped(callbacks, unfinished, hint)
     return jobs
 
 
 def runs_of(jobs: Sequence[Job], device: torch.device) -> list[Run]:
-    """The jobs as the training loop sees them; sequences that several have become tensors once."""
+    """The jobs as the training loop sees them; sequences that several share become tensors once."""
     tensors: dict[int, Batch | GatheredBatch] = {}
 
     def part(job: Job, sequences: Sequences) -> Batch | GatheredBatch:
         if id(sequences) not in tensors:
-            # Runs side by side may each have a validation part of their own: these are tensors.
+            # Only a single run may read its validation part in order: groups stack tensors.
             in_order = len(jobs) == 1 and sequences is job.data.validation
             make = batch_in_order if in_order else batch_of
             tensors[id(sequences)] = make(sequences, device, scaling=job.data.scaling)
@@ -111,19 +110,19 @@ def runs_of(jobs: Sequence[Job], device: torch.device) -> list[Run]:
     ]
 
 
-def _threads_for(jobs: Sequence[Job], runs: Sequence[Run], machine: Machine) -> tuple[int, str]:
+def _threads_for(jobs: Sequence[Job], runs: Sequence[Run], compute: Compute) -> tuple[int, str]:
     """How many threads torch gets, and why."""
     before = next((job.threads for job in jobs if job.threads), None)
-    if machine.threads:
-        return machine.threads, "asked for"
+    if compute.threads:
+        return compute.threads, "asked for"
     if before is not None:
         return before, "as before"
-    if machine.processes is not None:
+    if compute.processes is not None:
         return 1, "one of several processes"
-    return choose_threads(runs) if machine.device.type == "cpu" else (1, "the device works")
+    return choose_threads(runs) if compute.device.type == "cpu" else (1, "the device works")
 
 
-def _write_start(jobs: Sequence[Job], machine: Machine, threads: int, reason: str) -> None:
+def _write_start(jobs: Sequence[Job], compute: Compute, threads: int, reason: str) -> None:
     """What the folders say before the first step."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
@@ -131,12 +130,12 @@ def _write_start(jobs: Sequence[Job], machine: Machine, threads: int, reason: st
             job.folder.write_split(job.data.split)
         if job.data.sources:
             job.folder.write_sources(job.data.sources)
-        if threads != 1:
-            write_json(job.folder.environment, {**machine.environment, "threads": threads})
+        if threads != (compute.threads or job.threads or 1):  # as written before
+            write_json(job.folder.environment, {**compute.environment, "threads": threads})
         lines = [
             *_notes(job),
             f"train {job.config.name}: seed {job.config.seed}, {job.parameters} parameters,"
-            f" {len(job.data.train)} training sequences, device {machine.device}, threads {threads}"
+            f" {len(job.data.train)} training sequences, device {compute.device}, threads {threads}"
             f" ({reason}), torch {torch.__version__}",
         ]
         if len(jobs) > 1:
@@ -192,9 +191,11 @@ def _ends_logged(jobs: Sequence[Job]) -> Iterator[None]:
     except BaseException as error:
         name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
         for job in jobs:
-            with contextlib.suppress(OSError):  # the disk may be what is wrong
+            with contextlib.suppress(OSError):  # the disk itself may have failed
                 job.folder.log_line(f"ended: {name}")
-        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # no file is one
+        if isinstance(error, OSError) and not isinstance(
+            error, BrokenPipeError
+        ):  # of a pipe, no file
             place = error.filename or jobs[0].folder.path
             raise StorageError(
                 f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"

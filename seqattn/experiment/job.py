@@ -20,14 +20,14 @@ from seqattn.training.schedules import ending
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Whom a training tells what happens, and whom it asks whether to stop.
+    """Callbacks of a training.
 
     Attributes:
-        begin: epochs done already and epochs in all, of all runs, once training starts.
-        facts: what the losses of a single run can be read by, before it starts.
-        epoch: each finished epoch of each run.
-        say: a line for people.
-        stop: the number of a signal that asks to stop, or 0.
+        begin: takes epochs done already and epochs in all, of all runs, once training starts.
+        epoch: takes each finished epoch of each run.
+        say: takes a line for people.
+        stop: returns the number of a signal that asks to stop, or 0.
+        facts: takes seed and noise floor of a single run, before it starts.
     """
 
     begin: Callable[[int, int], None] = lambda done, epochs: None
@@ -65,13 +65,13 @@ class Job:
         state: where to go on, or where it ended; None before the start.
         threads: those it was trained with so far.
         summary: the content of summary.json of a run with a finite test loss, at the end.
-        error: why it has none: it diverged, now or before.
+        error: why there is no summary: it diverged, now or before.
         group: a digest of the runs that it began with.
         skipped_checkpoints: checkpoints that could not be gone on from, and why.
         interrupted: whether its training went on from a checkpoint.
-        started: when its folder was last gone on with; None: it is new.
+        started: when the last training in its folder started; None: it is new.
         resumes_from_previous: whether it goes on from the checkpoint before the last.
-        begins_again: whether its checkpoints are of no use to the runs that it began with.
+        begins_again: whether it starts over, because some of its group have no checkpoint.
         skip_map: where `model.skip: linear` starts; None: it is learned from zero, or is in the
             state.
         start: what its log should say of the weights it starts with.
@@ -140,20 +140,21 @@ class Job:
         return build_model(self.config.model, points, self.config.seed, self.lengths)
 
     def restarted(self) -> Job:
-        """The same from its start, whatever came of it."""
+        """A copy that starts over."""
         return replace(self, state=None, error=None, begins_again=True)
 
     def resumed_from(self, state: RunState) -> Job:
-        """The same from a state of its past: that of its last checkpoint, or of the one before."""
+        """A copy that resumes from a state: of its last checkpoint, or of the one before."""
         from_previous = state is not self.state
         return replace(self, state=state, error=None, resumes_from_previous=from_previous)
 
 
 def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], where: str) -> None:
-    """
+    """Raise where a signal asks to stop.
+
     Args:
-        jobs: what is left undone; with none there is nothing to leave.
-        where: it stands, and how to go on.
+        jobs: unfinished jobs; nothing is raised where there are none.
+        where: how far they are, and how to continue.
 
     Raises:
         Stopped: a signal asks to stop.

@@ -40,7 +40,7 @@ def prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> li
 
 
 def check_sizes(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Each size once, of which many seeds are.
+    """Check each distinct size once; seeds share one.
 
     Raises:
         UsageError: the machine has less memory.
@@ -62,7 +62,8 @@ def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Co
 
 
 def _check_positions(job: Job) -> None:
-    """
+    """Check that the model has a position for each point.
+
     Raises:
         UsageError: the model cannot take sequences as long as these.
     """
@@ -81,18 +82,19 @@ def _with_progress(job: Job) -> Job:
         CheckpointError: it cannot be gone on with.
     """
     folder, config = job.folder, job.config
-    started = folder.read_environment().get("started") if folder.is_run else None
-    job = load_latest_checkpoint(replace(job, started=started))
+    environment = folder.read_environment() if folder.is_run else {}
+    job = load_latest_checkpoint(replace(job, started=environment.get("started")))
     state = job.state
     if state is None:
         return job
-    job = replace(job, threads=folder.read_environment().get("threads"))
+    job = replace(job, threads=environment.get("threads"))
     if folder.summary.exists():
         summary = check_summary(folder, as_plain(config.model), config.seed)
         if not summary.get("diverged"):
             job = replace(job, summary=summary) if job.is_trained else job
         elif summary.get("diverged_at") or job.is_trained:
-            # Otherwise, with more epochs another best one may have a finite test loss.
+            # A divergence at the test loss counts only while no epoch is left: with more, another
+            # best epoch may have a finite one.
             job = replace(job, error=_error_of(folder, summary, state))
     if job.error is None:
         check_same_rates(job)
@@ -101,7 +103,7 @@ def _with_progress(job: Job) -> Job:
 
 
 def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
-    """That a run diverged before. It would again, so it is not trained again."""
+    """The error of a run that diverged before. Training is deterministic, so it is not repeated."""
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(
         f"{folder.path}: diverged after {state.epoch} whole epochs, and would again:"

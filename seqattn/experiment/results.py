@@ -20,11 +20,10 @@ from seqattn.training import RunState
 
 
 def conclude(finished: Sequence[tuple[Job, Seq2SeqModel]]) -> list[Job]:
-    """Score the best epochs' weights on the test part and write the data files. Nothing is said in
-    the logs: within `write_transaction` no file shows yet.
+    """Score the best epochs' weights on the test part and write the data files. Nothing is logged:
+    files appear only when the transaction around this ends.
 
-    Each run is scored alone: what its weights are worth, to the last bit, does not depend on which
-    others end beside it.
+    Each run is scored alone, so that its scores are bit-identical whichever runs end with it.
 
     Args:
         finished: jobs whose training has ended, and a model of each, on its device.

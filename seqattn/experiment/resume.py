@@ -30,8 +30,8 @@ HARMLESS = ("name", "data.units", "training.epochs", "training.checkpoint_second
 
 
 def load_latest_checkpoint(job: Job) -> Job:
-    """The job with the state of its newest checkpoint that is whole, and with a note of each that
-    had to be passed over; without a state where the run has never written one.
+    """The job with the state of its newest checkpoint that is whole, and the reasons why newer ones
+    were skipped; without a state where the run has never written one.
 
     Raises:
         CheckpointError: there were checkpoints, and none can be read back.
@@ -73,13 +73,13 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
     try:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
-        raise DataError(f"{error}{_which(job)}") from None
+        raise DataError(f"{error}{_changed_files(job)}") from None
     state = state_of(file, job.new_model())
     state.attention_history = read_attention_history(job.folder, state.epoch)
     return state
 
 
-def _which(job: Job) -> str:
+def _changed_files(job: Job) -> str:
     """Which of many files are no longer what they were."""
     before, now = job.folder.read_sources(), job.data.sources
     if not before or not now:
@@ -97,8 +97,7 @@ def _which(job: Job) -> str:
 
 
 def check_same_split(job: Job) -> None:
-    """Hold the parts that the series were split into against those of now, before training goes on:
-    an earlier version counted other rows.
+    """Refuse to resume where an earlier version split the series another way.
 
     Raises:
         CheckpointError: a series was in another part, or cut elsewhere.
@@ -115,8 +114,7 @@ def check_same_split(job: Job) -> None:
 
 
 def check_same_rates(job: Job) -> None:
-    """Hold the learning rates of the epochs behind against the schedule, before training goes on:
-    an earlier version had another cosine.
+    """Refuse to resume where an earlier version had other learning rates.
 
     Raises:
         CheckpointError: an epoch was trained at another rate than the schedule gives it now.
@@ -137,7 +135,7 @@ def check_same_rates(job: Job) -> None:
 
 
 def spanning_all_epochs(training: Training) -> list[str]:
-    """Keys of the schedules that are others where training.epochs is."""
+    """Keys of the schedules whose values depend on training.epochs."""
     forcing, rate = training.teacher_forcing, training.learning_rate_schedule
     found = []
     if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:

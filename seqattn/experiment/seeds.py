@@ -16,7 +16,7 @@ LOCK_TIMEOUT = 5.0
 
 
 def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
-    """A config with `seeds` seeds from its own on, each with its folder `home / seed-K`.
+    """One config for each seed, from `config.seed` upwards, each with the folder `home / seed-K`.
 
     Raises:
         UsageError: `home` is a run, a comparison or a search.
@@ -29,8 +29,8 @@ def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFo
 
 
 def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Make the folders of seeds, all in one. Each is held by who trains it; the one they are in is
-    held only here, so that processes may train other seeds there, but compare or search nothing.
+    """Make the folders of seeds. The folder that they are in is locked only meanwhile, so that
+    several processes may train different seeds there.
 
     Raises:
         UsageError: it is a run, a comparison or a search.

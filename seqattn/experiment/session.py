@@ -53,8 +53,8 @@ class FolderSession(Session):
     Args:
         writers: of each run.
         callbacks: who watches.
-        background: writes the saves of a single run while it goes on; None: the training waits for
-            each, and the disk is waited for once for all runs.
+        background: writes the saves of a single run while training goes on; None: saves block, in
+            one transaction for all runs.
     """
 
     def __init__(
@@ -80,6 +80,10 @@ class FolderSession(Session):
         return time.monotonic() - self.saved_at >= self.interval
 
     def save(self, runs: Sequence[RunProgress]) -> None:
+        self._write(runs)
+        self.saved_at = time.monotonic()
+
+    def _write(self, runs: Sequence[RunProgress]) -> None:
         with write_transaction():
             for progress in runs:
                 assert progress.checkpoint is not None
@@ -88,8 +92,6 @@ class FolderSession(Session):
                     write()
                 else:
                     self.background.begin(write)
-        if self.save_due():
-            self.saved_at = time.monotonic()
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for progress in runs:
@@ -97,10 +99,12 @@ class FolderSession(Session):
             if self.background is not None:  # somebody may follow the log of a single run
                 self.writers[progress.run].log_epoch(record)
             self.callbacks.epoch(record)
-        self.save(to_save)
+        self._write(to_save)
+        if len(to_save) == len(runs):  # else only runs that ended were saved
+            self.saved_at = time.monotonic()
 
     def diverged(self, run: RunProgress) -> None:
-        self.save([run])
+        self._write([run])
         if self.background is not None:
             self.background.wait()
         assert run.error is not None and run.checkpoint is not None

@@ -14,8 +14,8 @@ from seqattn.training import ProcessGroup
 
 
 def with_skip_maps(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs, each whose linear skip starts at a ridge map with that map. A run that goes on has
-    its map from its checkpoint, and is not fitted again."""
+    """Add a ridge map to each job whose linear skip starts at one. A resumed run has its map in the
+    checkpoint, and is not fitted again."""
     fitted: dict[int, RidgeMap] = {}
     found = []
     for job in jobs:

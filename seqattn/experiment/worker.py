@@ -1,4 +1,4 @@
-"""Processes of one training that write nothing: all but the first that torchrun starts."""
+"""All but the first process of a training that torchrun starts: they write nothing."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from seqattn.runs import RunFolder
 from seqattn.training import PATHS, ProcessGroup, Session, load_state, train
 
 TRAINED = b"trained already"
+"""What the first process broadcasts where nothing is left to train; b"" where training begins; else
+the bytes of the checkpoint to go on from."""
 
 
 def check_can_be_distributed(config: Config) -> None:
@@ -44,7 +46,7 @@ def check_can_be_distributed(config: Config) -> None:
 
 
 def config_fingerprint(config: Config) -> str:
-    """What all processes must have alike of a config; where its files lie may differ."""
+    """The config values that all processes must share; paths may differ."""
     plain = as_plain(config)
     for key in PATHS:
         plain["data"].pop(key.partition(".")[2], None)
@@ -52,7 +54,7 @@ def config_fingerprint(config: Config) -> str:
 
 
 def data_fingerprint(data: Splits) -> bytes:
-    """What all processes must have alike of the sequences."""
+    """A digest of the sequences, which all processes must share."""
     found = hashlib.sha256("".join(data.digests).encode())
     for part in (data.train, data.validation):
         for _, some in part.chunks():

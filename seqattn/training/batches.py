@@ -132,7 +132,7 @@ class Batch:
 
     def owned(self) -> Batch:
         """The same with memory for each run, where runs share it: kernels may take another way with
-        what they share, and a run must not tell whether the others have the same sequences."""
+        shared memory, and a run's result must not depend on whether others share its data."""
         return self._each(Tensor.contiguous)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
@@ -229,8 +229,8 @@ class GatheredBatch:
         return found._each(lambda tensor: tensor.view(*places.shape, *tensor.shape[1:]))
 
     def resident(self) -> Batch:
-        """All sequences as tensors, gathered a few at a time: the arrays in between have twice the
-        digits, and are several."""
+        """All sequences as tensors, gathered a few at a time: intermediate arrays are float64, and
+        larger."""
         found: Batch | None = None
         numbers = math.prod(self.shape.source[1:]) + math.prod(self.shape.target[1:])
         for places in slices(len(self), max(1, GATHERED_AT_ONCE // numbers)):

@@ -1,7 +1,7 @@
 """The format of checkpoints: safetensors files that hold tensors, and JSON for everything else.
 
-Nothing in a checkpoint names a path, an import or a class, and the metadata is one JSON text under
-one key, which makes equal checkpoints equal bytes.
+Nothing in a checkpoint names a path, an import or a class. The metadata is one JSON text under one
+key, so equal checkpoints have equal bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seqattn.training.checksummed import load_checksummed, save_checksummed
 
 VERSION = 3
 PATHS = ("data.path", "data.validation_path", "data.test_path")
-"""Keys that no checkpoint has: where a file lies is no part of what was learned."""
+"""Keys left out of checkpoints: where a file lies is no part of what was learned."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class CheckpointFile:
 
     @cached_property
     def config(self) -> Config:
-        """
+        """The config of the training, without name and paths.
+
         Raises:
             CheckpointError: it is no config.
         """
@@ -75,9 +76,10 @@ class CheckpointFile:
 
     @cached_property
     def spec(self) -> DataSpec:
-        """
+        """What the data looked like.
+
         Raises:
-            CheckpointError: the metadata do not say what the data looked like.
+            CheckpointError: the metadata do not say it.
         """
         try:
             return DataSpec.from_plain(self.metadata["layout"])
@@ -85,6 +87,14 @@ class CheckpointFile:
             raise CheckpointError(
                 f"{self.path}: its metadata does not say what it was trained on."
             ) from None
+
+    def check_readable(self) -> None:
+        """Read what is read only when it is asked for.
+
+        Raises:
+            CheckpointError: the config or the description of the data cannot be read.
+        """
+        _ = self.config, self.spec
 
     def below(self, prefix: str) -> dict[str, Tensor]:
         """The tensors whose names begin with a prefix, without it."""
@@ -103,7 +113,8 @@ def write_checkpoint(
     metadata: Mapping[str, Any],
     keep_as: Path | None = None,
 ) -> None:
-    """
+    """Write a checkpoint.
+
     Args:
         metadata: `kind`, `epoch`, and what else belongs to the kind.
         keep_as: the file that was at `path` stays under this name.
@@ -120,7 +131,8 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path) -> CheckpointFile:
-    """
+    """Read a checkpoint of any version.
+
     Raises:
         CheckpointError: missing, truncated, or no checkpoint of ours.
     """
@@ -146,8 +158,8 @@ def without_place(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew one list of features for both sides, and no scaling. Version 2 had no
-    checksum, and is else as this one."""
+    """Version 1 had one list of features for both sides, and no scaling. Version 2 differs only by
+    having no checksum."""
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):
         F = len(layout["features"])

@@ -44,8 +44,8 @@ class LoadedModel:
         spec: what its sequences looked like.
         epoch: the epoch its weights are from.
         split: (name of a series, part, first step, last step) as its folder says; empty: unknown.
-        streamed: whether an earlier version trained it on data.kind: stream, which drew its parts
-            another way.
+        streamed: whether an earlier version trained it on data.kind: stream, which split the data
+            differently.
     """
 
     model: Seq2SeqModel
@@ -130,7 +130,7 @@ def describe(path: Path) -> dict[str, Any]:
         CheckpointError: missing, broken, or no checkpoint of ours.
     """
     file = read_checkpoint(path)
-    assert file.spec  # it can be read
+    file.check_readable()
     rows = [
         {
             "name": name,
@@ -183,7 +183,7 @@ def read_training(path: Path) -> CheckpointFile:
     file = read_checkpoint(path)
     if not file.is_training:
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
-    assert file.config  # it can be read
+    _ = file.config  # refuses one that cannot be read
     if file.was_streamed:
         raise CheckpointError(
             f"{path}: was trained on data.kind: stream by an earlier version, whose order of"
@@ -193,7 +193,8 @@ def read_training(path: Path) -> CheckpointFile:
 
 
 def state_of(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
-    """
+    """The state that a checkpoint holds.
+
     Args:
         model: of the file's config; it gets the weights.
 

@@ -11,15 +11,16 @@ from seqattn.config import Config, Training, differences
 from seqattn.errors import CheckpointError, DataError
 from seqattn.models import Seq2SeqModel
 from seqattn.training.checkpoint_file import PATHS, CheckpointFile
-from seqattn.training.optimizers import BUFFERS
+from seqattn.training.optimizers import buffer_names, counts_updates
 from seqattn.wording import counted
 
-HOW_IT_STARTS = ("model.skip_map",)
+INIT_KEYS = ("model.skip_map",)
 """Keys of the model that say how its training starts; folders of earlier versions lack them."""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
-    """
+    """Hold the files of now against those of the training.
+
     Args:
         now, before: SHA-256 of each file.
 
@@ -40,14 +41,15 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
 
 
 def check_same_model(file: CheckpointFile, expected: Config) -> None:
-    """
+    """Hold a checkpoint against a config.
+
     Raises:
-        CheckpointError: the file is of another model, or of other data, than a config.
+        CheckpointError: it is of another model, or of other data.
     """
     found = {
         key: values
         for key, values in differences(expected, file.config).items()
-        if key.startswith(("model.", "data.")) and key not in (*PATHS, *HOW_IT_STARTS)
+        if key.startswith(("model.", "data.")) and key not in (*PATHS, *INIT_KEYS)
     }
     if found:
         lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]
@@ -66,7 +68,7 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
     if missing or foreign:
         parts = [f"lacks {', '.join(missing)}"] if missing else []
-        parts += [f"has {', '.join(foreign)}, which the model has not"] if foreign else []
+        parts += [f"has {', '.join(foreign)}, which the model does not have"] if foreign else []
         raise CheckpointError(f"{path}: does not fit its config: it {' and '.join(parts)}.")
     for name, tensor in weights.items():
         if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
@@ -77,14 +79,12 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
 def optimizer_buffers(
     file: CheckpointFile, model: Seq2SeqModel, config: Training
 ) -> dict[str, dict[str, Tensor]]:
-    """What the optimizer kept, by parameter's name and its own.
+    """The optimizer's buffers: parameter's name -> buffer's name -> tensor.
 
     Raises:
         CheckpointError: the optimizer keeps something else, or of another shape.
     """
-    wanted = {"step", *BUFFERS[config.optimizer]}
-    if config.optimizer == "sgd":
-        wanted = set(BUFFERS["sgd"]) if config.momentum else set()
+    wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}
     for name, parameter in model.named_parameters():
         found = {

@@ -23,7 +23,7 @@ from seqattn.training.process_group import ProcessGroup
 
 
 class ShardedBatch(NamedTuple):
-    """What a process gets of a batch.
+    """One process's share of a batch.
 
     Attributes:
         batch: its sequences.
@@ -62,7 +62,7 @@ class DataLoader:
         """Shuffle: the order of an epoch is a function of seed and epoch."""
         self.orders = orders(seeds, epoch, self.n)
         self.counted_points.clear()
-        if self._shares:
+        if self._reads_own_share:
             (order,) = self.orders
             self.order = torch.from_numpy(order)
         else:
@@ -70,7 +70,7 @@ class DataLoader:
 
     def fetch(self, step: int) -> ShardedBatch:
         """A batch of the epoch, by its number."""
-        if self._shares:  # a process reads its own share alone
+        if self._reads_own_share:  # a process reads only its share
             assert self.processes is not None
             places = self.order[self.batches[step]]
             rows = self.processes.share(len(places))
@@ -89,8 +89,8 @@ class DataLoader:
         return self.counted_points[step] if step in self.counted_points else self.get(step).points
 
     def set_points(self, step: int, points: Tensor) -> None:
-        """Take in how many points a whole batch has, where only all processes together know."""
-        if self._shares:
+        """Set how many points a whole batch has, where only all processes together know."""
+        if self._reads_own_share:
             self.counted_points[step] = [int(points)]
 
     def ids_of_batch(self, step: int, seed: int, epoch: int, ids: Sequence[str]) -> list[str]:
@@ -103,5 +103,5 @@ class DataLoader:
         return self.data.take(self.batches[0])
 
     @property
-    def _shares(self) -> bool:
+    def _reads_own_share(self) -> bool:
         return self.processes is not None and isinstance(self.data, GatheredBatch)

@@ -23,9 +23,9 @@ class NonFinite:
     """A number of a training step that is not finite.
 
     Attributes:
-        row: of the run.
+        row: index of the run.
         value: the number.
-        what: it is.
+        what: its name, as the message gives it.
     """
 
     row: int

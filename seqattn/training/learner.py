@@ -1,4 +1,6 @@
-"""What every step of a group of runs needs and no checkpoint holds: rebuilt from the configs.
+"""Model, loss, optimizer, data and schedules of a group of runs, rebuilt from configs and history.
+
+Weights and moments belong to `TrainState`, which shares the tensors of `params` and `optimizer`.
 
 Letters: N sequences of a batch, T target length, R runs, P numbers in the parameters of one.
 """
@@ -33,13 +35,13 @@ from seqattn.training.step_rng import StepRNG
 
 @dataclass(frozen=True)
 class Epoch:
-    """What the configs, the seeds and the number of an epoch decide, for each row.
+    """The values of one epoch for each row, computed from config, seed and number of the epoch.
 
     Attributes:
         learning_rates: (R).
         teacher_forcing: (R), chance that a step is fed the truth.
         coins: for each batch, True where a step is fed the truth; see `sample_teacher_forcing`.
-        began: by time.perf_counter, had it never been interrupted.
+        began: by time.perf_counter, shifted back by the time spent before a resume.
     """
 
     learning_rates: list[float]
@@ -62,7 +64,7 @@ class Learner:
         config: of the first run, for the keys that all have alike; see `batch_key.PER_RUN`.
         processes: that share every batch of one run; None: this one alone.
         params: the weights of all runs, (R, P), and their gradient.
-        objective: the loss, and who works out its gradient.
+        objective: the loss, and how its gradient is computed.
         learning_rates, patience: of each row.
     """
 
@@ -74,10 +76,11 @@ class Learner:
         processes: ProcessGroup | None = None,
         log: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """
+        """Build it for rows whose histories are loaded.
+
         Args:
             manual_backward: False leaves all gradients to autograd.
-            log: takes a line about who works out the gradients.
+            log: takes a line about how gradients are computed.
         """
         self.runs = [row.run for row in rows]
         self.config, self.processes = self.runs[0].config, processes
@@ -100,8 +103,8 @@ class Learner:
     def start_epoch(self, state: TrainState) -> Epoch:
         """The epoch that the state is in, from its first step; its data are shuffled.
 
-        A row whose run has ended gets the rate, coins and order of the first that goes on: kernels
-        are chosen by those of all rows, and no run may depend on what others have been.
+        A row whose run has ended gets the rate, coins and order of the first active run, so that
+        the choice of kernels depends on active runs alone.
         """
         first = state.active[0]
         sources = [k if row.ended is None else first for k, row in enumerate(state.rows)]
@@ -111,13 +114,13 @@ class Learner:
             teacher_forcing_probability(run.config.teacher_forcing, state.epoch, run.config.epochs)
             for run in runs
         ]
-        numbers = streams(((run.seed, state.epoch) for run in runs), "coins")
+        generators = streams(((run.seed, state.epoch) for run in runs), "coins")
         tosses = [
             sample_teacher_forcing(
                 run.config.teacher_forcing, chance, coins, sequences=self.loader.n,
                 batches=len(self.loader.batches), steps=self.loader.T,
             )
-            for run, chance, coins in zip(runs, chances, numbers, strict=True)
+            for run, chance, coins in zip(runs, chances, generators, strict=True)
         ]  # fmt: skip
         return Epoch(
             learning_rates=[self.learning_rates[k].value for k in sources],
@@ -193,13 +196,14 @@ def begin(
     """The state of a group, and what goes with it.
 
     Args:
-        runs: at the same epoch and step. Where they have checkpoints, each gets the row that it
-            had among as many, so that the last bits are those of a training never stopped.
+        runs: at the same epoch and step. A resumed run gets its old row among as many, so that
+            results are bit-identical to a training that was never stopped.
         manual_backward, processes, log: see `Learner`.
 
     Raises:
         ValueError: their checkpoints are of different groups.
     """
+    # A run that several processes share has one row, whatever group it began in.
     rows = rows_of_group(runs) if processes is None else list(runs)
     learner = Learner(rows, manual_backward=manual_backward, processes=processes, log=log)
     return TrainState(learner.params, learner.optimizer, rows), learner

@@ -1,9 +1,9 @@
 """The training loop, for one run or for many side by side.
 
 `fit` trains a group, `train_epoch` goes through the batches of an epoch, `train_step` through one.
-No step waits for the device to know whether its numbers are finite. The losses are looked at
-before a save and at the end of an epoch; where one is not finite, the state goes back to the last
-snapshot and the steps are made again, each looked at, up to the one that was not finite.
+No step waits for the device to know whether its numbers are finite. Losses are checked before a
+save and at the end of an epoch; where one is not finite, the state goes back to the last snapshot
+and the steps are replayed, each checked, up to the first that is not finite.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
-from seqattn.errors import DataError, DistributedError
+from seqattn.errors import DataError, DistributedError, NonFiniteError
 from seqattn.runs import EpochRecord
 from seqattn.training.batch_key import batch_key
 from seqattn.training.divergence import (
@@ -46,7 +46,7 @@ def train(
 
     Args:
         runs: of one `batch_key` and one `model` section.
-        session: gets checkpoints, and is asked whether to stop; None: nobody.
+        session: receives checkpoints and decides when to stop; None keeps nothing.
         states: where to go on, for none or for all; all at the same epoch and step.
         manual_backward: False leaves all gradients to autograd.
         processes: that share every batch of one run; None: this one alone.
@@ -66,7 +66,8 @@ def train(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    log, active = functools.cache(session.log), progress
+    log = functools.cache(session.log)  # each smaller group would log the same lines again
+    active = progress
     while active:
         state, learner = begin(
             active, manual_backward=manual_backward, processes=processes, log=log
@@ -94,7 +95,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
         if state.step == 0 and len(state.active) <= len(state.rows) // 2:
             return state.compacted()
         epoch = learner.start_epoch(state)
-        try:
+        try:  # where some runs diverge, the numbers of this epoch stay true for the others
             stopped = train_epoch(state, learner, epoch, session)
             if stopped or not state.active:
                 return []
@@ -145,23 +146,23 @@ def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
 
 
 def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Session) -> None:
-    """Validate, keep the best weights, and end the runs that have no epoch left."""
+    """Validate, record the epoch, and keep the best weights."""
     trained = state.active
     free, forced = validate(
         learner.objective, learner.validation, learner.config.batch_size, learner.processes
     )
     seconds = epoch.elapsed() / len(trained)
+    number = state.epoch + 1
     for k in trained:
-        row = state.rows[k]
-        if not math.isfinite(free[k] + forced[k]):
-            row.error = validation_error(free[k] + forced[k], k, state, epoch)
-            _end_as_diverged(k, state, session)
+        row, total = state.rows[k], free[k] + forced[k]
+        if not math.isfinite(total):
+            _end_as_diverged(k, validation_error(total, k, state, epoch), state, session)
             continue
         if free[k] < row.best_loss:
-            row.best_epoch = state.epoch + 1
+            row.best_epoch = number
         row.history.append(
             EpochRecord(
-                epoch=state.epoch + 1,
+                epoch=number,
                 train_loss=row.loss_sum / row.points,
                 validation_loss=free[k],
                 validation_loss_teacher_forced=forced[k],
@@ -173,7 +174,7 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
         row.loss_sum, row.points = 0.0, 0
         learner.learning_rates[k].take_in(free[k])
         learner.patience[k].epochs_without_improvement(free[k])
-    state.epoch, state.step, state.seconds = state.epoch + 1, 0, 0.0
+    state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
     epochs_left = (
@@ -194,8 +195,8 @@ def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None
 
 
 def leave_out_ended(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs whose checkpoints leave no epoch to train. A run that was stopped early is not
-    saved again: the checkpoint before its last may be the one that others of its group go back to.
+    """End the runs whose checkpoints leave no epoch to train. They are saved with the config of
+    now, except after early stopping: others of the group may still go back to the checkpoint before.
     """
     for k in state.active:
         row = state.rows[k]
@@ -210,22 +211,22 @@ def leave_out_ended(state: TrainState, learner: Learner, session: Session) -> No
 def end_diverged(
     state: TrainState, learner: Learner, epoch: Epoch, snapshot: Snapshot, session: Session
 ) -> None:
-    """Go back to a snapshot, make the steps since again up to the first that is not finite, and end
-    the runs in which it is not, before that step."""
+    """Go back to a snapshot, replay the steps up to the first that is not finite, and end the runs
+    in which it is not, before that step. Where a replay is finite after all, no run ends."""
     steps = len(state.pending)
     state.restore(snapshot)
     found = replay_until_non_finite(state, learner, epoch, steps)
     state.commit_losses(learner.loader)
     for problem in found:
-        state.rows[problem.row].error = step_error(problem, state, learner, epoch)
-        _end_as_diverged(problem.row, state, session)
+        error = step_error(problem, state, learner, epoch)
+        _end_as_diverged(problem.row, error, state, session)
 
 
 def replay_until_non_finite(
     state: TrainState, learner: Learner, epoch: Epoch, steps: int
 ) -> list[NonFinite]:
-    """Make steps while they are finite in all runs that go on. Returns what is not finite in the
-    step that was not made."""
+    """Replay steps until one is not finite in a run that goes on, and undo that one. Returns what
+    is not finite in it."""
     for _ in range(steps):
         before = state.snapshot()
         losses = learner.compute_gradient(state, epoch)
@@ -246,7 +247,8 @@ def replay_until_non_finite(
     return []
 
 
-def _end_as_diverged(k: int, state: TrainState, session: Session) -> None:
+def _end_as_diverged(k: int, error: NonFiniteError, state: TrainState, session: Session) -> None:
     state.update_checkpoints([k])
-    state.rows[k].ended = "diverged"
-    session.diverged(state.rows[k])
+    row = state.rows[k]
+    row.ended, row.error = "diverged", error
+    session.diverged(row)

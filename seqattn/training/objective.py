@@ -32,7 +32,7 @@ class LossFn(Protocol):
     """A loss with its gradient, and the two losses that validation asks for.
 
     Attributes:
-        name: who works it out, for the log.
+        name: how gradients are computed, for the log.
     """
 
     name: str
@@ -129,7 +129,7 @@ class AutogradLoss:
             if keep is not None and keep.dim() == squared.dim():
                 squared, keep = squared.masked_fill(~keep, 0), keep.to(squared.dtype).mean(dim=-1)
             surrogate = reinforcement(forecast.choices, squared.mean(dim=-1), keep)
-            loss = loss + (surrogate - surrogate.detach())  # a slope, and nothing to see
+            loss = loss + (surrogate - surrogate.detach())  # adds a gradient, but no value
         return loss
 
     @torch.inference_mode()

@@ -14,17 +14,22 @@ from torch.optim.sgd import sgd
 
 from seqattn.config import Training
 
-BUFFERS = {
-    "adam": ("exp_avg", "exp_avg_sq"),
-    "adamw": ("exp_avg", "exp_avg_sq"),
-    "sgd": ("momentum_buffer",),
-}
-"""What each optimizer keeps of a parameter (SGD only with momentum)."""
-
 KERNELS = {
     "adam": getattr(torch, "_fused_adam_", None),
     "adamw": getattr(torch, "_fused_adamw_", None),
 }
+
+
+def buffer_names(config: Training) -> tuple[str, ...]:
+    """What the optimizer keeps of a parameter, as torch names it."""
+    if config.optimizer != "sgd":
+        return ("exp_avg", "exp_avg_sq")
+    return ("momentum_buffer",) if config.momentum else ()
+
+
+def counts_updates(config: Training) -> bool:
+    """Whether the optimizer's step depends on how many it has taken."""
+    return config.optimizer != "sgd"
 
 
 class Optimizer:
@@ -45,11 +50,8 @@ class Optimizer:
         """
         self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
-        kept = BUFFERS[config.optimizer]
-        if config.optimizer == "sgd" and config.momentum == 0:
-            kept = ()
         # A momentum that starts from zeros is after one step what torch's own starts from.
-        self.buffers = {name: torch.zeros_like(weights) for name in kept}
+        self.buffers = {name: torch.zeros_like(weights) for name in buffer_names(config)}
         self.updates = torch.zeros((), dtype=torch.float32, device=weights.device)
         self.before = torch.empty_like(weights)
         self._update = self._kernel()
@@ -70,8 +72,8 @@ class Optimizer:
         if rates.count(first) == len(rates):
             self._update(first)
             return
-        # A step of every optimizer here is linear in its learning rate, so with rates of their
-        # own the runs go that share of the way that a rate of 1 would take them.
+        # A step of every optimizer here is linear in its learning rate, so a step with rate 1 is
+        # scaled by each run's own.
         self.before.copy_(self.weights)
         self._update(1.0)
         shares = torch.tensor(rates, dtype=self.weights.dtype, device=self.weights.device)
@@ -79,7 +81,7 @@ class Optimizer:
 
     def _kernel(self) -> Callable[[float], None]:
         """The update as a function of the learning rate."""
-        dense = [  # kernels want memory in one piece, and do not care what its axes are
+        dense = [  # kernels need contiguous memory; the order of its axes does not matter
             t if t.is_contiguous() else t.T
             for t in (self.weights, self.gradient, *self.buffers.values())
         ]

@@ -73,7 +73,7 @@ class ProcessGroup:
         return cls(rank, size, device)
 
     def end(self) -> None:
-        with contextlib.suppress(Exception):  # whatever is left of it
+        with contextlib.suppress(Exception):  # it may be gone already
             dist.destroy_process_group()
 
     def share(self, n: int) -> slice:

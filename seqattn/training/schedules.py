@@ -28,7 +28,7 @@ from seqattn.config import (
 
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
-    """Chance of heads in an epoch (Bengio et al. 2015, "Scheduled Sampling", section 2.4).
+    """The probability of feeding the truth (Bengio et al. 2015, "Scheduled Sampling", section 2.4).
 
     Args:
         epoch: from 0.
@@ -38,8 +38,8 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
         case ConstantForcing():
             return config.probability
         case LinearForcing():
-            way = (config.over_epochs or epochs) - 1
-            share = min(epoch / way, 1.0) if way > 0 else min(epoch, 1.0)
+            span = (config.over_epochs or epochs) - 1
+            share = min(epoch / span, 1.0) if span > 0 else min(epoch, 1.0)
             return config.start + share * (config.end - config.start)
         case ExponentialForcing():
             return float(config.decay**epoch)
@@ -104,7 +104,7 @@ class EarlyStopper:
 
 
 def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
-    """The patience that is left; without early stopping, endless.
+    """A stopper that has seen these losses; without early stopping it never stops.
 
     Args:
         history: validation losses of the epochs that are already done.
@@ -132,7 +132,8 @@ class LearningRate:
     """
 
     def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
-        """
+        """Go through the epochs that are done.
+
         Args:
             history: validation losses of the epochs that are already done.
         """
@@ -156,7 +157,7 @@ class LearningRate:
 
     @property
     def value(self) -> float:
-        """Of the epoch that follows."""
+        """The rate of the next epoch."""
         config, schedule = self.config, self.config.learning_rate_schedule
         match schedule:
             case ConstantRate():

@@ -1,4 +1,4 @@
-"""What a training asks and tells its surroundings: files, clocks, signals and people."""
+"""Hooks of a training, for files, clocks, signals and people."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from seqattn.training.state import RunProgress
 
 
 class Session:
-    """The surroundings of a training: these do nothing, and never stop it.
+    """Hooks of a training; the defaults do nothing.
 
     A method may raise; the training then ends with that error.
     """
 
     def log(self, line: str) -> None:
-        """Take a line about how the training works."""
+        """Take a line about how gradients are computed."""
 
     def stop_requested(self) -> bool:
         """Whether to save and return; asked after each step."""

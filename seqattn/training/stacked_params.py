@@ -89,15 +89,14 @@ class StackedParams:
             for parameter, _ in self.slopes:
                 parameter.grad = None
 
-    def gather_gradient(self) -> Tensor:
-        """The gradient after a backward pass of autograd, (R, P)."""
+    def gather_gradient(self) -> None:
+        """Write the gradient of a backward pass of autograd to `gradient`."""
         if self.R > 1:
             rows = [
                 (torch.zeros_like(slope) if parameter.grad is None else parameter.grad).flatten(1)
                 for parameter, slope in self.slopes
             ]
             torch.cat(rows, dim=1, out=self.gradient)
-        return self.gradient
 
 
 @contextlib.contextmanager

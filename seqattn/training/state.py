@@ -1,4 +1,4 @@
-"""The state of a training, which is exactly what a checkpoint holds; all else is built anew.
+"""The state of a training, which is exactly what a checkpoint holds; everything else is rebuilt.
 
 `RunState` is the state of one run by the names of its parameters: what a checkpoint file keeps.
 `TrainState` is the state of all runs of a group as tensors with an axis of runs: what the loop
@@ -25,7 +25,7 @@ from seqattn.runs import EpochRecord
 from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.data_loader import DataLoader
-from seqattn.training.optimizers import Optimizer
+from seqattn.training.optimizers import Optimizer, counts_updates
 from seqattn.training.stacked_params import StackedParams
 
 Ending = Literal["all epochs", "early stopping", "diverged"]
@@ -41,7 +41,7 @@ class Slot:
     Attributes:
         group: a digest of the runs that began together.
         row: of this run, from 0.
-        rows: of all runs of the group, those that have ended and still have one included.
+        rows: of the group, those of ended runs included that still occupy one.
     """
 
     group: str
@@ -100,7 +100,7 @@ class Run:
     """One training among those that go side by side: what training does not change.
 
     Attributes:
-        model: initialised, on its device. Its weights are not touched where there are several runs.
+        model: initialised, on its device. In a group of several runs its weights stay unchanged.
         data: the training sequences.
         validation: what chooses the best epoch.
         seed: of batch order and coins.
@@ -124,7 +124,7 @@ class RunProgress:
     Attributes:
         checkpoint: its newest state as `Session.save` got it; before training the one to go on
             from, or None.
-        ended: why it trains no more; None: it goes on, or was stopped.
+        ended: why it trains no more; None: it is still training, or was interrupted.
         error: the loss, gradient or update that is not finite, of a run that diverged.
         history, best_epoch, loss_sum, points, attention_history: see `RunState`.
     """
@@ -224,16 +224,16 @@ class TrainState:
     # --- losses ----------------------------------------------------------------------------------
 
     def finite_rows(self) -> list[bool]:
-        """Of each row whether its weights, and what the optimizer keeps of its gradients, are."""
-        zeros = self.params.weights * 0  # but NaN where something is not finite
+        """For each row, whether its weights and moments are finite."""
+        zeros = self.params.weights * 0  # NaN where a weight is not finite
         for rows in self.moments.values():
             zeros.add_(rows, alpha=0)
         found: list[bool] = zeros.sum(dim=1).isfinite().tolist()
         return found
 
     def commit_losses(self, loader: DataLoader) -> bool:
-        """Add up the pending losses. If one of them, or a weight or moment by now, is not finite in
-        a run that goes on: False, and nothing is added.
+        """Add up the pending losses. Returns False, and adds nothing, if one of them, a weight or a
+        moment of an active run is not finite.
 
         Args:
             loader: knows how many points each step's loss is a mean of.
@@ -247,7 +247,7 @@ class TrainState:
             return False
         points = np.array([loader.points(self.step - steps + i) for i in range(steps)])
         added = np.vstack([[row.loss_sum for row in self.rows], values * points])
-        # One after the other, so that a pause in between changes no rounding.
+        # A sequential sum, so that a pause in between changes no rounding.
         sums, counts = np.add.accumulate(added)[-1].tolist(), points.sum(axis=0).tolist()
         for row, total, n in zip(self.rows, sums, counts, strict=True):
             row.loss_sum = total
@@ -303,8 +303,8 @@ class TrainState:
 
     def _buffers_of(self, k: int) -> dict[str, dict[str, Tensor]]:
         moments = {name: self.params.of_run(rows, k) for name, rows in self.moments.items()}
-        counts_updates = self.rows[k].run.config.optimizer != "sgd"
-        count = {"step": self.updates.cpu().clone()} if counts_updates else {}
+        config = self.rows[k].run.config
+        count = {"step": self.updates.cpu().clone()} if counts_updates(config) else {}
         names = self.params.shapes if moments else ()
         return {key: {name: kept[key] for name, kept in moments.items()} | count for key in names}
 
@@ -326,7 +326,7 @@ def rows_of_group(runs: Sequence[RunProgress]) -> list[RunProgress]:
     """The rows of a group.
 
     Runs that begin, or whose checkpoints do not say which row they had, get one each in their
-    order. A row whose run has ended before gets a copy of the first run that does not go on.
+    order. Rows of runs that have ended before are filled with an ended copy of the first run.
 
     Raises:
         ValueError: their checkpoints are of different groups.
@@ -338,5 +338,5 @@ def rows_of_group(runs: Sequence[RunProgress]) -> list[RunProgress]:
     by_row = {slot.row: row for slot, row in zip(known, runs, strict=True)}
     if len(by_row) < len(runs) or len({(slot.group, slot.rows) for slot in known}) > 1:
         raise ValueError("runs that go side by side must have rows of one group, each its own")
-    unused = RunProgress(runs[0].run, ended="all epochs")
-    return [by_row.get(k, unused) for k in range(known[0].rows)]
+    filler = RunProgress(runs[0].run, ended="all epochs")
+    return [by_row.get(k, filler) for k in range(known[0].rows)]

@@ -15,7 +15,7 @@ STEP_BITS, CALL_BITS = 32, 10
 
 
 class StepRNG:
-    """See `seqattn.models.Draws`. Each number is a function of seed, epoch, step and which call it
+    """See `seqattn.models.RNG`. Each number is a function of seed, epoch, step and which call it
     was, so a run draws the same alone, side by side with others, and resumed in mid-epoch.
 
     Args:
