@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from seqattn import experiment
-from seqattn.config import Config, resolve
+from seqattn.config import Config, Training, resolve
 from seqattn.data import load
 from seqattn.errors import DataError, NonFiniteError
 from seqattn.experiment import group_training, train_many
 from seqattn.experiment import session as session_module
 from seqattn.models import build_model
-from seqattn.runs import RunFolder
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import Batch, Run, RunProgress, RunState, load_state, loop, to_tensors, train
 from seqattn.training.data_loader import DataLoader
 from seqattn.verify_resume import first_difference
@@ -336,3 +336,35 @@ def test_a_folder_is_saved_to_at_the_end_of_an_epoch_that_is_due(
     runs = experiment.seeds_of(config_of("training.checkpoint_seconds=1"), tmp_path, count)
     train_many(runs, threads=1, callbacks=experiment.Callbacks(stop=step))
     assert saved == [(epoch, 0) for epoch in (1, 2, 3) for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["ended", "diverged"])
+def test_a_save_of_one_run_leaves_the_timer_of_the_others(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else runs that end one after another would keep the others from ever being saved."""
+    now = [0.0]
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: now[0])
+    config = Training(checkpoint_seconds=10)
+    progress = [RunProgress(Run(None, None, None, config, k)) for k in range(3)]  # type: ignore[arg-type]
+    session = session_module.FolderSession({p.run: None for p in progress}, experiment.Callbacks())  # type: ignore[misc]
+    saved = list[int]()
+    monkeypatch.setattr(session, "_write", lambda runs: saved.extend(p.run.seed for p in runs))
+    monkeypatch.setattr(session_module, "write_divergence", lambda *_: None)
+    now[0] = 11.0
+    assert session.save_due()
+    record = EpochRecord(1, 1.0, 1.0, 1.0, 0.1, 1.0, 0.1)
+    if kind == "ended":
+        for p in progress:
+            p.history.append(record)
+        session.epoch_end(progress, progress[:1])
+    else:
+        error = NonFiniteError("not finite")
+        diverged = replace(progress[0], error=error, checkpoint=RunState({}))
+        session.writers = {diverged.run: type("W", (), {"job": None})()}  # type: ignore[dict-item]
+        session.diverged(diverged)
+    assert saved == [0]
+    assert session.save_due()
+    session.save(progress[1:])
+    assert saved == [0, 1, 2]
+    assert not session.save_due()

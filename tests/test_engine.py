@@ -502,7 +502,8 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
         if not is_refused(config, config):
             taken.add(key)
     assert taken == {
-        "name", "data.path", "data.validation_path", "data.test_path", "training.epochs",
+        "name", "data.path", "data.validation_path", "data.test_path", "data.units",
+        "training.epochs",
         "training.checkpoint_seconds", "training.record_attention", "logging.tensorboard",
     }  # fmt: skip
 

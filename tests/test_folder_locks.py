@@ -64,12 +64,11 @@ def test_a_comparison_that_another_one_overtook_is_refused(
 def test_seeds_do_not_go_among_the_runs_of_others(
     mark: str, kind: str, seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seqattn import experiment
 
     home = tmp_path / "outputs" / "mine"
     home.mkdir(parents=True)
     words = ["train", a_config(tmp_path), *SMALL, "--seeds", "2"]
-    monkeypatch.setattr(experiment, "PATIENCE", 0.1)
+    monkeypatch.setattr("seqattn.experiment.seeds.LOCK_TIMEOUT", 0.1)
     with exclusive_lock(home):  # which a comparison or a search does before it writes its mark
         assert seqattn(*words).code == 6
     (home / mark).write_text("{}")

@@ -41,7 +41,7 @@ inner = results.conclude
 
 def conclude(*given):
     began.append(peak())
-    inner(*given)
+    return inner(*given)
 
 results.conclude = conclude
 sets = ["data.kind=file", "data.path=train.csv", "data.validation_path=validation.csv",

@@ -43,19 +43,23 @@ class Recorder(Session):
         return time.monotonic() - self.saved_at >= self.interval
 
     def save(self, runs: Sequence[RunProgress]) -> None:
+        self.keep(runs)
+        self.saved_at = time.monotonic()
+
+    def keep(self, runs: Sequence[RunProgress]) -> None:
         for run in runs:
             assert run.checkpoint is not None
             self.on_save(run.checkpoint)
-        if self.save_due():
-            self.saved_at = time.monotonic()
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for run in runs:
             self.on_epoch(run.history[-1])
-        self.save(to_save)
+        self.keep(to_save)
+        if len(to_save) == len(runs):
+            self.saved_at = time.monotonic()
 
     def diverged(self, run: RunProgress) -> None:
-        self.save([run])
+        self.keep([run])
 
 
 def trained(

@@ -145,6 +145,8 @@ def _detrended(values: Floats, seen: NDArray[np.bool_], longest: int) -> Floats 
     if n < LEAST_POINTS:
         return None
     size = float(np.abs(values).max())
+    if size > 0:
+        values = values / size  # whose squares and sums cannot overflow
     steps = np.arange(len(values), dtype=np.float64)
     steps -= steps[seen].mean()
     level = values[seen].mean()
@@ -152,7 +154,7 @@ def _detrended(values: Floats, seen: NDArray[np.bool_], longest: int) -> Floats 
     values = np.where(seen, values - level - slope * steps, 0.0)
     values = np.where(seen, values - _moving_average(values, seen, longest), 0.0)
     spread = math.sqrt(float(np.square(values).sum()) / n)
-    if spread <= 1e-9 * size:  # rounding of the trend that was taken off
+    if spread <= 1e-9:  # rounding of the trend that was taken off
         return None
     return values / spread
 

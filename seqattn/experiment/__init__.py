@@ -11,7 +11,7 @@ import torch
 
 from seqattn.config import Config, to_yaml
 from seqattn.data.baselines import mean_squared_error
-from seqattn.errors import FolderLockedError
+from seqattn.errors import FolderLockedError, UsageError
 from seqattn.evaluation.load_run import data_of, open_run, without_paths
 from seqattn.experiment import tensorboard, worker
 from seqattn.experiment.group_training import Compute, train_group
@@ -170,6 +170,8 @@ def _checked(
     Returns:
         a job for each config, in their order, and those to train, in groups.
     """
+    if len({folder.path for _, folder in configs}) < len(configs):
+        raise UsageError("each run needs a folder of its own, and two of these name the same.")
     for config, folder in configs:
         check_not_taken(folder, resume=resume, overwrite=overwrite)
         tensorboard.require_tensorboard(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from seqattn.experiment.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiment.session import FolderSession, RunWriter
 from seqattn.experiment.sizes import estimate_run_memory
 from seqattn.experiment.skip_start import initial_model
+from seqattn.runs import RunFolder
 from seqattn.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
     Batch,
@@ -24,10 +25,12 @@ from seqattn.training import (
     ProcessGroup,
     Run,
     RunProgress,
+    RunState,
     batch_in_order,
     batch_of,
     train,
 )
+from seqattn.training.attention_history import read_attention_history
 from seqattn.training.threads import choose_threads
 
 
@@ -68,7 +71,11 @@ def train_group(jobs: Sequence[Job], compute: Compute, callbacks: Callbacks) -> 
     background = BackgroundWriter() if len(jobs) == 1 else None
     writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
     session = FolderSession(writers, callbacks, background)
-    states = {run: job.state for run, job in zip(runs, jobs, strict=True) if job.state is not None}
+    states = {
+        run: _with_attention_history(job.state, job.folder)
+        for run, job in zip(runs, jobs, strict=True)
+        if job.state is not None
+    }
     with _ends_logged(jobs), background or contextlib.nullcontext():
         trained = train(runs, session, states=states, processes=compute.processes)
     jobs = _concluded(jobs, trained, callbacks)
@@ -108,6 +115,11 @@ def runs_of(jobs: Sequence[Job], device: torch.device) -> list[Run]:
         )
         for job in jobs
     ]
+
+
+def _with_attention_history(state: RunState, folder: RunFolder) -> RunState:
+    """The state with the snapshots that film.npz has; they are held while a group trains."""
+    return replace(state, attention_history=read_attention_history(folder, state.epoch))
 
 
 def _threads_for(jobs: Sequence[Job], runs: Sequence[Run], compute: Compute) -> tuple[int, str]:
@@ -193,9 +205,8 @@ def _ends_logged(jobs: Sequence[Job]) -> Iterator[None]:
         for job in jobs:
             with contextlib.suppress(OSError):  # the disk itself may have failed
                 job.folder.log_line(f"ended: {name}")
-        if isinstance(error, OSError) and not isinstance(
-            error, BrokenPipeError
-        ):  # of a pipe, no file
+        # A broken pipe is one of a reader of the output, and no file.
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
             raise StorageError(
                 f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"
@@ -209,14 +220,16 @@ def _concluded(
 ) -> list[Job]:
     """Write the results of the runs that trained to their end."""
     jobs = [
-        replace(job, state=run.checkpoint or job.state, error=run.error)
+        replace(job, state=_final_state(run), error=run.error)
         for job, run in zip(jobs, trained, strict=True)
     ]
     for job, run in zip(jobs, trained, strict=True):
         if run.ended == "early stopping":
             epoch = job.position[0]
             callbacks.say(f"Stopped early after epoch {epoch}: no improvement any more.")
-        if run.ended is None:
+        if run.error is not None:
+            job.folder.log_line(f"ended: {run.error}")
+        elif run.ended is None:
             job.folder.log_line("stopped")
     with write_transaction():
         finished = [(job, run.run.model) for job, run in zip(jobs, trained, strict=True)
@@ -225,17 +238,25 @@ def _concluded(
     jobs = [
         next(concluded) if run.is_finished else job for job, run in zip(jobs, trained, strict=True)
     ]
-    _log_ends(job for job, run in zip(jobs, trained, strict=True) if run.ended is not None)
+    _log_ends([job for job, run in zip(jobs, trained, strict=True) if run.is_finished])
     return jobs
 
 
-def _log_ends(jobs: Iterable[Job]) -> None:
-    """The last line of each log, once the results are safe on the disk; and TensorBoard's."""
-    for job in jobs:
+def _final_state(run: RunProgress) -> RunState:
+    """Where a run ended or was stopped, without the snapshots that film.npz has: jobs are held for
+    longer than their training."""
+    assert run.checkpoint is not None
+    return replace(run.checkpoint, attention_history=[])
+
+
+def _log_ends(finished: Sequence[Job]) -> None:
+    """The last line of each log, once the results are on the disk; then TensorBoard's files."""
+    for job in finished:
         if job.error is not None:
             job.folder.log_line(f"ended: {job.error}")
         elif job.summary is not None:
             loss, best = job.summary["test_loss"], job.summary["best_epoch"]
             job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")
-            if job.config.logging.tensorboard:
-                tensorboard.conclude(job.folder, job.config, job.summary)
+    for job in finished:
+        if job.summary is not None and job.config.logging.tensorboard:
+            tensorboard.conclude(job.folder, job.config, job.summary)

@@ -21,7 +21,6 @@ from seqattn.errors import (
 from seqattn.experiment.job import Job
 from seqattn.runs import RunFolder
 from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
-from seqattn.training.attention_history import read_attention_history
 from seqattn.training.checkpoints import read_training, state_of
 
 HARMLESS = ("name", "data.units", "training.epochs", "training.checkpoint_seconds",
@@ -74,9 +73,7 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
         raise DataError(f"{error}{_changed_files(job)}") from None
-    state = state_of(file, job.new_model())
-    state.attention_history = read_attention_history(job.folder, state.epoch)
-    return state
+    return state_of(file, job.new_model())
 
 
 def _changed_files(job: Job) -> str:

@@ -14,8 +14,9 @@ from seqattn.training.checkpoint_file import PATHS, CheckpointFile
 from seqattn.training.optimizers import buffer_names, counts_updates
 from seqattn.wording import counted
 
-INIT_KEYS = ("model.skip_map",)
-"""Keys of the model that say how its training starts; folders of earlier versions lack them."""
+OTHER_KEYS = (*PATHS, "model.skip_map", "data.units")
+"""Keys that may differ between a folder and its checkpoints: they do not change what weights mean,
+and folders of earlier versions lack some."""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
@@ -49,7 +50,7 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
     found = {
         key: values
         for key, values in differences(expected, file.config).items()
-        if key.startswith(("model.", "data.")) and key not in (*PATHS, *INIT_KEYS)
+        if key.startswith(("model.", "data.")) and key not in OTHER_KEYS
     }
     if found:
         lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]

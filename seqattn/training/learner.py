@@ -106,7 +106,7 @@ class Learner:
         A row whose run has ended gets the rate, coins and order of the first active run, so that
         the choice of kernels depends on active runs alone.
         """
-        first = state.active[0]
+        began, first = time.perf_counter() - state.seconds, state.active[0]
         sources = [k if row.ended is None else first for k, row in enumerate(state.rows)]
         runs = [self.runs[k] for k in sources]
         self.loader.start_epoch([run.seed for run in runs], state.epoch)
@@ -126,7 +126,7 @@ class Learner:
             learning_rates=[self.learning_rates[k].value for k in sources],
             teacher_forcing=chances,
             coins=self._coins_by_batch(tosses),
-            began=time.perf_counter() - state.seconds,
+            began=began,
         )
 
     def _coins_by_batch(self, tosses: Sequence[np.ndarray]) -> list[Tensor]:

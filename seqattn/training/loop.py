@@ -124,7 +124,8 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
             end_diverged(state, learner, epoch, snapshot, session)
             if not state.active:
                 return False
-            stop = save = False
+            stop = save = False  # of a step that is undone; both are asked again after the next
+            state.seconds = epoch.elapsed()
             epoch = learner.start_epoch(state)
         state.seconds = epoch.elapsed()
         is_last = state.step == len(epoch)
@@ -196,7 +197,7 @@ def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None
 
 def leave_out_ended(state: TrainState, learner: Learner, session: Session) -> None:
     """End the runs whose checkpoints leave no epoch to train. They are saved with the config of
-    now, except after early stopping: others of the group may still go back to the checkpoint before.
+    now, except after early stopping: others of the group may still go back to the one before.
     """
     for k in state.active:
         row = state.rows[k]
