@@ -5,7 +5,12 @@
 
 Each training runs as a process of its own with one thread. What is held: the tensors of
 best.safetensors, metrics.csv without its seconds, and predictions.npz. The digests are those of one
-machine and one version of torch, since kernels differ between processors.
+machine and one version of torch, since kernels differ between processors. For other machines
+
+    python scripts/pinned.py --figures tests/data/core_figures.json --package DIR
+
+writes the losses of each epoch, by the code in DIR (that of the commit before a redesign of the
+training core made the file), and tests/walks/test_core_figures.py holds them.
 """
 
 from __future__ import annotations
@@ -18,7 +23,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -75,24 +82,47 @@ def digests_of(folder: Path) -> dict[str, str]:
                 content.update(f"{name} {array.dtype} {array.shape} ".encode())
                 content.update(np.ascontiguousarray(array).tobytes())
             found[f"{run.relative_to(folder)} {what}"] = content.hexdigest()
-        with (run / "metrics.csv").open() as file:
-            rows = [{k: v for k, v in row.items() if "seconds" not in k}
-                    for row in csv.DictReader(file)]  # fmt: skip
+        rows = [{k: v for k, v in row.items() if "seconds" not in k} for row in metrics_of(run)]
         found[f"{run.relative_to(folder)} metrics"] = hashlib.sha256(
             json.dumps(rows).encode()
         ).hexdigest()
     return found
 
 
-def trained(words: list[str]) -> dict[str, str]:
+def metrics_of(run: Path) -> list[dict[str, str]]:
+    """The rows of metrics.csv."""
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def losses_of(folder: Path) -> dict[str, list[list[float]]]:
+    """Run -> the training loss and both validation losses of each epoch, of all below a folder."""
+    names = ("train_loss", "validation_loss", "validation_loss_teacher_forced")
+    return {
+        str(metrics.parent.relative_to(folder)): [
+            [float(f"{float(row[name]):.7g}") for name in names]
+            for row in metrics_of(metrics.parent)
+        ]
+        for metrics in sorted(folder.rglob("metrics.csv"))
+    }
+
+
+def trained(
+    words: list[str], package: Path = ROOT, read: Callable[[Path], Any] = digests_of
+) -> dict[str, Any]:
+    """What `read` finds in the outputs of one work.
+
+    Args:
+        package: the folder of the code.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(package),
                        "SEQATTN_CACHE": f"{folder}/cache"}  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-m", *words], cwd=folder, env=environment, capture_output=True,
             text=True, check=False,
         )  # fmt: skip
-        found = digests_of(Path(folder) / "outputs")
+        found: dict[str, Any] = read(Path(folder) / "outputs")
         if done.returncode or not found:
             raise SystemExit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
         return found
@@ -103,15 +133,27 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write digests to this file")
     parser.add_argument("--check", type=Path, help="hold the digests of this file")
     parser.add_argument("--only", help="works with these letters in their names")
+    parser.add_argument("--figures", type=Path, help="write the losses of each epoch to this file")
+    parser.add_argument(
+        "--package", type=Path, default=ROOT, help="folder of the code to train with"
+    )
     chosen = parser.parse_args()
-    if (chosen.write is None) == (chosen.check is None):
-        parser.error("give one of --write and --check")
+    if [chosen.write, chosen.check, chosen.figures].count(None) != 2:
+        parser.error("give one of --write, --check and --figures")
+    if chosen.figures:
+        losses = {
+            name: trained(words, chosen.package, losses_of)
+            for name, words in works().items()
+            if name != "two processes"
+        }
+        chosen.figures.write_text(json.dumps(losses, indent=1) + "\n")
+        return
     known = json.loads(chosen.check.read_text()) if chosen.check else {}
     found, others = {}, 0
     for name, words in works().items():
         if chosen.only and chosen.only not in name:
             continue
-        found[name] = trained(words)
+        found[name] = trained(words, chosen.package)
         before = known.get(name, found[name])
         differ = sorted(key for key in before | found[name]
                         if before.get(key) != found[name].get(key))  # fmt: skip
