@@ -29,7 +29,7 @@ from seqattn.figures import as_bytes
 from seqattn.figures.style import styled
 from seqattn.models import build_model
 from seqattn.training import Batch, Run, RunProgress
-from seqattn.training.learner import begin
+from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
 
 BASE = {"N": 32, "S": 8, "H": 16, "F": 2, "R": 1}
@@ -53,12 +53,12 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     config = Training(batch_size=N, learning_rate=1e-3)
     model = Recurrent(hidden_dim=H, attention=attention)
     warm = RunProgress(Run(build_model(model, F, 0), small, small, config, 0))
-    state, learner = begin([warm], manual_backward=kind == "by hand")
+    state, learner = build_group([warm], manual_backward=kind == "by hand")
     # What torch and the allocator take once is no step's.
     train_step(state, learner, learner.start_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [RunProgress(Run(build_model(model, F, k), data, small, config, k)) for k in range(R)]
-    state, learner = begin(runs, manual_backward=kind == "by hand")
+    state, learner = build_group(runs, manual_backward=kind == "by hand")
     epoch = learner.start_epoch(state)
     taken = []
     for _ in range(6):

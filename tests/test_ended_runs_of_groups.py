@@ -14,8 +14,8 @@ from seqattn import experiment
 from seqattn.config import Config, Training, resolve
 from seqattn.data import load
 from seqattn.errors import DataError, NonFiniteError
+from seqattn.experiment import folder_session as session_module
 from seqattn.experiment import group_training, train_many
-from seqattn.experiment import session as session_module
 from seqattn.models import build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import Batch, Run, RunProgress, RunState, load_state, loop, to_tensors, train

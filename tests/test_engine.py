@@ -40,7 +40,7 @@ from seqattn.training import compiling as compiling_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
 from seqattn.training.compiling import StepCompiler
-from seqattn.training.learner import begin
+from seqattn.training.learner import build_group
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, stacked
 from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
@@ -651,7 +651,7 @@ def test_each_run_takes_from_its_own_sequences() -> None:
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_a_group_finds_what_is_not_finite_and_saves_the_best_of_each(number: float) -> None:
     runs = [run_of(config_of({}, {}, False, seed), torch.float32) for seed in range(RUNS)]
-    state, _ = begin([RunProgress(run) for run in runs])
+    state, _ = build_group([RunProgress(run) for run in runs])
     assert state.finite_rows() == [True] * RUNS
     for rows in (state.params.weights, *state.moments.values()):
         kept = rows[1, 2].clone()

@@ -26,7 +26,7 @@ from seqattn.runs import RunFolder
 from seqattn.storage.atomic import _PendingFile
 from seqattn.training import Run, RunProgress, to_tensors, train
 from seqattn.training.batches import Batch, together
-from seqattn.training.learner import Epoch, Learner, begin
+from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.state import Slot, TrainState
@@ -48,12 +48,12 @@ def run_of(seed: int, *sets: str) -> Run:
 
 
 def group_of(runs: Sequence[Run]) -> tuple[TrainState, Learner]:
-    return begin([RunProgress(run) for run in runs])
+    return build_group([RunProgress(run) for run in runs])
 
 
 def with_rates(learner: Learner, rates: Sequence[float]) -> None:
     """Give each row a learning rate of its own."""
-    for run, rate in zip(learner.learning_rates, rates, strict=True):
+    for run, rate in zip(learner.rate_schedules, rates, strict=True):
         run.config = run.config.model_copy(update={"learning_rate": rate})
 
 
@@ -75,7 +75,7 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     left = [
         RunProgress(runs[k], replace(state.checkpoint(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
     ]
-    again, relearner = begin(left)
+    again, relearner = build_group(left)
     with_rates(relearner, [0.0, 0.1, 0.1, 0.0, 0.1])
     assert again.active == state.active == [1, 2, 4]
     assert kernels_of(again, relearner.start_epoch(again)) == kernels_of(state, epoch)

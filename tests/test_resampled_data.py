@@ -319,7 +319,7 @@ def test_compare_is_told_of_no_option_that_it_lacks(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiment.session.save_state", full)
+    monkeypatch.setattr("seqattn.experiment.folder_session.save_state", full)
     assert "No space left" in refused()
 
 

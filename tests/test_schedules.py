@@ -24,7 +24,7 @@ def rates_of(epochs: int, schedule: dict[str, Any]) -> list[float]:
     rate, found = LearningRate(training), []
     for _ in range(epochs):
         found.append(rate.value)
-        rate.take_in(1.0)
+        rate.update(1.0)
     return found
 
 

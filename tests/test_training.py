@@ -153,7 +153,7 @@ def values_after(rate: LearningRate, losses: list[float]) -> list[float]:
     """The learning rate after each of these losses."""
     values = []
     for loss in losses:
-        rate.take_in(loss)
+        rate.update(loss)
         values.append(rate.value)
     return values
 
@@ -187,7 +187,7 @@ def test_a_schedule_that_goes_on_is_the_one_that_never_stopped() -> None:
 
 def test_patience() -> None:
     patient = EarlyStopper(2, min_delta=0.5)
-    assert [patient.epochs_without_improvement(loss) for loss in (3.0, 2.6, 2.4, 2.2, 2.0)] == [
+    assert [patient.update(loss) for loss in (3.0, 2.6, 2.4, 2.2, 2.0)] == [
         False, False, False, False, True,
     ]  # fmt: skip
 

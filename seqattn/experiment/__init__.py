@@ -112,7 +112,7 @@ def train_many(
             compute = Compute(chosen, threads, _environment(chosen, launch), launch.processes)
             todo = [job for job in jobs if job.is_to_do]
             locks.lock_new(job.folder for job in todo)
-            _begin(todo, compute, callbacks, overwrite=overwrite)
+            _prepare_folders(todo, compute, callbacks, overwrite=overwrite)
             groups = [_train(group, compute, callbacks) for group in groups]
             jobs = _in_order_of(jobs, groups)
         for job in jobs if plots else ():
@@ -214,7 +214,9 @@ def _with_skip_maps(
     return [_in_order_of(group, [fitted]) for group in groups]
 
 
-def _begin(todo: Sequence[Job], compute: Compute, callbacks: Callbacks, *, overwrite: bool) -> None:
+def _prepare_folders(
+    todo: Sequence[Job], compute: Compute, callbacks: Callbacks, *, overwrite: bool
+) -> None:
     """Clear the folders, write config and environment of each run, and say where they stand."""
     _report_change_of_numerics(todo, compute.environment, callbacks)
     for job in todo:

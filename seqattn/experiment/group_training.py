@@ -13,8 +13,8 @@ import torch
 from seqattn.data import Sequences
 from seqattn.errors import SeqattnError, StorageError
 from seqattn.experiment import results, tensorboard
+from seqattn.experiment.folder_session import FolderSession, RunWriter
 from seqattn.experiment.job import Callbacks, Job, raise_if_stopped
-from seqattn.experiment.session import FolderSession, RunWriter
 from seqattn.experiment.sizes import estimate_run_memory
 from seqattn.experiment.skip_start import initial_model
 from seqattn.runs import RunFolder

@@ -29,34 +29,38 @@ from seqattn.training.batches import shape_of_batch
 def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
     """Jobs that can share every step, each group at one position; they know their `group`.
 
-    Those that begin are no more at once than memory allows. They are cut from all jobs, done or
-    not, so that who goes with whom does not depend on what was finished before a stop.
+    New groups are limited by memory. They are formed from all jobs, finished or not, so that
+    membership does not depend on what was finished before a stop.
     """
-    cuts = [_restarted(cut) for cut in _cuts(jobs)]
+    cohorts = [_restart_after_partial_save(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
-    for job in itertools.chain(*cuts):
+    for job in itertools.chain(*cohorts):
         if job.state is not None:
             resumed.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
     groups = [
         [replace(job, group=name or _digest(group)) for job in group]
         for (_, name), members in resumed.items()
-        for group in _with_state(members)
+        for group in _resumable_groups(members)
     ]
-    new = [[job for job in cut if job.state is None and job.is_to_do] for cut in cuts]
-    return groups + [[replace(job, group=_digest(cut)) for job in cut] for cut in new if cut]
+    new = [[job for job in cohort if job.state is None and job.is_to_do] for cohort in cohorts]
+    return groups + [
+        [replace(job, group=_digest(cohort)) for job in cohort] for cohort in new if cohort
+    ]
 
 
-def grouped_anew(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """The same where no checkpoint is at hand, so that all that are not trained begin. Runs that
-    began with them begin with them again, unless they have results."""
-    for cut in _cuts(jobs):
-        left = [job for job in cut if job.is_to_do and not job.is_trained]
-        interrupted = _digest(cut) in map(_group_of, cut) and not any(job.summary for job in cut)
+def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Groups for machines that have no checkpoints: every unfinished run starts over, together with
+    its original group unless a member already has results."""
+    for cohort in _cohorts(jobs):
+        left = [job for job in cohort if job.is_to_do and not job.is_trained]
+        interrupted = _digest(cohort) in map(_group_of, cohort) and not any(
+            job.summary for job in cohort
+        )
         if left:
-            yield cut if interrupted else left
+            yield cohort if interrupted else left
 
 
-def _cuts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Jobs of one shape, no more at once than memory allows."""
     alike: dict[str, list[Job]] = {}
     for job in jobs:
@@ -76,19 +80,19 @@ def _digest(jobs: Sequence[Job]) -> str:
     return of_all.hexdigest()[:16]
 
 
-def _restarted(cut: Sequence[Job]) -> list[Job]:
+def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
     """After a stop in the first common save, runs that began together begin again."""
     again = set[Path]()
-    for group in {_group_of(job) for job in cut} - {None}:
-        again.update(job.folder.path for job in _stopped_in_first_save(cut, group))
-    return [job.restarted() if job.folder.path in again else job for job in cut]
+    for group in {_group_of(job) for job in cohort} - {None}:
+        again.update(job.folder.path for job in _partial_first_save(cohort, group))
+    return [job.restarted() if job.folder.path in again else job for job in cohort]
 
 
-def _stopped_in_first_save(cut: Sequence[Job], group: str | None) -> list[Job]:
+def _partial_first_save(cohort: Sequence[Job], group: str | None) -> list[Job]:
     """The runs of a group of which some have a checkpoint, others have none, and there is no
     earlier one to go back to; none where that is not so."""
-    saved = [job for job in cut if _group_of(job) == group]
-    whole = [job for job in cut if _group_of(job) == group or (not job.state and job.started)]
+    saved = [job for job in cohort if _group_of(job) == group]
+    whole = [job for job in cohort if _group_of(job) == group or (not job.state and job.started)]
     has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
     is_stopped = len(whole) > len(saved) and not has_earlier and _digest(whole) == group
     return whole if is_stopped else []
@@ -99,29 +103,29 @@ def _group_of(job: Job) -> str | None:
     return job.state.slot.group if job.state is not None and job.state.slot is not None else None
 
 
-def _with_state(members: Sequence[Job]) -> Iterator[list[Job]]:
+def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Runs of one group, by where they go on: first those that have not ended, then those of which
     only the results are missing."""
     taken = set[Path]()
-    for group in _unfinished(members):
+    for group in _groups_at_common_state(members):
         taken.update(job.folder.path for job in group)
-        yield from _by_rows(group)
-    yield from _by_rows([
+        yield from _split_equal_rows(group)
+    yield from _split_equal_rows([
         job for job in members
         if job.folder.path not in taken and job.is_to_do and job.is_trained
     ])  # fmt: skip
 
 
-def _unfinished(members: Sequence[Job]) -> Iterator[list[Job]]:
+def _groups_at_common_state(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Runs of one group that have not ended, by where they stand.
 
-    After a stop between two files of a common save, some runs are a save ahead: these go back to
-    the checkpoint before it. So do runs without a test loss that ended since the common save: until
-    it ends, a run has a part in which kernels the others are computed with.
+    After a stop between two files of a common save, some runs are one save ahead: they go back to
+    their previous checkpoint. So do runs that diverged, or ended without results, since then: a run
+    influences the choice of kernels for its group until it ends.
     """
     not_concluded = [job for job in members if job.summary is None]
     left = sorted(not_concluded, key=lambda job: job.end is not None)
-    states = _states_at_hand(left, len({job.position for job in members}) > 1)
+    states = _available_states(left, len({job.position for job in members}) > 1)
     while positions := [job.position for job in left if job.end is None]:
         position, here = min(positions), dict[Path, Job]()
         for job in left:
@@ -132,20 +136,20 @@ def _unfinished(members: Sequence[Job]) -> Iterator[list[Job]]:
         left = [job for job in left if job.folder.path not in here]
 
 
-def _states_at_hand(
+def _available_states(
     jobs: Sequence[Job], with_previous: bool
 ) -> dict[Path, dict[tuple[int, int], RunState]]:
     """By folder and position what each run can go on from: its state, and where some runs are ahead
     of others that of the checkpoint before."""
     found: dict[Path, dict[tuple[int, int], RunState]] = {}
     for job in jobs:
-        states = [_state_before(job)] if with_previous else []
+        states = [_previous_state(job)] if with_previous else []
         states.append(job.state)
         found[job.folder.path] = {state.position: state for state in states if state is not None}
     return found
 
 
-def _by_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Runs that stand at one place of one group, each with a row of its own."""
     found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
     for job in jobs:
@@ -159,7 +163,7 @@ def _by_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         yield list(group.values())
 
 
-def _state_before(job: Job) -> RunState | None:
+def _previous_state(job: Job) -> RunState | None:
     """What the checkpoint before the last holds, if it can be read."""
     with contextlib.suppress(CheckpointError):
         return load_checkpoint(job.folder.previous, job)

@@ -10,7 +10,7 @@ from seqattn.config import Config, OwnFile, as_plain
 from seqattn.data import Splits, load
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiment.fixed_lengths import check_fixed_lengths
-from seqattn.experiment.grouping import grouped_anew
+from seqattn.experiment.grouping import groups_without_checkpoints
 from seqattn.experiment.job import Job
 from seqattn.experiment.resume import check_same_rates, check_same_split, load_latest_checkpoint
 from seqattn.experiment.sizes import check_data_fits, check_memory
@@ -58,7 +58,9 @@ def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Co
     """
     check_sizes(configs)
     jobs = prepared(configs, resume=True)
-    return [[(job.config, job.folder) for job in group] for group in grouped_anew(jobs)]
+    return [
+        [(job.config, job.folder) for job in group] for group in groups_without_checkpoints(jobs)
+    ]
 
 
 def _check_positions(job: Job) -> None:

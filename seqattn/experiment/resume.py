@@ -128,7 +128,7 @@ def check_same_rates(job: Job) -> None:
                 " in this version. To go on would mix two schedules: train again with --overwrite,"
                 " or under another --name."
             )
-        rate.take_in(record.validation_loss)
+        rate.update(record.validation_loss)
 
 
 def spanning_all_epochs(training: Training) -> list[str]:

@@ -65,7 +65,7 @@ class Learner:
         processes: that share every batch of one run; None: this one alone.
         params: the weights of all runs, (R, P), and their gradient.
         objective: the loss, and how its gradient is computed.
-        learning_rates, patience: of each row.
+        rate_schedules, early_stoppers: of each row.
     """
 
     def __init__(
@@ -97,8 +97,10 @@ class Learner:
         self.clipping = GradientClipping([run.config.clip_norm for run in self.runs], gradient)
         self.compiler = StepCompiler(self.config.compile, self.objective, log)
         self.validation = together([run.validation for run in self.runs])
-        self.learning_rates = [LearningRate(row.run.config, row.validation_losses) for row in rows]
-        self.patience = [early_stopping(row.run.config, row.validation_losses) for row in rows]
+        self.rate_schedules = [LearningRate(row.run.config, row.validation_losses) for row in rows]
+        self.early_stoppers = [
+            early_stopping(row.run.config, row.validation_losses) for row in rows
+        ]
 
     def start_epoch(self, state: TrainState) -> Epoch:
         """The epoch that the state is in, from its first step; its data are shuffled.
@@ -123,7 +125,7 @@ class Learner:
             for run, chance, coins in zip(runs, chances, generators, strict=True)
         ]  # fmt: skip
         return Epoch(
-            learning_rates=[self.learning_rates[k].value for k in sources],
+            learning_rates=[self.rate_schedules[k].value for k in sources],
             teacher_forcing=chances,
             coins=self._coins_by_batch(tosses),
             began=began,
@@ -186,7 +188,7 @@ class Learner:
             state.rows[k].attention_history.append(found[k])
 
 
-def begin(
+def build_group(
     runs: Sequence[RunProgress],
     *,
     manual_backward: bool = True,

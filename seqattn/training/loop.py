@@ -21,7 +21,7 @@ from seqattn.training.divergence import (
     step_error,
     validation_error,
 )
-from seqattn.training.learner import Epoch, Learner, begin
+from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import ending
 from seqattn.training.session import Session
@@ -69,7 +69,7 @@ def train(
     log = functools.cache(session.log)  # each smaller group would log the same lines again
     active = progress
     while active:
-        state, learner = begin(
+        state, learner = build_group(
             active, manual_backward=manual_backward, processes=processes, log=log
         )
         with cache_module_attributes(learner.params.model):
@@ -173,8 +173,8 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
             )
         )
         row.loss_sum, row.points = 0.0, 0
-        learner.learning_rates[k].take_in(free[k])
-        learner.patience[k].epochs_without_improvement(free[k])
+        learner.rate_schedules[k].update(free[k])
+        learner.early_stoppers[k].update(free[k])
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
@@ -189,7 +189,7 @@ def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None
     """End the runs that have no epoch left, and tell the session of the epoch."""
     trained = state.active
     for k in trained:
-        state.rows[k].ended = ending(learner.runs[k].config, state.epoch, learner.patience[k])
+        state.rows[k].ended = ending(learner.runs[k].config, state.epoch, learner.early_stoppers[k])
     to_save = trained if session.save_due() else [k for k in trained if state.rows[k].ended]
     runs = [state.rows[k] for k in trained]
     session.epoch_end(runs, state.update_checkpoints(to_save))
@@ -201,7 +201,7 @@ def leave_out_ended(state: TrainState, learner: Learner, session: Session) -> No
     """
     for k in state.active:
         row = state.rows[k]
-        row.ended = ending(row.run.config, state.epoch, learner.patience[k])
+        row.ended = ending(row.run.config, state.epoch, learner.early_stoppers[k])
         if row.ended is None:
             continue
         state.update_checkpoints([k])

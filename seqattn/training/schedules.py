@@ -90,7 +90,7 @@ class EarlyStopper:
         self.lowest = math.inf
         self.waited = 0
 
-    def epochs_without_improvement(self, loss: float) -> bool:
+    def update(self, loss: float) -> bool:
         """Take in an epoch's loss; True when patience ran out with it."""
         if loss < self.lowest - self.min_delta:
             self.lowest, self.waited = loss, 0
@@ -114,7 +114,7 @@ def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
         EarlyStopper(math.inf) if early is None else EarlyStopper(early.patience, early.min_delta)
     )
     for loss in history:
-        patience.epochs_without_improvement(loss)
+        patience.update(loss)
     return patience
 
 
@@ -143,15 +143,15 @@ class LearningRate:
             EarlyStopper(schedule.patience) if isinstance(schedule, PlateauRate) else None
         )
         for loss in history:
-            self.take_in(loss)
+            self.update(loss)
 
-    def take_in(self, loss: float) -> None:
+    def update(self, loss: float) -> None:
         """Go on to the next epoch, after one with this validation loss."""
         self.epoch += 1
         schedule = self.config.learning_rate_schedule
         if self.plateau is None or not isinstance(schedule, PlateauRate):
             return
-        if self.plateau.epochs_without_improvement(loss):
+        if self.plateau.update(loss):
             self.factor *= schedule.factor
             self.plateau.waited = 0
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
-from seqattn.training.learner import begin
+from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
 from seqattn.training.state import Run, RunProgress
 
@@ -36,7 +36,7 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
     if multiplications(runs) < TINY:
         return 1, "too few multiplications a step for more"
     copies = [RunProgress(dataclasses.replace(run, model=copy.deepcopy(run.model))) for run in runs]
-    state, learner = begin(copies)
+    state, learner = build_group(copies)
     epoch = learner.start_epoch(state)
 
     def seconds(threads: int) -> float:

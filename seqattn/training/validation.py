@@ -26,22 +26,22 @@ def validate(
     objective: LossFn,
     data: Batch | GatheredBatch,
     batch_size: int = 1,
-    world: ProcessGroup | None = None,
+    processes: ProcessGroup | None = None,
 ) -> tuple[list[float], list[float]]:
     """Mean squared error over a part, free running and with every step teacher-forced.
 
     Their gap is the exposure bias: what it costs to build on one's own mistakes.
 
     Args:
-        batch_size: of training; long sequences are taken as many at a time.
-        world: processes that take a share each; None: all is done here.
+        batch_size: of training; at least as many sequences are scored together.
+        processes: that take a share each; None: this one takes all.
 
     Returns:
         both for each run, as numbers in double precision.
     """
     R, mine = data.runs, slice(0, len(data))
-    if world is not None:
-        mine = world.share(len(data))
+    if processes is not None:
+        mine = processes.share(len(data))
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
     at_once = sequences_together(data.source_steps + data.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
@@ -51,9 +51,9 @@ def validate(
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):
                 total[k] += loss * n
         counted = [a + b for a, b in zip(counted, real, strict=True)]
-    if world is not None:
-        said = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
-        sums = world.all_reduce(said.to(world.device)).tolist()
+    if processes is not None:
+        own = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
+        sums = processes.all_reduce(own.to(processes.device)).tolist()
         totals, counted = (sums[:R], sums[R : 2 * R]), sums[2 * R :]
     free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
     return free, forced

@@ -232,7 +232,7 @@ def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.Mo
         monkeypatch.setattr(learner.Learner, "start_epoch", of_all_rows)
         noticed(lambda: groups.stopped((10,), ("early stopping",)))
     else:  # runs that ended since the others were saved stay ended
-        monkeypatch.setattr(grouping, "_state_before", lambda job: None)
+        monkeypatch.setattr(grouping, "_previous_state", lambda job: None)
         noticed(lambda: groups.killed((2, 9), ("diverging", "plateau")))
 
 
