@@ -223,6 +223,8 @@ def test_the_tables_of_train_and_evaluate_have_them(seqattn: Command, run: RunFo
         shown = " ".join((done.out + done.err).split())
         assert "demand, in MW" in shown
         assert "RMSE, demand [MW]" in shown
+        assert "MASE, demand" in shown
+        assert "MASE, demand [MW]" not in shown  # a ratio
     scored = json.loads(seqattn("evaluate", "outputs/u", "--json").out)
     assert scored["units"] == UNITS
 

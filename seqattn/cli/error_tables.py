@@ -62,8 +62,9 @@ def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
         unit = scored.get("units", {}).get(feature, "its own units")
         table = Table(title=f"{feature[:40]}, in {unit}", title_justify="left")
         table.add_column("")
-        for measure in MEASURES:
-            table.add_column(f"{measure.upper()}, {_heading(scored, feature)}", justify="right")
+        for measure in MEASURES:  # MASE is a ratio
+            name = feature[:20] if measure == "mase" else _heading(scored, feature)
+            table.add_column(f"{measure.upper()}, {name}", justify="right")
         for name in _sorted(metrics["errors"], f):
             style = "bold" if name == "this model" else ""
             table.add_row(name, *_of_feature(metrics, name, f), style=style)
