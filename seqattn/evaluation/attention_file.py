@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import IO, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.evaluation import Maps
-from seqattn.evaluation.npz import Rows, texts, write_npz
+from seqattn.evaluation.npz import Rows, Spool, texts, write_npz
 from seqattn.models import WeightSemantics
 from seqattn.runs import attention_contents, masked_weights
 from seqattn.storage import open_atomic
@@ -27,7 +25,7 @@ IN_MEMORY = 2**26
 """Bytes of weights from which on they wait on the disk."""
 
 
-class AttentionSpool:
+class AttentionSpool(Spool):
     """Weights in a file without a name until all of them go to an attention file.
 
     An NPZ file takes one array after the other, and their shapes first, but weights come for all
@@ -39,21 +37,11 @@ class AttentionSpool:
 
     def __init__(self, folder: Path | None) -> None:
         self.meaning: WeightSemantics = "distribution"
-        where = None if folder is None else str(folder)
-        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=where)  # noqa: SIM115
+        super().__init__(folder, IN_MEMORY)
         self.chunks: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         self.ids: list[Sequence[str]] = []
         self.lengths: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self.alignment: NDArray[np.int64] | None = None
-
-    def __enter__(self) -> AttentionSpool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.file.close()
 
     def begin(self, part: Sequences, steps: int | None = None) -> None:
         """Say whose weights come next.

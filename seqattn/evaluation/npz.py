@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,25 @@ from numpy.typing import NDArray
 from seqattn.storage import PACKED_FROM
 
 TEXTS_AT_ONCE = 2**14
+
+
+class Spool:
+    """A file without a name, for rows on their way to an NPZ file; closed at the end of the block.
+
+    Args:
+        folder: where there is room for all of them, uncompressed; None: that of temporary files.
+        in_memory: bytes from which on they wait on the disk.
+    """
+
+    def __init__(self, folder: Path | None, in_memory: int) -> None:
+        where = None if folder is None else str(folder)
+        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(in_memory, dir=where)  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
 
 
 @dataclass(frozen=True)

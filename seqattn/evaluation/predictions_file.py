@@ -5,18 +5,15 @@ Letters: N sequences, n of them that are at hand, T target steps, F features.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data import Sequences
 from seqattn.data.sequences import Floats
-from seqattn.evaluation.npz import Rows, texts, write_npz
+from seqattn.evaluation.npz import Rows, Spool, texts, write_npz
 from seqattn.storage import open_atomic
 
 IN_MEMORY = 2**22
@@ -27,7 +24,7 @@ Points = Callable[[Sequences, slice], Floats]
 """(sequences, their places within the part) -> (n, steps, features)."""
 
 
-class ForecastSpool:
+class ForecastSpool(Spool):
     """Forecasts in a file without a name until all of them go to predictions.npz.
 
     Args:
@@ -36,17 +33,8 @@ class ForecastSpool:
     """
 
     def __init__(self, folder: Path, part: Sequences) -> None:
+        super().__init__(folder, IN_MEMORY)
         self.part = part
-        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115
-
-    def __enter__(self) -> ForecastSpool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.file.close()
 
     def add(self, values: Floats) -> None:
         """Take in the forecasts (n, T, F) of the next sequences of the part."""
