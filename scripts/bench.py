@@ -52,12 +52,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from seqattn import experiment
+from seqattn import experiments
+from seqattn.analysis.evaluation import free_run
 from seqattn.config import Recurrent, Squares, Training, resolve
 from seqattn.data import DataSpec, load, squares
-from seqattn.evaluation import free_run
 from seqattn.models import build_model
-from seqattn.storage import BackgroundWriter
+from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
     Batch,
     Run,
@@ -136,7 +136,7 @@ def with_folders(folder: Path) -> None:
     """64 seeds of work A and everything they leave on the disk."""
     sets = ["model.hidden_dim=2", "data.n_train=128", "training.epochs=100"]
     config = resolve(None, sets).config
-    experiment.train_many(experiment.seeds_of(config, folder / "many", 64), threads=1)
+    experiments.train_many(experiments.seeds_of(config, folder / "many", 64), threads=1)
 
 
 # --- the same as other libraries do it ------------------------------------------------------------
@@ -403,7 +403,7 @@ def page(table: Table, folder: Path) -> None:
     from seqattn.report import report
 
     config = resolve(ROOT / "configs" / "squares.yaml").config
-    made, _ = experiment.run(config, folder)
+    made, _ = experiments.train_one(config, folder)
     report(made.path)
     found = [seconds(lambda: report(made.path)) for _ in range(table.repeats)]
     table.row("report: of squares.yaml, imports not counted", found, found, found, "<= 3 s")

@@ -20,9 +20,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqattn import doctor, experiment
+from seqattn import experiments
+from seqattn.analysis import doctor
+from seqattn.analysis.doctor import NAMES, Evidence
+from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
-from seqattn.doctor import NAMES, Evidence
 
 ROOT = Path(__file__).resolve().parents[1]
 COPY = ("data.kind=copy", "data.length=16", "data.n_train=1024", "model.hidden_dim=32",
@@ -119,13 +121,13 @@ def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
     with tempfile.TemporaryDirectory() as place:
-        jobs = experiment.train_many(experiment.seeds_of(config, Path(place), seeds), threads=1)
+        jobs = experiments.train_many(experiments.seeds_of(config, Path(place), seeds), threads=1)
         losses = [job.summary["test_loss"] for job in jobs if job.summary is not None]
         found = []
         for job in jobs:
-            _, run = experiment.open_run(job.folder.path)
+            _, run = load_run.open_run(job.folder.path)
             found.append(
-                doctor.evidence(run, experiment.data_of(run), losses, job.folder.read_metrics())
+                doctor.evidence(run, load_run.data_of(run), losses, job.folder.read_metrics())
             )
         return found
 

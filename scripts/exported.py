@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.export import export
 from seqattn.runs import RunFolder
@@ -27,7 +27,7 @@ ALSO = ("plain", "variable_length", "own_data")
 def row_of(path: Path, home: Path) -> str:
     """Train, export and describe."""
     config = resolve(path, ["seed=1"]).config
-    experiment.train_many([(config, RunFolder(home / "run"))], threads=1, plots=False)
+    experiments.train_many([(config, RunFolder(home / "run"))], threads=1, plots=False)
     began = time.perf_counter()
     made = export(home / "run", home / "exported", int8=True)
     seconds = time.perf_counter() - began

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqattn.comparison.statistics import SeedSummary, differences
+from seqattn.analysis.comparison.statistics import SeedSummary, differences
 from seqattn.training.batches import orders
 from seqattn.training.checksummed import load_checksummed, save_checksummed
 

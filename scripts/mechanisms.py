@@ -16,7 +16,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +26,7 @@ SEEDS = 10
 def measured(path: Path, home: Path) -> dict[str, float]:
     """Losses over the seeds."""
     config = resolve(path, ["seed=1"]).config
-    jobs = experiment.train_many(experiment.seeds_of(config, home / "many", SEEDS), threads=1)
+    jobs = experiments.train_many(experiments.seeds_of(config, home / "many", SEEDS), threads=1)
     summaries = [job.summary for job in jobs if job.summary is not None]
     assert len(summaries) == SEEDS, f"{path}: a seed did not end"
     losses = [summary["test_loss"] for summary in summaries]

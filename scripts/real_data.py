@@ -31,7 +31,7 @@ import real_series  # noqa: E402
 from real_series import DATA_SETS, PARTS, Windows  # noqa: E402
 
 import seqattn  # noqa: E402
-from seqattn import experiment  # noqa: E402
+from seqattn import experiments  # noqa: E402
 from seqattn.config import resolve  # noqa: E402
 
 HOME = ROOT / "outputs/real"
@@ -91,7 +91,9 @@ def written(name: str) -> tuple[real_series.Parts, dict[str, Windows]]:
     }
 
 
-def trained(name: str, home: Path, seeds: int, sets: list[str]) -> list[seqattn.api.Run]:
+def trained(
+    name: str, home: Path, seeds: int, sets: list[str]
+) -> list[seqattn.experiments.api.Run]:
     """Train seeds of a config side by side."""
     paths = paths_of(name)
     config = resolve(
@@ -101,7 +103,7 @@ def trained(name: str, home: Path, seeds: int, sets: list[str]) -> list[seqattn.
             for key, part in zip(("path", "validation_path", "test_path"), PARTS, strict=True)
         )],
     ).config  # fmt: skip
-    jobs = experiment.train_many(experiment.seeds_of(config, home, seeds), threads=1)
+    jobs = experiments.train_many(experiments.seeds_of(config, home, seeds), threads=1)
     if any(job.error is not None for job in jobs):
         raise SystemExit(f"{name}: a seed diverged; see {home}")
     return [seqattn.load(job.folder.path) for job in jobs]
@@ -112,7 +114,7 @@ def pooled(summary: dict[str, Any]) -> float:
     return float(np.sqrt(np.mean(np.square(summary["rmse"]["this model"]))))
 
 
-def errors_of(runs: list[seqattn.api.Run], windows: Windows) -> list[float]:
+def errors_of(runs: list[seqattn.experiments.api.Run], windows: Windows) -> list[float]:
     return [real_series.rmse(run.predict(windows.source), windows.target) for run in runs]
 
 

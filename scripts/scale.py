@@ -25,9 +25,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from seqattn.config import AdditiveAttention, Recurrent, ScaledDotAttention, Training
-from seqattn.figures import as_bytes
-from seqattn.figures.style import styled
 from seqattn.models import build_model
+from seqattn.plots import as_bytes
+from seqattn.plots.style import styled
 from seqattn.training import Batch, Run, RunProgress
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step

@@ -48,7 +48,7 @@ from seqattn.config import resolve
 from seqattn.data import load
 from seqattn.training import batch_of
 from seqattn.training.data_loader import DataLoader
-import seqattn.experiment
+import seqattn.experiments
 process = peak()
 config = resolve(None, sys.argv[1:]).config
 began = time.perf_counter()
@@ -68,12 +68,12 @@ TRAIN = (
     + """
 import json, sys, tempfile, time
 from pathlib import Path
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 config = resolve(None, sys.argv[1:]).config
 began = time.perf_counter()
 with tempfile.TemporaryDirectory() as home:
-    _, summary = experiment.run(config, Path(home), plots=False)
+    _, summary = experiments.train_one(config, Path(home), plots=False)
 took = time.perf_counter() - began
 print(json.dumps({"whole": took, "epoch": summary["seconds"], "GiB": peak(),
                   "test loss": summary["test_loss"]}))
@@ -84,7 +84,7 @@ WINDOWS = (
     + """
 import json, sys, tempfile, time
 from pathlib import Path
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 few, many, *sets = sys.argv[1:]
 shared = ["name=w", "data.kind=file", "training.epochs=1", "model.attention=null",
@@ -95,7 +95,7 @@ large = ["data.window.source=500", "data.window.target=100", *sets]
 def train(path, sets):
     config = resolve(None, [*shared, f"data.path={path}", *sets]).config
     with tempfile.TemporaryDirectory() as home:
-        return experiment.run(config, Path(home), plots=False)[1]
+        return experiments.train_one(config, Path(home), plots=False)[1]
 
 imported = peak()
 train(few, small)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seqattn.api import Run as Run
-    from seqattn.api import load as load
-    from seqattn.api import train as train
+    from seqattn.experiments.api import Run as Run
+    from seqattn.experiments.api import load as load
+    from seqattn.experiments.api import train as train
 
     __version__: str
 
@@ -17,7 +17,7 @@ __all__ = ["Run", "__version__", "load", "train"]
 def __getattr__(name: str) -> Any:
     """Too slow to import for those who never ask."""
     if name in ("Run", "load", "train"):
-        from seqattn import api
+        from seqattn.experiments import api
 
         return getattr(api, name)
     if name != "__version__":

@@ -1,7 +1,7 @@
-"""What a user can mend.
+"""Errors that a user can correct, and the wording of counts in messages.
 
 Every error here ends the program with its exit code and its message, never with a
-traceback. A message says where, what came, and what would do. A bug raises something
+traceback. A message says where, what was found, and what to do. A bug raises something
 else and keeps its traceback.
 """
 
@@ -104,3 +104,13 @@ class Stopped(SeqattnError):  # noqa: N818  (being told to stop is no error)
     def __init__(self, number: int, message: str = "stopped") -> None:
         self.exit_code = 128 + number
         super().__init__(f"{signal.Signals(number).name}: {message}")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: `1 seed`, `0 seeds`, `1,200 seeds`.
+
+    Args:
+        noun: for one.
+        plural: for all other numbers; with an s without.
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from seqattn.comparison import compare
 from seqattn.config.comparing import plan
+from seqattn.experiments.compare import compare
 from seqattn.runs import RunFolder
 
 

@@ -135,11 +135,11 @@ SMALL = [
 
 def train_small(output_dir: Path, name: str, *overrides: str, plots: bool = False) -> Path:
     """A run folder made in a tenth of a second, or in a second with its pictures."""
-    from seqattn import experiment
+    from seqattn import experiments
     from seqattn.config import resolve
 
     config = resolve(None, [*SMALL, f"name={name}", *overrides]).config
-    folder, _ = experiment.run(config, output_dir, plots=plots)
+    folder, _ = experiments.train_one(config, output_dir, plots=plots)
     return folder.path
 
 

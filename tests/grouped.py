@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import Config, differences
 from seqattn.runs import RunFolder
-from seqattn.storage import read_arrays
+from seqattn.runs.storage import read_arrays
 
 ROUNDING = {"float32": 1e-4, "bfloat16": 2e-3}
 """By how much a loss may differ, relatively: sums in another order, over a few epochs."""
@@ -85,7 +85,7 @@ class Results:
     way: tuple[object, ...]
 
     @classmethod
-    def of(cls, job: experiment.Job) -> Results:
+    def of(cls, job: experiments.Job) -> Results:
         if job.summary is None:
             return cls([], (str(job.error),))
         history, film = job.folder.read_metrics(), job.folder.film
@@ -121,7 +121,7 @@ def check_grouped_equals_alone(
         for name, config in configs.items()
         for k in range(seeds)
     ]
-    grouped = experiment.train_many(
+    grouped = experiments.train_many(
         [(config, RunFolder(place / "grouped" / name / str(config.seed)))
          for config, name in wanted],
         threads=1,
@@ -129,7 +129,7 @@ def check_grouped_equals_alone(
     wrong = []
     for (config, name), job in zip(wanted, grouped, strict=True):
         folder = RunFolder(place / "alone" / name / str(config.seed))
-        (alone,) = experiment.train_many([(config, folder)], threads=1)
+        (alone,) = experiments.train_many([(config, folder)], threads=1)
         found, expected = Results.of(job), Results.of(alone)
         if not found.agree(expected, ROUNDING[config.training.precision]):
             changed = differences(next(iter(configs.values())), config)

@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 
 FOLDER = Path(__file__).parent / "data" / "real"
@@ -213,7 +213,9 @@ def trained_targets(section: str, folder: Path) -> tuple[list[str], NDArray[np.f
     assert list(yaml.safe_load(section)) == ["data"]
     path = folder / "real.yaml"
     path.write_text(f"name: real\n{section}\n", encoding="utf-8")
-    run, summary = experiment.run(resolve(path, TINY).config, folder / "outputs", plots=False)
+    run, summary = experiments.train_one(
+        resolve(path, TINY).config, folder / "outputs", plots=False
+    )
     assert np.isfinite(summary["test_loss"])
     with np.load(run.path / "predictions.npz") as saved:
         key = next(k for k in ("target_features", "said", "features") if k in saved)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqattn.attention import (
+from seqattn.models import SampledActions
+from seqattn.models.attention import (
     AdditiveScore,
     Attention,
     CosineScore,
@@ -29,9 +30,8 @@ from seqattn.attention import (
     sparsemax,
     weighted_sum,
 )
-from seqattn.cells import GRU, LSTM, RNN, Bidirectional, Cell
-from seqattn.layers import Linear, affine, init_parameters
-from seqattn.models import SampledActions
+from seqattn.models.cells import GRU, LSTM, RNN, Bidirectional, Cell
+from seqattn.models.layers import Linear, affine, init_parameters
 from seqattn.training.objective import reinforcement
 from tests.conftest import F, H, K, N, S, T
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqattn.analysis.evaluation import attention_file, npz
+from seqattn.analysis.evaluation.attention_file import AttentionSpool
 from seqattn.data import Sequences
 from seqattn.errors import CheckpointError
-from seqattn.evaluation import attention_file, npz
-from seqattn.evaluation.attention_file import AttentionSpool
 from seqattn.runs import attention_arrays
-from seqattn.storage import arrays as npz_arrays
-from seqattn.storage import read_arrays, write_arrays
+from seqattn.runs.storage import arrays as npz_arrays
+from seqattn.runs.storage import read_arrays, write_arrays
 
 N, S, T, LAYERS, A, R = 23, 5, 3, 2, 7, 2
 

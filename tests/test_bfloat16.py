@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from seqattn.attention import LocalWindow, LocationShiftAddressing, softmax, sparsemax
-from seqattn.attention.location_based import lengths_of
 from seqattn.config import Recurrent
-from seqattn.layers import init_parameters
 from seqattn.models import Seq2SeqModel, build_model
+from seqattn.models.attention import LocalWindow, LocationShiftAddressing, softmax, sparsemax
+from seqattn.models.attention.location_based import lengths_of
+from seqattn.models.layers import init_parameters
 from seqattn.models.transformer import SinusoidalPositionalEncoding
 from seqattn.training.batches import Batch
 from seqattn.training.objective import AutogradLoss

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.errors import StorageError
-from seqattn.user_files import write_output
+from seqattn.runs.output_files import write_output
 from tests.conftest import Ended
 
 

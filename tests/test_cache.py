@@ -16,17 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from seqattn import experiment
+from seqattn import experiments
+from seqattn.analysis.evaluation import References
 from seqattn.config import Config, OwnFile, as_plain, resolve
 from seqattn.data import Splits, Windows, cache, load, windows
 from seqattn.data.sequences import Sequences
 from seqattn.errors import ConfigError, DataError, StorageError
-from seqattn.evaluation import References
+from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
 from seqattn.training import batches
 from seqattn.training.batches import Batch, GatheredBatch, batch_of
 from seqattn.training.data_loader import DataLoader
-from seqattn.verify_resume import verify_resume
 from tests.conftest import Ended
 from tests.many_files import folder_of, long, wide
 
@@ -410,7 +410,7 @@ def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def trained(config: Config, home: Path) -> tuple[list[list[float]], bytes]:
-    folder, _ = experiment.run(config, home, plots=False)
+    folder, _ = experiments.train_one(config, home, plots=False)
     rows = [row.as_row()[1:4] for row in RunFolder(home / config.name).read_metrics()]
     return rows, folder.best.read_bytes() + folder.predictions.read_bytes()
 

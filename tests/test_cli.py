@@ -22,11 +22,11 @@ import pytest
 from matplotlib.image import imread
 from rich.cells import cell_len
 
+from seqattn.analysis.comparison import tables
 from seqattn.cli.terminal import print_arms
-from seqattn.comparison import tables
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
-from seqattn.storage import exclusive_lock, read_arrays
+from seqattn.runs.storage import exclusive_lock, read_arrays
 from seqattn.training import RunProgress
 from tests.conftest import SMALL, Ended, fresh_process, tree
 from tests.faults.nursery import Nursery
@@ -633,7 +633,7 @@ def test_what_would_not_fit_is_refused_beforehand(
     assert re.search(r"would take about [\d.]+ GiB \([\d.]+ GiB for the sequences", done.err)
     assert not (tmp_path / "outputs").exists()
     monkeypatch.setattr(
-        "seqattn.storage.limits.shutil.disk_usage", lambda place: mock.Mock(free=50_000)
+        "seqattn.runs.storage.limits.shutil.disk_usage", lambda place: mock.Mock(free=50_000)
     )
     done = seqattn("train", small_config(tmp_path), *SETS)
     assert done.code == 5
@@ -649,7 +649,7 @@ def test_a_save_that_fails_is_loud(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiment.folder_session.save_state", refuse)
+    monkeypatch.setattr("seqattn.experiments.folder_session.save_state", refuse)
     done = seqattn("train", small_config(tmp_path), *SETS, "-q")
     assert done.code == 5
     assert "No space left on device" in done.err
@@ -839,7 +839,7 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
 def test_predict_keeps_no_weights_in_memory(
     seqattn: Command, attention_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seqattn import evaluation
+    from seqattn.analysis import evaluation
 
     kept: list[bool] = []
     original = evaluation.free_run

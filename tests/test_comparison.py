@@ -19,17 +19,23 @@ import yaml
 from matplotlib.image import imread
 from scipy import stats
 
-from seqattn.comparison import Variant, compare, read_outcome, sentences
-from seqattn.comparison.plots import median_attention
-from seqattn.comparison.statistics import PairedTest, SeedSummary, differences, holm, rank_biserial
-from seqattn.comparison.tables import cells
+from seqattn.analysis.comparison import Variant, compare, read_comparison, sentences
+from seqattn.analysis.comparison.statistics import (
+    PairedTest,
+    SeedSummary,
+    differences,
+    holm,
+    rank_biserial,
+)
+from seqattn.analysis.comparison.tables import cells
 from seqattn.config import json_schema
 from seqattn.config.comparing import plan
 from seqattn.errors import ConfigError, Stopped
-from seqattn.experiment import Callbacks
-from seqattn.figures import as_bytes, attention_figure
+from seqattn.experiments import Callbacks
+from seqattn.plots import as_bytes, attention_figure
+from seqattn.plots.comparison_pictures import median_attention
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays
-from seqattn.storage import read_arrays, write_arrays
+from seqattn.runs.storage import read_arrays, write_arrays
 from tests.comparisons import read_table, write_config, write_divergence
 from tests.conftest import ROOT, Ended, tree
 from tests.faults.nursery import Nursery
@@ -402,7 +408,7 @@ def test_a_variant_that_diverges_is_worse_than_one_that_does_not(
     name = wild["variant"]
     assert f"6 of 6 seeds of {name} diverged; each counts as worse than any" in done.out
     assert f"better in 6 of 6 seeds ({name} diverged in 6)." in done.out
-    assert f"{name} diverged in 6" in sentences(read_outcome(tmp_path / "outputs/mine"))[0]
+    assert f"{name} diverged in 6" in sentences(read_comparison(tmp_path / "outputs/mine"))[0]
 
 
 def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -> None:
@@ -414,7 +420,7 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
         folder.summary.unlink()
         folder.log_line(last)
     write_divergence(folder, 1, "The training loss is nan in epoch 2, step 1")
-    outcome = read_outcome(home)
+    outcome = read_comparison(home)
     assert [(len(arm.diverged), arm.unfinished) for arm in outcome.arms] == [(0, 0), (1, 3)]
     assert cells(outcome.arms[1])[5].endswith("of 3, 1 diverged, 3 not ended")
     said = sentences(outcome)
@@ -423,7 +429,7 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
     for seed in (7, 8):
         (home / f"looking/seed-{seed}/summary.json").unlink()
     (home / "looking/seed-6/summary.json").unlink()
-    assert cells(read_outcome(home).arms[1])[-1] == "none has a result yet"
+    assert cells(read_comparison(home).arms[1])[-1] == "none has a result yet"
 
 
 def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Path) -> None:

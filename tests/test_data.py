@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqattn.analysis.evaluation import References
 from seqattn.config import Squares
 from seqattn.data import Sequences, baselines, load, squares
 from seqattn.data.least_squares import LEAST_SQUARES
 from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
-from seqattn.evaluation import References
 
 Golden = dict[str, dict[str, Any]]
 

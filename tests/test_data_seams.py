@@ -188,7 +188,7 @@ def test_a_test_part_that_was_trained_on_is_told_of(seqattn: Any, tmp_path: Path
 
 
 def test_the_parts_of_a_streamed_run_are_told_of(tmp_path: Path) -> None:
-    from seqattn.evaluation.load_run import OtherPartsWarning, data_of, open_run
+    from seqattn.analysis.evaluation.load_run import OtherPartsWarning, data_of, open_run
 
     folder = folder_of(tmp_path / "d", long(30, 0))
     run = train_small(tmp_path / "o", "s", f"data={{kind: file, path: {folder}, source_length: 3}}")

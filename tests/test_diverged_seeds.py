@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.comparison import read_outcome, sentences
-from seqattn.comparison.plots import draw_all, validation_losses
-from seqattn.comparison.statistics import differences
-from seqattn.comparison.tables import cells, markdown, write_tables
-from seqattn.doctor import losses_beside, seeds_apart
-from seqattn.figures import along_figure, band_figure, comparison_figure
-from seqattn.figures.comparison import quartiles
+from seqattn.analysis.comparison import read_comparison, sentences
+from seqattn.analysis.comparison.statistics import differences
+from seqattn.analysis.comparison.tables import cells, markdown, write_tables
+from seqattn.analysis.doctor import losses_beside, seeds_apart
+from seqattn.plots import along_figure, band_figure, comparison_figure
+from seqattn.plots.comparison import quartiles
+from seqattn.plots.comparison_pictures import draw_all, validation_losses
 from seqattn.report.content import of_outcome
 from seqattn.runs import RunFolder
 from tests.comparisons import read_table, train_comparison, write_divergence
@@ -93,7 +93,7 @@ def test_tables_and_words_count_what_diverged(home: Path) -> None:
     diverge(home, "dot", [3, 4, 5, 6, 7])
     assert RunFolder(home / "dot/seed-3").divergence() is not None
     assert RunFolder(home / "dot/seed-9").divergence() is None
-    outcome = read_outcome(home)
+    outcome = read_comparison(home)
     assert (outcome.pairs[0].seeds, outcome.pairs[0].first_better) == (8, 5)
     write_tables(outcome)
     row = read_table(home / "variants.csv")[1]
@@ -117,7 +117,7 @@ def test_tables_and_words_count_what_diverged(home: Path) -> None:
 @pytest.mark.parametrize("lost", [[3], [3, 4, 5, 6, 7, 8], list(range(3, 11))])
 def test_pictures_and_the_page_of_what_diverged(home: Path, lost: list[int]) -> None:
     diverge(home, "dot", lost)
-    outcome = read_outcome(home)
+    outcome = read_comparison(home)
     draw_all(outcome)
     for name in ("comparison.png", "curves.png"):
         assert (home / name).read_bytes().startswith(b"\x89PNG")
@@ -133,14 +133,14 @@ def test_unfinished_seeds_stay_out(home: Path) -> None:
         folder = RunFolder(home / f"dot/seed-{seed}")
         folder.clear_results()
         folder.log_line("stopped")
-    outcome = read_outcome(home)
+    outcome = read_comparison(home)
     assert (outcome.pairs[0].seeds, outcome.arms[1].unfinished) == (6, 2)
     assert "2 of 8 seeds of dot have not ended; they are in no number here." in sentences(outcome)
 
 
 def test_a_curve_ends_where_half_have_diverged(home: Path) -> None:
     diverge(home, "dot", [3, 4])
-    losses = validation_losses(read_outcome(home).arms[1])
+    losses = validation_losses(read_comparison(home).arms[1])
     assert np.isinf(losses[:2, 1]).all()
     assert np.isfinite(losses[:, 0]).all()
     assert np.isfinite(losses[2:]).all()
@@ -190,4 +190,4 @@ def test_two_seeds_have_no_interval_anywhere(tmp_path: Path, seqattn: Any) -> No
     assert "| needs 6 seeds |" in text
     assert "2 seeds are too few to tell plain and dot apart" in text
     assert "all pairs" not in text  # there is one
-    assert of_outcome(read_outcome(home))["arms"][0]["interval"] is None
+    assert of_outcome(read_comparison(home))["arms"][0]["interval"] is None

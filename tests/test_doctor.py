@@ -13,10 +13,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from seqattn import doctor, experiment
+from seqattn import experiments
+from seqattn.analysis import doctor
+from seqattn.analysis.doctor import ABOUT_WEIGHTS, NAMES, Evidence
+from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
 from seqattn.data.baselines import verdict
-from seqattn.doctor import ABOUT_WEIGHTS, NAMES, Evidence
 from seqattn.runs import EpochRecord
 from tests.conftest import ROOT, Ended
 
@@ -245,9 +247,9 @@ def test_the_evidence_says_how_often_a_run_was_told_the_truth(
     sets: list[str], kind: str, forcing: tuple[str, float], tmp_path: Path
 ) -> None:
     small = ["training.epochs=2", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]
-    folder, _ = experiment.run(resolve(None, [*small, *sets]).config, tmp_path, plots=False)
-    _, trained = experiment.open_run(folder.path)
-    seen = doctor.evidence(trained, experiment.data_of(trained))
+    folder, _ = experiments.train_one(resolve(None, [*small, *sets]).config, tmp_path, plots=False)
+    _, trained = load_run.open_run(folder.path)
+    seen = doctor.evidence(trained, load_run.data_of(trained))
     assert (seen.kind, seen.forcing) == (kind, forcing)
 
 

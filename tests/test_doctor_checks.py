@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from seqattn.doctor import ABOUT_WEIGHTS, CHECKS, NAMES, Evidence, Finding, examine
-from seqattn.doctor.check import UndecidableError, Verdict, check
+from seqattn.analysis.doctor import ABOUT_WEIGHTS, CHECKS, NAMES, Evidence, Finding, examine
+from seqattn.analysis.doctor.check import UndecidableError, Verdict, check
 from tests.test_doctor import healthy, seen_with
 
 

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import Config, Training, resolve
 from seqattn.data import load
 from seqattn.errors import DataError, NonFiniteError
-from seqattn.experiment import folder_session as session_module
-from seqattn.experiment import group_training, train_many
+from seqattn.experiments import folder_session as session_module
+from seqattn.experiments import group_training, train_many
+from seqattn.experiments.verify_resume import first_difference
 from seqattn.models import build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import Batch, Run, RunProgress, RunState, load_state, loop, to_tensors, train
 from seqattn.training.data_loader import DataLoader
-from seqattn.verify_resume import first_difference
 from tests.training_session import Recorder, trained
 
 SIZES = ["data.n_train=12", "data.n_validation=7", "data.n_test=5", "model.hidden_dim=3",
@@ -143,7 +143,7 @@ def test_a_folder_of_a_run_that_diverged_at_its_first_step(tmp_path: Path) -> No
         with pytest.raises(
             NonFiniteError, match="update of the weights is nan in epoch 1, step 1, at"
         ):
-            experiment.run(config, tmp_path, plots=False, resume=resume)
+            experiments.train_one(config, tmp_path, plots=False, resume=resume)
     folder = RunFolder(tmp_path / "first")
     summary = folder.read_summary()
     assert summary["diverged_at"] == {"epoch": 1, "step": 1}
@@ -196,7 +196,7 @@ def test_folders_of_a_group_of_which_all_diverged(tmp_path: Path) -> None:
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     epochs = list[Any]()
     again = train_many(
-        runs, threads=1, resume=True, callbacks=experiment.Callbacks(epoch=epochs.append)
+        runs, threads=1, resume=True, callbacks=experiments.Callbacks(epoch=epochs.append)
     )
     assert all("would again" in str(job.error) for job in again)
     assert epochs == []
@@ -292,7 +292,7 @@ def test_a_folder_goes_on_once_its_data_are_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of("name=one")
-    whole, _ = experiment.run(config, tmp_path / "whole", plots=False)
+    whole, _ = experiments.train_one(config, tmp_path / "whole", plots=False)
     saved, save_state = list[tuple[int, int]](), session_module.save_state
 
     def counted(path: Path, state: RunState, *args: Any, **options: Any) -> None:
@@ -303,11 +303,11 @@ def test_a_folder_goes_on_once_its_data_are_back(
         patch.setattr(session_module, "save_state", counted)
         gone_at(patch, (1, 2))
         with pytest.raises(DataError, match="is gone"):
-            experiment.run(config, tmp_path / "parted", plots=False)
+            experiments.train_one(config, tmp_path / "parted", plots=False)
     assert saved == [(1, 2)]
     folder = RunFolder(tmp_path / "parted" / "one")
     assert "ended: my.parquet: is gone." in folder.log.read_text()
-    experiment.run(config, tmp_path / "parted", plots=False, resume=True)
+    experiments.train_one(config, tmp_path / "parted", plots=False, resume=True)
     _, found = first_difference(whole, folder)
     assert found is None
 
@@ -333,8 +333,8 @@ def test_a_folder_is_saved_to_at_the_end_of_an_epoch_that_is_due(
 
     monkeypatch.setattr(session_module, "save_state", counted)
     monkeypatch.setattr(session_module.time, "monotonic", lambda: taken / STEPS)
-    runs = experiment.seeds_of(config_of("training.checkpoint_seconds=1"), tmp_path, count)
-    train_many(runs, threads=1, callbacks=experiment.Callbacks(stop=step))
+    runs = experiments.seeds_of(config_of("training.checkpoint_seconds=1"), tmp_path, count)
+    train_many(runs, threads=1, callbacks=experiments.Callbacks(stop=step))
     assert saved == [(epoch, 0) for epoch in (1, 2, 3) for _ in range(count)]
 
 
@@ -347,7 +347,7 @@ def test_a_save_of_one_run_leaves_the_timer_of_the_others(
     monkeypatch.setattr(session_module.time, "monotonic", lambda: now[0])
     config = Training(checkpoint_seconds=10)
     progress = [RunProgress(Run(None, None, None, config, k)) for k in range(3)]  # type: ignore[arg-type]
-    session = session_module.FolderSession({p.run: None for p in progress}, experiment.Callbacks())  # type: ignore[misc]
+    session = session_module.FolderSession({p.run: None for p in progress}, experiments.Callbacks())  # type: ignore[misc]
     saved = list[int]()
     monkeypatch.setattr(session, "_write", lambda runs: saved.extend(p.run.seed for p in runs))
     monkeypatch.setattr(session_module, "write_divergence", lambda *_: None)

@@ -17,14 +17,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqattn import experiment
-from seqattn import layers as layers_module
-from seqattn.attention import normalizers
+from seqattn import experiments
 from seqattn.config import Config, Recurrent, every_key, resolve
 from seqattn.data import load
 from seqattn.errors import ConfigError, UsageError
-from seqattn.experiment import resume as resume_module
+from seqattn.experiments import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
+from seqattn.models import layers as layers_module
+from seqattn.models.attention import normalizers
 from seqattn.models.manual_backward import ManualLoss, supports, wants_runs_inner
 from seqattn.runs import RunFolder
 from seqattn.training import (
@@ -245,16 +245,18 @@ def test_without_the_file_all_works_slower(tmp_path: Path) -> None:
     script = textwrap.dedent(
         f"""
         import torch
-        from seqattn import experiment, config
+        from seqattn import experiments, config
         from pathlib import Path
         from seqattn.training.objective import derived_passes
         torch.set_num_threads(1)
         config = config.resolve(None, {sets!r}).config
-        folder, summary = experiment.run(config, Path("without"), plots=False)
+        folder, summary = experiments.train_one(config, Path("without"), plots=False)
         print(derived_passes() is None, summary["test_loss"])
         """
     )
-    folder, summary = experiment.run(resolve(None, sets).config, tmp_path / "with", plots=False)
+    folder, summary = experiments.train_one(
+        resolve(None, sets).config, tmp_path / "with", plots=False
+    )
     assert objective_module.derived_passes() is not None
     assert "autograd" not in folder.log.read_text()
     ended = subprocess.run(
@@ -464,13 +466,13 @@ def test_a_group_of_which_some_stopped_early_is_gone_on_with(
     """Killed after the last epoch and before the results: nothing is trained again."""
     training = {"epochs": 30, "learning_rate": 0.01,
                 "early_stopping": {"patience": 1, "min_delta": 0.02}}  # fmt: skip
-    configs = experiment.seeds_of(config_of({}, training, False, 1), tmp_path, 3)
+    configs = experiments.seeds_of(config_of({}, training, False, 1), tmp_path, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(experiment.results, "conclude", lambda finished: 1 / 0)
+        patch.setattr(experiments.results, "conclude", lambda finished: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            experiment.train_many(configs, threads=1)
+            experiments.train_many(configs, threads=1)
     before = [folder.last.read_bytes() for _, folder in configs]
-    jobs = experiment.train_many(configs, threads=1, resume=True)
+    jobs = experiments.train_many(configs, threads=1, resume=True)
     assert not [line for job in jobs for line in job.skipped_checkpoints]
     assert len({job.position for job in jobs}) > 1, "the case is not what it should be"
     assert [folder.last.read_bytes() for _, folder in configs] == before

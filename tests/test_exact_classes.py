@@ -10,12 +10,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import Attention, DotScore, GeneralScore, Look, ScaledDotScore, Softmax
-from seqattn.attention.normalizers import NormalizerOutput
-from seqattn.cells import GRU
 from seqattn.config import Recurrent
-from seqattn.layers import Linear
 from seqattn.models import Forecast, RecurrentModel, build_model, manual_backward
+from seqattn.models.attention import (
+    Attention,
+    DotScore,
+    GeneralScore,
+    Look,
+    ScaledDotScore,
+    Softmax,
+)
+from seqattn.models.attention.normalizers import NormalizerOutput
+from seqattn.models.cells import GRU
+from seqattn.models.layers import Linear
 from seqattn.training import Batch
 from seqattn.training.objective import AutogradLoss, LossFn, ManualBackwardLoss, stacked
 from seqattn.training.stacked_params import StackedParams

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqattn.analysis.explanation import WIDEST_MAP, Explanation, explain
 from seqattn.cli.explaining import print_explanation
-from seqattn.explanation import WIDEST_MAP, Explanation, explain
 from tests.conftest import S
 from tests.test_explanation import KINDS, explanation_of, model_of, same
 

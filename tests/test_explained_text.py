@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from seqattn.analysis.explanation import explain
 from seqattn.config import Model
-from seqattn.explanation import explain
 from seqattn.models import Lengths, build_model
 from tests.test_explanation import KINDS
 from tests.test_skip import filled

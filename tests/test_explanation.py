@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from seqattn.attention import Override
+from seqattn.analysis.explanation import Explanation, explain
 from seqattn.cli.explaining import print_explanation
 from seqattn.config import Model
 from seqattn.errors import UsageError
-from seqattn.explanation import Explanation, explain
-from seqattn.figures import as_bytes, vectors_figure
 from seqattn.models import Seq2SeqModel, build_model
+from seqattn.models.attention import Override
+from seqattn.plots import as_bytes, vectors_figure
 from tests.conftest import S, T
 
 STEP, F = 3, 2

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from seqattn.errors import UsageError
-from seqattn.figures import (
+from seqattn.plots import (
     LossHistory,
     as_bytes,
     attention_figure,
@@ -26,7 +26,7 @@ from seqattn.figures import (
     shortened,
     vectors_figure,
 )
-from seqattn.pictures import panel_titles, picture_ending
+from seqattn.plots.run_pictures import panel_titles, picture_ending
 
 WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seqattn.storage import atomic, atomic_write, write_transaction
+from seqattn.runs.storage import atomic, atomic_write, write_transaction
 
 
 def prepared(folder: Path, count: int) -> list[Path]:

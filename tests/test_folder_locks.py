@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.storage import exclusive_lock, locked
+from seqattn.runs.storage import exclusive_lock, locked
 from tests.conftest import Ended, train_small, tree
 
 Command = Callable[..., Ended]
@@ -43,7 +43,7 @@ def test_a_comparison_that_another_one_overtook_is_refused(
     seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its look at the folder and its first file the other began and ended."""
-    from seqattn import comparison
+    from seqattn.experiments import compare as comparison
 
     real = comparison.train_many
 
@@ -68,7 +68,7 @@ def test_seeds_do_not_go_among_the_runs_of_others(
     home = tmp_path / "outputs" / "mine"
     home.mkdir(parents=True)
     words = ["train", a_config(tmp_path), *SMALL, "--seeds", "2"]
-    monkeypatch.setattr("seqattn.experiment.seeds.LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr("seqattn.experiments.seeds.LOCK_TIMEOUT", 0.1)
     with exclusive_lock(home):  # which a comparison or a search does before it writes its mark
         assert seqattn(*words).code == 6
     (home / mark).write_text("{}")

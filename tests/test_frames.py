@@ -18,10 +18,10 @@ import pyarrow.parquet
 import pytest
 
 import seqattn
-from seqattn.api import DataNote, Run
 from seqattn.data.files import Chunk, ReadOptions, read_all
 from seqattn.data.frames import frame_file, kind_of_frame
 from seqattn.errors import DataError, UsageError
+from seqattn.experiments.api import DataNote, Run
 from tests.conftest import Ended, fresh_process
 
 ROWS, SERIES = 40, 4
@@ -53,14 +53,14 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on the CSV file of the table."""
-    from seqattn import experiment
+    from seqattn import experiments
     from seqattn.config import resolve
 
     home = tmp_path_factory.mktemp("frames")
     table().to_csv(home / "f.csv", index=False)
     (home / "c.yaml").write_text(CONFIG)
     config = resolve(home / "c.yaml", [f"data.path={home / 'f.csv'}"]).config
-    folder, _ = experiment.run(config, home, plots=False)
+    folder, _ = experiments.train_one(config, home, plots=False)
     return folder.path
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import Config, Training
 from seqattn.data import load
 from seqattn.models import build_model
@@ -63,7 +63,7 @@ def test_runs_are_grouped_whatever_they_read_for_themselves(tmp_path: Path) -> N
     configs = [small_config(), *(small_config(training={key: own[key]}) for key in own)]
     data = {"n_train": 12, "n_validation": 6, "n_test": 9}
     configs.append(small_config(data={**data, "noise": 0.7, "train_seed": 5}))
-    found = experiment.groups_of(
+    found = experiments.groups_of(
         [(config, RunFolder(tmp_path / str(k))) for k, config in enumerate(configs)]
     )
     assert [len(group) for group in found] == [len(configs)]

@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 import torch
 
-from seqattn import api, doctor, pictures
-from seqattn.cluster import _take_in
-from seqattn.comparison import compare, read_outcome
+from seqattn.analysis import doctor
+from seqattn.analysis.comparison import compare, read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
-from seqattn.experiment import Callbacks, groups_of, train_many
+from seqattn.experiments import Callbacks, api, groups_of, train_many
+from seqattn.experiments.ray_cluster import _take_in
 from seqattn.models import FeatureSpec, build_model
+from seqattn.plots import run_pictures
 from seqattn.report.content import of_run
 from seqattn.runs import RunFolder
-from seqattn.storage.atomic import _PendingFile
+from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training import Run, RunProgress, to_tensors, train
 from seqattn.training.batches import Batch, together
 from seqattn.training.learner import Epoch, Learner, build_group
@@ -184,7 +185,7 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     assert {"name", "seed", "best_epoch", "parameters", "model", "seconds", "data"} <= found.keys()
     assert folder.divergence() == found["diverged"]
     with pytest.raises(CheckpointError, match="diverged, so it has no results. The "):
-        list(pictures.draw_each(folder))
+        list(run_pictures.draw_each(folder))
     assert doctor.losses_beside(folder) == [math.inf]
     page = of_run(folder, examine=False)
     assert page["summary"] is None
@@ -219,7 +220,7 @@ def test_a_diverged_run_is_resumed_with_the_reason(
 def test_a_test_loss_that_is_not_finite_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seqattn.experiment import results
+    from seqattn.experiments import results
 
     scored = results.evaluate
 
@@ -244,7 +245,7 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     compare(planned, tmp_path)
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
-    assert [len(arm.diverged) for arm in read_outcome(tmp_path / "c").arms] == [0, 6]
+    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").arms] == [0, 6]
     epochs = list[int]()
     compare(
         planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))

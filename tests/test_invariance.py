@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqattn.analysis.evaluation import References
 from seqattn.config import OwnFile
 from seqattn.data import Scaling, Sequences, sequences
 from seqattn.data.baselines import (
@@ -19,7 +20,6 @@ from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
 from seqattn.data.scaling import Fitted, Method
 from seqattn.errors import DataError
-from seqattn.evaluation import References
 from tests.conftest import whole
 
 N, S, T, F = 211, 5, 3, 2

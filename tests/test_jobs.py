@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seqattn import experiment
+from seqattn import experiments
+from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
 from seqattn.errors import UsageError
-from seqattn.experiment import group_training
+from seqattn.experiments import group_training
 from seqattn.runs import RunFolder
 from seqattn.training import load_model
 
@@ -20,8 +21,8 @@ SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4", "training.epo
 def test_recorded_attention_is_held_only_while_its_group_trains(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "training.record_attention=1"]).config
     for _ in range(2):  # trained, and read back
-        runs = experiment.seeds_of(config, tmp_path / "many", 2)
-        for job in experiment.train_many(runs, threads=1, resume=True):
+        runs = experiments.seeds_of(config, tmp_path / "many", 2)
+        for job in experiments.train_many(runs, threads=1, resume=True):
             assert job.state is not None
             assert job.state.attention_history == []
             assert len(job.folder.read_film()["epochs"]) == 4
@@ -29,16 +30,16 @@ def test_recorded_attention_is_held_only_while_its_group_trains(tmp_path: Path) 
 
 def test_a_resume_goes_on_with_the_recorded_attention(tmp_path: Path) -> None:
     sets = [*SMALL, "training.record_attention=1"]
-    folder, _ = experiment.run(resolve(None, sets).config, tmp_path, plots=False)
+    folder, _ = experiments.train_one(resolve(None, sets).config, tmp_path, plots=False)
     longer = resolve(None, [*sets, "training.epochs=5"]).config
-    experiment.run(longer, tmp_path, plots=False, resume=True)
+    experiments.train_one(longer, tmp_path, plots=False, resume=True)
     assert folder.read_film()["epochs"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_two_runs_of_one_folder_are_refused(tmp_path: Path) -> None:
     config = resolve(None, SMALL).config
     with pytest.raises(UsageError, match="a folder of its own"):
-        experiment.train_many([(config, RunFolder(tmp_path / "a"))] * 2)
+        experiments.train_many([(config, RunFolder(tmp_path / "a"))] * 2)
     assert not list(tmp_path.iterdir())
 
 
@@ -59,7 +60,7 @@ def test_a_divergence_is_logged_before_others_are_scored(
         for name, rate in rates.items()
     ]  # fmt: skip
     with pytest.raises(OSError, match="No space left"):
-        experiment.train_many(runs, threads=1)
+        experiments.train_many(runs, threads=1)
     assert "\n".join(runs[1][1].log.read_text().splitlines()[-2:]).count("ended: The ") == 1
 
 
@@ -69,9 +70,9 @@ def test_units_may_be_given_after_a_checkpoint(tmp_path: Path) -> None:
     table.write_text(f"step,a\n{rows}\n")
     sets = ["data.kind=file", f"data.path={table}", "data.window={source: 6, target: 2}",
             "data.time=step", "data.split.by=time", "model.hidden_dim=3", "training.epochs=2"]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, sets).config, tmp_path / "out", plots=False)
+    folder, _ = experiments.train_one(resolve(None, sets).config, tmp_path / "out", plots=False)
     longer = resolve(None, [*sets, "training.epochs=4", "data.units={a: MW}"]).config
-    experiment.run(longer, tmp_path / "out", plots=False, resume=True)
+    experiments.train_one(longer, tmp_path / "out", plots=False, resume=True)
     for checkpoint in (folder.previous, folder.last, folder.best):
-        assert experiment.open_run(checkpoint)[1].epoch > 0
+        assert load_run.open_run(checkpoint)[1].epoch > 0
     assert load_model(folder.last).spec.units == {"a": "MW"}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seqattn.attention_metrics import largest_weight_shares
-from seqattn.storage import read_arrays
+from seqattn.analysis.attention_metrics import largest_weight_shares
+from seqattn.runs.storage import read_arrays
 from tests.conftest import Ended
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import seqattn
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
@@ -95,7 +95,7 @@ def a_run(values: Array, home: Path, sets: list[str]) -> RunFolder:
         "data.series=series", "data.time=day", "data.features=[x,y]", "training.epochs=2",
         "training.learning_rate=0.02", "model.hidden_dim=3", *sets,
     ]).config  # fmt: skip
-    return experiment.run(config, home, plots=False)[0]
+    return experiments.train_one(config, home, plots=False)[0]
 
 
 def split_of(folder: RunFolder) -> list[dict[str, str]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.errors import NonFiniteError
-from seqattn.experiment import Callbacks
+from seqattn.experiments import Callbacks
 from seqattn.runs import EpochRecord, RunFolder
 from tests.grouped import small_config
 
@@ -37,7 +37,9 @@ def test_lines_stand_in_the_order_of_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    folder, _ = experiment.run(small_config(), tmp_path, plots=False, callbacks=clock.callbacks)
+    folder, _ = experiments.train_one(
+        small_config(), tmp_path, plots=False, callbacks=clock.callbacks
+    )
     assert lines_of(folder) == [
         (0, "train"), (0, "gradients:"), (0, "epoch"), (1, "epoch"), (2, "epoch"), (3, "finished:"),
     ]  # fmt: skip
@@ -47,8 +49,8 @@ def test_many_runs_say_at_once_how_they_are_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    pairs = experiment.seeds_of(small_config(), tmp_path, 3)
-    for job in experiment.train_many(pairs, threads=1, callbacks=clock.callbacks):
+    pairs = experiments.seeds_of(small_config(), tmp_path, 3)
+    for job in experiments.train_many(pairs, threads=1, callbacks=clock.callbacks):
         assert lines_of(job.folder) == [
             (0, "train"), (0, "batched"), (0, "gradients:"), (9, "finished:"),
         ]  # fmt: skip
@@ -58,7 +60,7 @@ def test_the_reason_of_an_end_comes_last(tmp_path: Path, monkeypatch: pytest.Mon
     clock = Clock(monkeypatch)
     config = small_config(training={"learning_rate": 100.0, "optimizer": "sgd", "epochs": 40})
     with pytest.raises(NonFiniteError):
-        experiment.run(config, tmp_path, plots=False, callbacks=clock.callbacks)
+        experiments.train_one(config, tmp_path, plots=False, callbacks=clock.callbacks)
     lines = lines_of(RunFolder(tmp_path / config.name))
     assert [word for _, word in lines[:2]] == ["train", "gradients:"]
     assert lines[-1] == (clock.epochs, "ended:")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from seqattn.config import resolve
-from seqattn.experiment import train_many
+from seqattn.experiments import train_many
 from seqattn.runs import RunFolder
-from seqattn.storage.atomic import _PendingFile
+from seqattn.runs.storage.atomic import _PendingFile
 
 SETS = ["data.n_train=8", "data.n_validation=4", "data.n_test=4", "training.epochs=1"]
 
@@ -64,7 +64,7 @@ def test_a_loss_that_is_not_finite_at_the_test_part_is_the_last_line(
 ) -> None:
     import dataclasses
 
-    from seqattn.experiment import results
+    from seqattn.experiments import results
 
     score = results.evaluate
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.errors import StorageError
 from seqattn.runs import RunFolder, train_log
 from tests.conftest import ROOT
@@ -85,8 +85,8 @@ def test_the_record_names_the_caller(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_the_lines_of_trainings_reach_a_handler(tmp_path: Path, collector: Collector) -> None:
-    pairs = experiment.seeds_of(small_config(), tmp_path, 3)
-    experiment.train_many(pairs, threads=1)
+    pairs = experiments.seeds_of(small_config(), tmp_path, 3)
+    experiments.train_many(pairs, threads=1)
     for _, folder in pairs:
         lines = [line for place, line in collector.lines if place == folder.path]
         assert lines == lines_of(folder.path)
@@ -114,7 +114,9 @@ def test_what_the_disk_refuses_is_raised(
         with pytest.raises(OSError, match="No space left on device"):
             RunFolder(tmp_path).log_line("one")
         with pytest.raises((OSError, StorageError), match="No space left on device"):
-            experiment.train_many(experiment.seeds_of(small_config(), tmp_path / "s", 1), threads=1)
+            experiments.train_many(
+                experiments.seeds_of(small_config(), tmp_path / "s", 1), threads=1
+            )
     finally:
         logging.disable(logging.NOTSET)
     assert capfd.readouterr().err == ""

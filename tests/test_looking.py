@@ -19,18 +19,18 @@ import numpy as np
 import pytest
 
 import seqattn as package
-from seqattn import experiment, pictures
+from seqattn import experiments
+from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.panel import Panel, sparkline
 from seqattn.cli.text_heatmap import print_weights
-from seqattn.comparison import read_outcome
 from seqattn.config import resolve
 from seqattn.data.sequences import share_a_plane
 from seqattn.errors import CheckpointError, DataError, Stopped, UsageError
-from seqattn.figures import attention_figure
+from seqattn.plots import attention_figure, run_pictures
 from seqattn.report import report
 from seqattn.report.content import MOST_EXAMPLES, classes, errors, of_outcome, of_run, thinned
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.storage import read_arrays
+from seqattn.runs.storage import read_arrays
 from tests.conftest import ROOT, Ended
 
 SMALL = ["data.n_train=40", "data.n_validation=12", "data.n_test=15", "training.epochs=4",
@@ -40,7 +40,7 @@ SMALL = ["data.n_train=40", "data.n_validation=12", "data.n_test=15", "training.
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     config = resolve(None, [*SMALL, "name=small", "model.attention.heads=2"]).config
-    folder, _ = experiment.run(config, tmp_path_factory.mktemp("looking"))
+    folder, _ = experiments.train_one(config, tmp_path_factory.mktemp("looking"))
     return folder
 
 
@@ -63,7 +63,7 @@ def test_a_film_has_the_beginning_and_every_so_many_epochs(run: RunFolder) -> No
 
 def test_filming_changes_nothing_that_is_learned(run: RunFolder, tmp_path: Path) -> None:
     sets = [*SMALL, "name=small", "model.attention.heads=2", "training.record_attention=null"]
-    folder, _ = experiment.run(resolve(None, sets).config, tmp_path, plots=False)
+    folder, _ = experiments.train_one(resolve(None, sets).config, tmp_path, plots=False)
     assert not folder.film.exists()
     ours, theirs = package.load(run.path), package.load(folder.path)
     for name, weight in ours.trained.model.state_dict().items():
@@ -80,22 +80,24 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, plots=False, callbacks=experiment.Callbacks(stop=stop))
+        experiments.train_one(
+            config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
+        )
     assert read_arrays(tmp_path / "small" / "film.npz")["epochs"].tolist() == [0, 2]
-    folder, _ = experiment.run(config, tmp_path, resume=True, plots=False)
+    folder, _ = experiments.train_one(config, tmp_path, resume=True, plots=False)
     assert folder.film.read_bytes() == run.film.read_bytes()
 
 
 def test_each_of_many_runs_has_the_film_it_would_have_alone(tmp_path: Path, run: RunFolder) -> None:
     config = resolve(None, [*SMALL, "name=many", "model.attention.heads=2"]).config
-    jobs = experiment.train_many(experiment.seeds_of(config, tmp_path / "many", 3), threads=1)
+    jobs = experiments.train_many(experiments.seeds_of(config, tmp_path / "many", 3), threads=1)
     film = read_arrays(jobs[0].folder.film)
     assert np.allclose(film["weights"], read_arrays(run.film)["weights"], atol=1e-5)
 
 
 def test_a_model_without_attention_has_no_film(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "model.attention=null"]).config
-    folder, _ = experiment.run(config, tmp_path, plots=False)
+    folder, _ = experiments.train_one(config, tmp_path, plots=False)
     assert not folder.film.exists()
 
 
@@ -182,22 +184,22 @@ def test_a_film_of_strengths_has_a_scale_for_both_signs(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[float]()
-    draw = pictures.attention_figure
+    draw = run_pictures.attention_figure
 
     def noted(*arrays: Any, **more: Any) -> Any:
         asked.append(more["largest"])
         return draw(*arrays, **more)
 
-    monkeypatch.setattr(pictures, "attention_figure", noted)
+    monkeypatch.setattr(run_pictures, "attention_figure", noted)
     film = {**read_arrays(run.film), "meaning": np.array("strength")}
     film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
-    pictures.save_moving(film, tmp_path / "f.gif")
+    run_pictures.save_moving(film, tmp_path / "f.gif")
     assert set(asked) == {5.0}
 
 
 def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
     film = read_arrays(run.film)
-    panels = pictures.film_picture(film, 1, layer=0, head=1).axes[:-1]
+    panels = run_pictures.film_picture(film, 1, layer=0, head=1).axes[:-1]
     assert all("\nhead 1\n" in axes.get_title() for axes in panels)
 
 
@@ -208,7 +210,7 @@ def test_a_panel_has_no_padding(run: RunFolder) -> None:
     looked["encoder_self"] = np.zeros((N, layers, heads, S, S))
     looked["decoder_self"] = np.zeros((N, layers, heads, T, T))
     looked["source_lengths"] = np.full(N, 1)
-    shape = {kind: pictures.panels(looked, ["t"], 1, kind=kind)[0].weights.shape
+    shape = {kind: run_pictures.panels(looked, ["t"], 1, kind=kind)[0].weights.shape
              for kind in ("cross", "encoder_self", "decoder_self")}  # fmt: skip
     assert (T, S) == (2, 2)
     assert shape == {"cross": (2, 1), "encoder_self": (1, 1), "decoder_self": (2, 2)}
@@ -347,7 +349,7 @@ def own_run(home: Path, *sets: str, wide: float = 1.0) -> RunFolder:
     file.write_text("sequence,step,a,b\n" + "".join(rows))
     words = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=4",
              "training.epochs=1", "training.batch_size=8", *sets]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, words).config, home, plots=False)
+    folder, _ = experiments.train_one(resolve(None, words).config, home, plots=False)
     return folder
 
 
@@ -411,8 +413,8 @@ def test_where_it_starts_is_of_a_plane_alone() -> None:
 
 def test_what_is_shown_of_a_chosen_run(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "data.length=5", "data.kind=copy", "model.attention.heads=2"])
-    experiment.train_many(experiment.seeds_of(config.config, tmp_path / "many", 2), threads=1)
-    outcome = read_outcome(tmp_path / "many")
+    experiments.train_many(experiments.seeds_of(config.config, tmp_path / "many", 2), threads=1)
+    outcome = read_comparison(tmp_path / "many")
     file = outcome.arms[0].folders[23].attention
     looked = read_arrays(file)
     looked["source_lengths"][0], looked["target_lengths"][0] = 3, 2
@@ -471,8 +473,10 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
         return 15 if steps >= 13 else 0
 
     with pytest.raises(Stopped):
-        experiment.run(config, tmp_path, plots=False, callbacks=experiment.Callbacks(stop=stop))
-    folder, summary = experiment.run(config, tmp_path, resume=True, plots=False)
+        experiments.train_one(
+            config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
+        )
+    folder, summary = experiments.train_one(config, tmp_path, resume=True, plots=False)
     events = EventAccumulator(str(folder.board))
     events.Reload()
     rows = [(event.step, event.value) for event in events.Scalars("loss/validation")]
@@ -490,7 +494,7 @@ def test_a_missing_tensorboard_is_named_before_anything_is_written(
     config = resolve(None, [*SMALL, "logging.tensorboard=true"]).config
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install \"seqattn\[tensorboard\]\""):
-        experiment.run(config, tmp_path, plots=False)
+        experiments.train_one(config, tmp_path, plots=False)
     assert not list(tmp_path.iterdir())
 
 
@@ -571,7 +575,7 @@ def test_a_loaded_run_forecasts_as_the_command_does(
 
 def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "data.variable_length=true"]).config
-    folder, _ = experiment.run(config, tmp_path, plots=False)
+    folder, _ = experiments.train_one(config, tmp_path, plots=False)
     loaded = package.load(folder.path)
     pair = np.array([[[-1.0, -1.0], [-1.0, 1.0]], [[1.0, 1.0], [np.nan, np.nan]]])
     together = loaded.predict(pair)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seqattn import evaluation
+from seqattn.analysis import evaluation
+from seqattn.analysis.evaluation import attention_file
 from seqattn.config import resolve
 from seqattn.errors import UsageError
-from seqattn.evaluation import attention_file
-from seqattn.experiment import run, sizes
+from seqattn.experiments import sizes, train_one
 from seqattn.training import memory
 
 
@@ -23,7 +23,7 @@ def test_own_files_are_held_against_the_memory_too(
     config = resolve(None, [*sets, "name=own"]).config
     monkeypatch.setattr(sizes, "physical_memory", lambda: 2**16)
     with pytest.raises(UsageError, match=r"would take about .* GiB for the parameters"):
-        run(config, tmp_path / "outputs", plots=False)
+        train_one(config, tmp_path / "outputs", plots=False)
     assert not (tmp_path / "outputs").exists()
 
 

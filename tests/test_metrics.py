@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from seqattn.analysis.evaluation import References
 from seqattn.config import OwnFile
 from seqattn.data import Sequences, Splits, load
 from seqattn.data.baselines import (
@@ -26,7 +27,6 @@ from seqattn.data.naive import drift, last_value, seasonal_naive
 from seqattn.data.regularize import regularized
 from seqattn.data.series import Spans
 from seqattn.errors import DataError
-from seqattn.evaluation import References
 from tests.conftest import whole
 
 NAN = math.nan

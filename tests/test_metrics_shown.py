@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.errors import CheckpointError
 from seqattn.runs import RunFolder
@@ -55,7 +55,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (home / f"{name}.yaml").write_text(
                 CONFIG.format(name=name).replace("my.csv", f"{name}.csv")
             )
-            experiment.run(resolve(home / f"{name}.yaml").config, home / "outputs", plots=False)
+            experiments.train_one(
+                resolve(home / f"{name}.yaml").config, home / "outputs", plots=False
+            )
     return home
 
 

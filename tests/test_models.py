@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqattn import layers
 from seqattn.config import Config, Recurrent
-from seqattn.models import Forecast, RecurrentModel, Seq2SeqModel, build_model
+from seqattn.models import Forecast, RecurrentModel, Seq2SeqModel, build_model, layers
 from tests.conftest import F, H, K, N, S, T
 from tests.test_attention import close
 

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqattn import experiment
-from seqattn.comparison import compare, sentences
+from seqattn import experiments
+from seqattn.analysis.comparison import sentences
+from seqattn.analysis.evaluation import References, evaluate, free_run
+from seqattn.analysis.evaluation.load_run import data_of, open_run
 from seqattn.config import Config, OwnFile, from_plain, resolve
 from seqattn.config.comparing import plan
 from seqattn.config.searching import search
@@ -30,14 +32,13 @@ from seqattn.data.instance import InstanceStatistics
 from seqattn.data.least_squares import least_squares
 from seqattn.data.sequences import Floats
 from seqattn.errors import ConfigError
-from seqattn.evaluation import References, evaluate, free_run
-from seqattn.experiment import data_of, open_run
+from seqattn.experiments.compare import compare
+from seqattn.experiments.verify_resume import verify_resume
 from seqattn.report.content import of_run
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel, to_tensors
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.validation import validate
-from seqattn.verify_resume import verify_resume
 from tests.conftest import ROOT, Ended, whole
 
 Command = Callable[..., Ended]
@@ -64,7 +65,7 @@ def a_run(file: Path, *sets: str) -> Config:
 def trained_on(points: Floats, home: Path, *sets: str) -> tuple[RunFolder, LoadedModel]:
     home.mkdir(exist_ok=True)
     np.save(home / "points.npy", points)
-    folder, _ = experiment.run(a_run(home / "points.npy", *sets), home, plots=False)
+    folder, _ = experiments.train_one(a_run(home / "points.npy", *sets), home, plots=False)
     return open_run(folder.path)
 
 
@@ -365,7 +366,7 @@ def test_filled_cells_do_not_count_when_a_file_is_forecast(
     rows = [f"s{k},{t + 1},{'' if empty[k, t] else repr(float(points[k, t]))}\n"
             for k in range(40) for t in range(15)]  # fmt: skip
     (tmp_path / "gaps.csv").write_text("sequence,step,x\n" + "".join(rows))
-    folder, _ = experiment.run(
+    folder, _ = experiments.train_one(
         a_run(tmp_path / "gaps.csv", "data.missing=interpolate"), tmp_path, plots=False
     )
     saved = folder.read_predictions()
@@ -435,7 +436,7 @@ def test_a_run_from_the_cache_is_one_from_memory(tmp_path: Path) -> None:
             ("path", "train"), ("validation_path", "validation"), ("test_path", "test"))]  # fmt: skip
         config = a_run(tmp_path, *paths, f"data.cache={cache}", "data.source_length=null",
                        "data.target_length=3", f"name={cache}")  # fmt: skip
-        folder, summary = experiment.run(config, tmp_path, plots=False)
+        folder, summary = experiments.train_one(config, tmp_path, plots=False)
         rows = [row.as_row()[1:4] for row in folder.read_metrics()]
         losses.append([*np.ravel(rows), summary["test_loss"]])
     assert losses[0] == losses[1]
@@ -515,7 +516,7 @@ def test_a_changing_level_is_forecast_better(tmp_path: Path) -> None:
         for key, places in parts.items():
             np.save(home / f"{key}.npy", points[places])
             paths.append(f"data.{key}={home / f'{key}.npy'}")
-        _, summary = experiment.run(
+        _, summary = experiments.train_one(
             a_run(home, *paths, f"data.normalize={way}", "training.epochs=30"), home, plots=False
         )
         (rmse[way],) = summary["rmse"]["this model"]

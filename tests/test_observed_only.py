@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import seqattn
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
 
@@ -310,7 +310,7 @@ def mase_scale(series: list[Series], column: int, lag: int) -> float:
 
 
 def teacher_forced(
-    case: Case, run: seqattn.api.Run, train: list[Example], some: list[Example]
+    case: Case, run: seqattn.experiments.api.Run, train: list[Example], some: list[Example]
 ) -> list[Array]:
     """Forecasts with every step fed the truth, and where it is missing the last that was known."""
     given, said = (
@@ -373,7 +373,7 @@ def trained(case: Case, home: Path) -> tuple[RunFolder, dict[str, list[Series]]]
                             for one in table.values()]  # fmt: skip
         sets += [f"data.path={home / 'train.csv'}", f"data.source_length={S}",
                  *(f"data.{part}_path={home / part}.csv" for part in PARTS[1:])]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, [*sets, *case.sets]).config, home, plots=False)
+    folder, _ = experiments.train_one(resolve(None, [*sets, *case.sets]).config, home, plots=False)
     return folder, series
 
 
@@ -496,6 +496,6 @@ def test_what_a_missing_target_cell_is_filled_with_changes_nothing(
             "data.split={by: time, validation: 0.2, test: 0.2}", "training.epochs=2",
             "training.learning_rate=0.05", *sets,
         ]).config  # fmt: skip
-        found.append(written(experiment.run(config, tmp_path / str(k), plots=False)[0]))
+        found.append(written(experiments.train_one(config, tmp_path / str(k), plots=False)[0]))
     for name in found[0]:
         assert found[0][name] == found[1][name] == found[2][name], name

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqattn.cells import gru_step
 from seqattn.models import op_tape
 from seqattn.models.batch_buffers import BatchBuffers, BatchShape, MeanSquaredError
+from seqattn.models.cells import gru_step
 from seqattn.models.op_tape import GRUGates, OpTape
 
 R, N, S, T, F, H = 3, 5, 11, 7, 2, 13

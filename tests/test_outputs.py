@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.errors import UsageError
-from seqattn.user_files import check_outputs, output_file, write_output
+from seqattn.runs.output_files import check_outputs, output_file, write_output
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]

@@ -14,8 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import seqattn.explanation
-from seqattn.attention import (
+import seqattn.analysis.explanation
+from seqattn.analysis.explanation import Explanation, explain
+from seqattn.config import Attention as AttentionConfig
+from seqattn.config import Location as LocationConfig
+from seqattn.config import Recurrent
+from seqattn.config.knobs import AttentionKnobs
+from seqattn.models import RecurrentModel, Seq2SeqModel, build_model
+from seqattn.models.attention import (
     Attention,
     DotScore,
     Location,
@@ -25,16 +31,10 @@ from seqattn.attention import (
     StraightThrough,
     build_attention,
 )
-from seqattn.attention.arithmetic import Array, AttentionStep, rounded
-from seqattn.attention.location_based import LOCATIONS
-from seqattn.attention.normalizers import NORMALIZERS, NormalizerOutput
-from seqattn.attention.scores import SCORES, ExplainedScores, split_heads
-from seqattn.config import Attention as AttentionConfig
-from seqattn.config import Location as LocationConfig
-from seqattn.config import Recurrent
-from seqattn.config.knobs import AttentionKnobs
-from seqattn.explanation import Explanation, explain
-from seqattn.models import RecurrentModel, Seq2SeqModel, build_model
+from seqattn.models.attention.arithmetic import Array, AttentionStep, rounded
+from seqattn.models.attention.location_based import LOCATIONS
+from seqattn.models.attention.normalizers import NORMALIZERS, NormalizerOutput
+from seqattn.models.attention.scores import SCORES, ExplainedScores, split_heads
 
 S, F, H, STEP = 5, 2, 6, 2
 SOURCE = np.random.default_rng(3).normal(size=(S, F))
@@ -248,7 +248,7 @@ def test_no_score_normalizer_or_location_is_named_in_the_explanation() -> None:
     classes = {
         each.__name__ for known in (SCORES, NORMALIZERS, LOCATIONS) for each in known.values()
     }
-    for path in Path(seqattn.explanation.__file__).parent.glob("*.py"):
+    for path in Path(seqattn.analysis.explanation.__file__).parent.glob("*.py"):
         names = {
             node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)
         }

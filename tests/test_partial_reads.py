@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqattn.comparison import read_outcome
-from seqattn.comparison.plots import median_attention, validation_losses
+from seqattn.analysis.comparison import read_comparison
+from seqattn.plots.comparison_pictures import median_attention, validation_losses
 from seqattn.runs import RunFolder
-from seqattn.storage import arrays, read_arrays
+from seqattn.runs.storage import arrays, read_arrays
 from tests.comparisons import train_comparison, write_divergence
 from tests.conftest import ROOT, SMALL, Ended, train_small
 
@@ -34,7 +34,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arm = read_outcome(finished).arms[1]
+    arm = read_comparison(finished).arms[1]
     whole = median_attention(arm)
     monkeypatch.setattr(arrays, "READ_WHOLE", 100)
     monkeypatch.setattr(arrays, "KEPT_WHOLE", 100)
@@ -60,14 +60,14 @@ def test_the_terminal_shows_the_shares_of_a_large_file(
 
 def test_a_comparison_may_be_copied_under_any_name(finished: Path, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(finished, tmp_path / "mine (copy)"))
-    assert [arm.losses for arm in read_outcome(copied).arms] == [
-        arm.losses for arm in read_outcome(finished).arms
+    assert [arm.losses for arm in read_comparison(copied).arms] == [
+        arm.losses for arm in read_comparison(finished).arms
     ]
 
 
 def test_curves_leave_out_a_run_without_metrics(finished: Path, tmp_path: Path) -> None:
     home = Path(shutil.copytree(finished, tmp_path / "mine"))
-    arm = read_outcome(home).arms[0]
+    arm = read_comparison(home).arms[0]
     both = validation_losses(arm)
     first = next(iter(arm.folders.values()))
     first.metrics.unlink()

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqattn.analysis.evaluation import attention_file, npz
 from seqattn.data.files import lines
-from seqattn.evaluation import attention_file, npz
 from seqattn.models import Seq2SeqModel
-from seqattn.storage import read_arrays
+from seqattn.runs.storage import read_arrays
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -44,7 +44,7 @@ def run(seqattn: Command, tmp_path: Path) -> Path:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many sequences each forecast was of, from which no weights were kept."""
-    from seqattn import evaluation
+    from seqattn.analysis import evaluation
 
     found, plain = list[int](), evaluation.free_run
 

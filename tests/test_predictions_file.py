@@ -11,18 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn import evaluation
+from seqattn.analysis import evaluation
+from seqattn.analysis.evaluation import (
+    References,
+    evaluate,
+    forecasts,
+    free_run,
+    npz,
+    predictions_file,
+)
+from seqattn.analysis.evaluation.forecasts import with_targets
+from seqattn.analysis.evaluation.predictions_file import ForecastSpool
 from seqattn.config import resolve
 from seqattn.data import Sequences, Splits, load, windows
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.data.metrics import Errors
 from seqattn.errors import CheckpointError
-from seqattn.evaluation import References, evaluate, forecasts, free_run, npz, predictions_file
-from seqattn.evaluation.forecasts import with_targets
-from seqattn.evaluation.predictions_file import ForecastSpool
 from seqattn.models import FeatureSpec, build_model
-from seqattn.storage import arrays as npz_arrays
-from seqattn.storage import read_arrays, write_arrays
+from seqattn.runs.storage import arrays as npz_arrays
+from seqattn.runs.storage import read_arrays, write_arrays
 
 SEEDED = np.random.default_rng(11)
 MADE = ["data.n_train=40", "data.n_validation=3", "data.n_test=29"]
@@ -178,14 +185,14 @@ def test_forecasts_come_with_the_chunks_of_their_part(
 
 def test_a_run_keeps_no_forecasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the whole part's nor a copy: `free_run` makes an array of all."""
-    from seqattn.experiment import run
+    from seqattn.experiments import train_one
 
     def refused(*_: Any, **__: Any) -> None:
         raise AssertionError("an array of all forecasts")
 
     monkeypatch.setattr(evaluation.forecasts, "free_run", refused)
     sets = ["name=n", *MADE, "training.epochs=1", "model.hidden_dim=2"]
-    folder, _ = run(resolve(None, sets).config, tmp_path, plots=False)
+    folder, _ = train_one(resolve(None, sets).config, tmp_path, plots=False)
     assert read_arrays(folder.predictions)["forecast"].shape[0] == 29
 
 

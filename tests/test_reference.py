@@ -13,11 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from seqattn import reference
-from seqattn.attention import AdditiveScore, Attention, GeneralScore, ScaledDotScore, weighted_sum
-from seqattn.layers import init_parameters
+from seqattn.models import numpy_reference
+from seqattn.models.attention import (
+    AdditiveScore,
+    Attention,
+    GeneralScore,
+    ScaledDotScore,
+    weighted_sum,
+)
 from seqattn.models.fast_weights import Matrix, StateMemory
-from seqattn.reference import (
+from seqattn.models.layers import init_parameters
+from seqattn.models.numpy_reference import (
     Array,
     Gradients,
     ScoreName,
@@ -437,10 +443,10 @@ def test_glorots_limits_are_of_each_matrix_itself(score: ScoreName) -> None:
 
 
 def test_the_referee_knows_numpy_only() -> None:
-    tree = ast.parse((ROOT / "seqattn/reference.py").read_text())
+    tree = ast.parse((ROOT / "seqattn/models/numpy_reference.py").read_text())
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     plain = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     assert modules | plain == {
         "__future__", "collections.abc", "dataclasses", "typing", "numpy", "numpy.typing",
     }  # fmt: skip
-    assert reference.__doc__ is not None
+    assert numpy_reference.__doc__ is not None

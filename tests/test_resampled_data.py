@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 import yaml
 
-from seqattn.comparison import compare, read_outcome, sentences
-from seqattn.comparison.plots import median_attention
-from seqattn.comparison.result import Variant
-from seqattn.comparison.tables import reference_sentence, references
+from seqattn.analysis.comparison import compare, read_comparison, sentences
+from seqattn.analysis.comparison.result import Variant
+from seqattn.analysis.comparison.tables import reference_sentence, references
 from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
 from seqattn.errors import CheckpointError, ConfigError, UsageError
+from seqattn.plots.comparison_pictures import median_attention
 from seqattn.report import report
 from seqattn.runs import RunFolder, attention_arrays
-from seqattn.storage import read_arrays, write_arrays
+from seqattn.runs.storage import read_arrays, write_arrays
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -132,7 +132,7 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
         plan(path, resample_data=True)
     outcome = compare(planned, tmp_path, threads=1)
     assert "your files: the results are about this training set and this" in sentences(outcome)[-1]
-    assert sentences(read_outcome(outcome.path)) == sentences(outcome)
+    assert sentences(read_comparison(outcome.path)) == sentences(outcome)
 
 
 @pytest.mark.parametrize("key", ["train", "validation", "test"])
@@ -172,7 +172,7 @@ def test_a_folder_of_the_other_kind_is_refused_with_what_to_type(
 
 
 def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) -> None:
-    assert "the results are about new data of this kind" in sentences(read_outcome(finished))[-1]
+    assert "the results are about new data of this kind" in sentences(read_comparison(finished))[-1]
     fixed = compare(plan(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1)
     assert "about this training set and this test set" in sentences(fixed)[-1]
     text = (fixed.path / "comparison.md").read_text()
@@ -192,7 +192,7 @@ def test_many_seeds_of_train_say_that_the_data_are_the_same(
 
 
 def test_references_are_medians_over_the_seeds(finished: Path) -> None:
-    outcome = read_outcome(finished)
+    outcome = read_comparison(finished)
     floors = [json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
               for seed in (3, 4, 5)]  # fmt: skip
     assert dict(references(outcome))["noise floor"] == np.median(floors)
@@ -319,7 +319,7 @@ def test_compare_is_told_of_no_option_that_it_lacks(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiment.folder_session.save_state", full)
+    monkeypatch.setattr("seqattn.experiments.folder_session.save_state", full)
     assert "No space left" in refused()
 
 
@@ -330,7 +330,7 @@ def test_a_variant_of_a_comparison_is_many_seeds(
     data are not."""
     home = tmp_path / "dot"
     shutil.copytree(finished / "dot", home)
-    outcome = read_outcome(home)
+    outcome = read_comparison(home)
     assert outcome.data_of_seeds == "new"
     assert len(outcome.arms[0].losses) == 3
     assert seqattn("doctor", home).code == 0
@@ -340,13 +340,13 @@ def test_a_variant_of_a_comparison_is_many_seeds(
     with pytest.raises(
         CheckpointError, match="seed-5 is of another config than seed-3.*data.train"
     ):
-        read_outcome(home)
+        read_comparison(home)
 
 
 def test_data_of_too_many_seeds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqattn.experiment.sizes.physical_memory", lambda: 2**20)
+    monkeypatch.setattr("seqattn.experiments.sizes.physical_memory", lambda: 2**20)
     planned = plan(config(tmp_path), seeds=300)
     with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
         compare(planned, tmp_path)

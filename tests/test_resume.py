@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from seqattn import experiment
-from seqattn.comparison import read_outcome
+from seqattn import experiments
+from seqattn.analysis.comparison import read_comparison
 from seqattn.config import Config, resolve
 from seqattn.errors import CheckpointError, Stopped, StorageError
-from seqattn.experiment import Callbacks, seeds_of, train_many
+from seqattn.experiments import Callbacks, seeds_of, train_many, train_runs
 from seqattn.runs import RunFolder
-from seqattn.storage import limits
-from seqattn.storage.atomic import _PendingFile
+from seqattn.runs.storage import limits
+from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training.checkpoints import describe
 
 Runs = list[tuple[Config, RunFolder]]
@@ -41,7 +41,7 @@ def stopped(runs: Runs, steps: int) -> None:
         train_many(runs, threads=1, callbacks=Callbacks(stop=after(steps)))
 
 
-def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiment.Job]]:
+def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiments.Job]]:
     """The epochs that were trained, what was said, and what came of it."""
     epochs, said = list[int](), list[str]()
     callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
@@ -148,11 +148,11 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
 
 def test_seeds_of_two_configs_are_not_told_of_as_one(tmp_path: Path) -> None:
     train_many(seeds_of(base(), tmp_path / "s", 3), threads=1)
-    assert len(read_outcome(tmp_path / "s").arms[0].folders) == 3
+    assert len(read_comparison(tmp_path / "s").arms[0].folders) == 3
     fewer = seeds_of(base("training.epochs=2"), tmp_path / "s", 2)
     train_many(fewer, threads=1, overwrite=True)
     with pytest.raises(CheckpointError, match=r"seed-25 is of another .*training.epochs: 2 -> 8"):
-        read_outcome(tmp_path / "s")
+        read_comparison(tmp_path / "s")
 
 
 def test_an_interrupted_overwrite_leaves_a_run(
@@ -166,7 +166,7 @@ def test_an_interrupted_overwrite_leaves_a_run(
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "atomic_write", full)
+        patch.setattr(train_runs, "atomic_write", full)
         with pytest.raises(OSError, match="No space"):
             train_many(runs, threads=1, overwrite=True)
     folder = runs[0][1]

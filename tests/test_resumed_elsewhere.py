@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seqattn.experiment.run_environment import change_of_numerics
+from seqattn.experiments.run_environment import change_of_numerics
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
 

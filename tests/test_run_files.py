@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.comparison import read_outcome
+from seqattn.analysis.comparison import read_comparison
 from seqattn.errors import CheckpointError
 from seqattn.runs import (
     RunFolder,
@@ -20,7 +20,7 @@ from seqattn.runs import (
     read_search,
     read_summary,
 )
-from seqattn.storage import read_arrays
+from seqattn.runs.storage import read_arrays
 from tests.conftest import SMALL, Ended
 
 Command = Callable[..., Ended]
@@ -187,8 +187,8 @@ def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two variants that differ in no shape, so that every file of one fits the other."""
-    from seqattn import comparison
     from seqattn.config.comparing import plan
+    from seqattn.experiments import compare as comparison
 
     home = tmp_path_factory.mktemp("swapped")
     (home / "two.yaml").write_text("name: two\nseed: 3\n")
@@ -216,7 +216,7 @@ def test_runs_swapped_between_variants(file: str, two: Path, seqattn: Command) -
     one, other = (two / f"learning_rate-{rate}/seed-3" / file for rate in ("0.01", "0.02"))
     swap(one, other)
     with pytest.raises(CheckpointError, match="learning_rate-0.01/seed-3"):
-        read_outcome(two)
+        read_comparison(two)
     done = seqattn("report", two)
     assert done.code == 4
     assert "learning_rate-0.01/seed-3" in done.err
@@ -228,7 +228,7 @@ def test_runs_swapped_between_seeds(file: str, two: Path, seqattn: Command) -> N
     swap(home / "seed-3" / file, home / "seed-4" / file)
     for folder in (two, home):
         with pytest.raises(CheckpointError, match=r"seed-3.*seed"):
-            read_outcome(folder)
+            read_comparison(folder)
     assert seqattn("doctor", home).code == 4
 
 
@@ -238,7 +238,7 @@ def test_a_manifest_that_names_no_folder(two: Path) -> None:
     for name in ("../elsewhere", "/tmp/x", "..", ""):
         (two / "comparison.json").write_text(json.dumps({"variants": {name: first}}))
         with pytest.raises(CheckpointError, match=r"comparison\.json: variants"):
-            read_outcome(two)
+            read_comparison(two)
 
 
 def test_seeds_that_were_trained_on_different_files(tmp_path: Path, seqattn: Command) -> None:
@@ -269,7 +269,7 @@ def test_no_seed_is_left_out_without_a_word(two: Path, seqattn: Command) -> None
     home = two / "learning_rate-0.01"
     (home / "seed-5").mkdir()  # of a training that is about to begin
     shutil.copytree(home / "seed-3", home / "seed-03")  # no name of ours
-    assert list(read_outcome(two).arms[0].folders) == [3, 4]
+    assert list(read_comparison(two).arms[0].folders) == [3, 4]
     (home / "seed-3/environment.json").unlink()
     for words in (("report", two), ("report", home), ("doctor", home)):
         done = seqattn(*words)

@@ -8,7 +8,7 @@ import pytest
 
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays, check_not_taken, find_run
-from seqattn.storage import atomic_write, read_arrays, write_arrays
+from seqattn.runs.storage import atomic_write, read_arrays, write_arrays
 
 
 def test_a_file_is_written_whole_or_not_at_all(
@@ -21,7 +21,7 @@ def test_a_file_is_written_whole_or_not_at_all(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.storage.atomic.os.fsync", full)
+    monkeypatch.setattr("seqattn.runs.storage.atomic.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         atomic_write(file, b"new")
     assert file.read_bytes() == b"old"

@@ -10,7 +10,7 @@ import torch
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import Training
 from seqattn.errors import CheckpointError
 from seqattn.training import LearningRate, learner
@@ -80,8 +80,8 @@ def test_a_resume_does_not_mix_two_schedules(
 
     with monkeypatch.context() as patch:
         patch.setattr(learner, "LearningRate", Before)
-        experiment.run(short, tmp_path, plots=False)
-    _, summary = experiment.run(short, tmp_path, plots=False, resume=True)
+        experiments.train_one(short, tmp_path, plots=False)
+    _, summary = experiments.train_one(short, tmp_path, plots=False, resume=True)
     assert summary["epochs"] == 2
     with pytest.raises(CheckpointError, match="epoch 2 was trained at learning rate 0.0075, and"):
-        experiment.run(whole, tmp_path, plots=False, resume=True)
+        experiments.train_one(whole, tmp_path, plots=False, resume=True)

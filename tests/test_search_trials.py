@@ -14,7 +14,6 @@ import optuna
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from seqattn import tuning
 from seqattn.config import Config, resolve
 from seqattn.config.searching import Range, Search, search
 from seqattn.errors import (
@@ -25,10 +24,10 @@ from seqattn.errors import (
     StorageError,
     UsageError,
 )
-from seqattn.experiment import Callbacks, run
+from seqattn.experiments import Callbacks, train_one, tuning
+from seqattn.experiments.tuning import results, trials
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.storage import exclusive_lock
-from seqattn.tuning import results, trials
+from seqattn.runs.storage import exclusive_lock
 from tests.conftest import Ended
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
@@ -44,7 +43,7 @@ def wanted(folder: Path, *texts: str, sets: Sequence[str] = (), name: str = "fou
 
 
 class Trainer:
-    """Stands in for `experiment.run`: notes each config and answers at once.
+    """Stands in for `experiments.train_one`: notes each config and answers at once.
 
     Attributes:
         configs: of the trials, in turn.
@@ -69,7 +68,7 @@ class Trainer:
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     found = Trainer()
-    monkeypatch.setattr(tuning, "run", found)
+    monkeypatch.setattr(tuning, "train_one", found)
     monkeypatch.setattr(results, "importance_figure", lambda *_: None)
     monkeypatch.setattr(results, "as_bytes", lambda _: b"")
     return found
@@ -142,7 +141,7 @@ def test_pruned_failed_and_refused_combinations_are_not_tried_again(
         return 1.0
 
     trainer = Trainer(loss)
-    monkeypatch.setattr(tuning, "run", trainer)
+    monkeypatch.setattr(tuning, "train_one", trainer)
     asked = wanted(tmp_path, "model.hidden_dim=uniform(3,6)")
     found = tuning.tune(asked, tmp_path, 9)
     assert len(trainer.configs) == 4
@@ -298,7 +297,7 @@ def test_labels_of_values_are_storable_and_lead_back_to_them(values: tuple[Any, 
 def test_the_best_config_trains_to_the_best_loss(tmp_path: Path) -> None:
     found = tuning.tune(wanted(tmp_path, RATE, CELLS), tmp_path, 3, threads=1)
     config = resolve(found.path / "best.yaml").config
-    _, summary = run(config, tmp_path / "alone", plots=False)
+    _, summary = train_one(config, tmp_path / "alone", plots=False)
     assert summary["validation_loss"] == found.trials[0]["loss"]
     trained = resolve(found.path / f"trial-{found.trials[0]['trial']}" / "config.yaml").config
     assert trained.model_copy(update={"name": "found-best"}) == config
@@ -361,7 +360,7 @@ def test_a_trial_that_the_disk_failed_is_tried_again(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = Trainer()
-    monkeypatch.setattr(tuning, "run", trainer)
+    monkeypatch.setattr(tuning, "train_one", trainer)
     asked = wanted(tmp_path, RATE)
     tuning.tune(asked, tmp_path, 1)
 
@@ -432,7 +431,7 @@ def test_a_trial_that_another_process_ended_is_recorded(
         study.tell(0, state=optuna.trial.TrialState.FAIL)
         return 2.0
 
-    monkeypatch.setattr(tuning, "run", Trainer(loss))
+    monkeypatch.setattr(tuning, "train_one", Trainer(loss))
     said = list[str]()
     found = tuning.tune(wanted(tmp_path, RATE), tmp_path, 2, storage=storage, say=said.append)
     assert [row["state"] for row in found.trials] == ["complete", "fail"]

@@ -8,10 +8,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from seqattn import tuning
 from seqattn.config.searching import Search, search
-from seqattn.experiment import Callbacks
-from seqattn.tuning import results, trials
+from seqattn.experiments import Callbacks, tuning
+from seqattn.experiments.tuning import results, trials
 from tests.conftest import Ended
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")

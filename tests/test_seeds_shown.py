@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.comparison import compare, read_outcome, sentences
-from seqattn.comparison.checks import have_data_of_their_own
-from seqattn.comparison.plots import draw_all
-from seqattn.comparison.result import seeds_in_words
+from seqattn.analysis.comparison import compare, read_comparison, sentences
+from seqattn.analysis.comparison.checks import have_data_of_their_own
+from seqattn.analysis.comparison.result import seeds_in_words
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.errors import CheckpointError
-from seqattn.experiment import Callbacks
+from seqattn.experiments import Callbacks
+from seqattn.plots.comparison_pictures import draw_all
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
 from tests.test_diverged_seeds import diverge
@@ -64,12 +64,12 @@ def test_of_one_seed_nothing_is_said_about_the_data_of_seeds(home: Path) -> None
     """Each seed of this comparison has data of its own; its first one alone does not show it."""
     for seed in (4, 5):
         shutil.rmtree(home / f"dot/seed-{seed}")
-    outcome = read_outcome(home / "dot")
+    outcome = read_comparison(home / "dot")
     assert outcome.data_of_seeds == "one"
     (words,) = sentences(outcome)
     assert SAME not in words
     assert words.startswith("This is one seed:")
-    assert read_outcome(home).data_of_seeds == "new"  # the comparison's other variant has three
+    assert read_comparison(home).data_of_seeds == "new"  # the comparison's other variant has three
 
 
 def test_one_seed_by_itself_is_not_called_the_seeds(seqattn: Command, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_fewer_seeds_than_the_folder_holds_leave_tables_of_all(
     assert [row["seeds"] for row in rows(home / "variants.csv")] == ["3", "3"]
     assert len(rows(home / "seeds.csv")) == 6
     before = (home / "comparison.md").read_bytes()
-    assert [arm.losses for arm in read_outcome(home).arms] == [
+    assert [arm.losses for arm in read_comparison(home).arms] == [
         {int(row["seed"]): float(row["test_loss"]) for row in rows(home / "seeds.csv")
          if row["variant"] == name} for name in ("plain", "dot")
     ]  # fmt: skip
@@ -157,11 +157,11 @@ def test_where_all_seeds_diverged_no_picture_of_an_earlier_state_is_left(
 
 
 def test_weights_that_are_gone_leave_no_picture_of_them(home: Path) -> None:
-    draw_all(read_outcome(home))
+    draw_all(read_comparison(home))
     assert (home / "attention.png").is_file()
     for seed in (3, 4, 5):
         RunFolder(home / f"dot/seed-{seed}").attention.unlink()
-    draw_all(read_outcome(home))
+    draw_all(read_comparison(home))
     assert not (home / "attention.png").exists()
     assert (home / "comparison.png").is_file()
 

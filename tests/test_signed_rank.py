@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seqattn.comparison import signed_rank as module
-from seqattn.comparison.signed_rank import pairs_needed, signed_rank, smallest_p
-from seqattn.comparison.statistics import SeedSummary, differences, median_interval, paired
+from seqattn.analysis.comparison import signed_rank as module
+from seqattn.analysis.comparison.signed_rank import pairs_needed, signed_rank, smallest_p
+from seqattn.analysis.comparison.statistics import SeedSummary, differences, median_interval, paired
 
 INF = math.inf
 

@@ -15,12 +15,13 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 import seqattn as package
+from seqattn.analysis.evaluation import free_run
+from seqattn.analysis.explanation import WIDEST_MAP, explain
 from seqattn.cli.explaining import print_explanation
 from seqattn.config import Model, resolve
 from seqattn.errors import DataError, UsageError
-from seqattn.evaluation import free_run
-from seqattn.experiment import run
-from seqattn.explanation import WIDEST_MAP, explain
+from seqattn.experiments import train_one
+from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import (
     FeatureSpec,
     Lengths,
@@ -34,7 +35,6 @@ from seqattn.runs import RunFolder
 from seqattn.training.batches import Batch
 from seqattn.training.memory import bytes_needed
 from seqattn.training.objective import AutogradLoss, stacked
-from seqattn.verify_resume import verify_resume
 from tests.conftest import Ended
 
 N, S, T, F, G, H = 3, 7, 5, 2, 4, 11
@@ -228,7 +228,7 @@ def test_sequences_of_several_lengths_are_refused_before_training(
     sets: list[str], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=r"model\.skip: linear needs one length") as caught:
-        run(resolve(None, [*SMALL, *sets]).config, tmp_path, plots=False)
+        train_one(resolve(None, [*SMALL, *sets]).config, tmp_path, plots=False)
     assert words in str(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -237,7 +237,7 @@ def test_own_files_of_several_lengths_are_refused(tmp_path: Path) -> None:
     path = series(tmp_path / "a.csv", [6] * 19 + [5])
     sets = ["data.kind=file", f"data.path={path}", "data.source_length=3", "model.skip=linear"]
     with pytest.raises(DataError, match="sources have 3 points and targets 2 to 3"):
-        run(resolve(None, sets).config, tmp_path / "outputs", plots=False)
+        train_one(resolve(None, sets).config, tmp_path / "outputs", plots=False)
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = series(home / "a.csv", [5] * 30)
     sets = ["data.kind=file", f"data.path={path}", "data.source_length=3", "model.skip=linear",
             "training.epochs=2", "model.hidden_dim=4", "name=run"]  # fmt: skip
-    folder, _ = run(resolve(None, sets).config, home, plots=False)
+    folder, _ = train_one(resolve(None, sets).config, home, plots=False)
     return folder.path
 
 

@@ -13,22 +13,22 @@ import torch
 from numpy.typing import NDArray
 
 import seqattn as package
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import Config, OwnFile, as_plain, from_plain, resolve
 from seqattn.data import Scaling, Sequences, load
 from seqattn.data.fitting import fit
 from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, work_of
 from seqattn.errors import ConfigError
-from seqattn.experiment import run
-from seqattn.experiment.job import Job
-from seqattn.experiment.skip_start import initial_model, share_skip_map, with_skip_maps
+from seqattn.experiments import train_one
+from seqattn.experiments.job import Job
+from seqattn.experiments.skip_start import initial_model, share_skip_map, with_skip_maps
+from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import LinearSkip, Seq2SeqModel
 from seqattn.runs import RunFolder
 from seqattn.training import batch_of
 from seqattn.training.checkpoints import load_model
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.validation import validate
-from seqattn.verify_resume import verify_resume
 
 N, S, T, F, G = 61, 5, 3, 2, 3
 Floats = NDArray[np.float64]
@@ -214,7 +214,7 @@ def test_a_frozen_map_stays_and_others_move(optimizer: str, tmp_path: Path) -> N
     start = skip_of(started(resolve(None, sets).config)[1])
     for name in ("frozen", "finetuned", "learned"):
         config = resolve(None, [*sets, f"model.skip_map={name}", f"name={name}"]).config
-        folder, _ = run(config, tmp_path / "outputs", plots=False)
+        folder, _ = train_one(config, tmp_path / "outputs", plots=False)
         found = maps_of(folder.path)
         assert torch.equal(found["weight"], start.weight) == (name == "frozen")
         assert torch.equal(found["bias"], start.bias) == (name == "frozen")
@@ -223,8 +223,8 @@ def test_a_frozen_map_stays_and_others_move(optimizer: str, tmp_path: Path) -> N
 
 def test_every_seed_has_the_map_of_the_run_alone(tmp_path: Path) -> None:
     config = resolve(None, [*window_file(tmp_path / "a.csv"), "seed=3"]).config
-    jobs = experiment.train_many(experiment.seeds_of(config, tmp_path / "many", 3))
-    alone, _ = run(config, tmp_path / "alone", plots=False)
+    jobs = experiments.train_many(experiments.seeds_of(config, tmp_path / "many", 3))
+    alone, _ = train_one(config, tmp_path / "alone", plots=False)
     expected = maps_of(alone.path)
     for job in jobs:
         for name, tensor in maps_of(job.folder.path).items():
@@ -244,15 +244,15 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_second_fit(
     assert found.difference is None
     longer = resolve(None, [*window_file(tmp_path / "a.csv"), f"model.skip_map={name}",
                             "training.weight_decay=0.1"]).config  # fmt: skip
-    run(longer, tmp_path / "outputs", plots=False)
+    train_one(longer, tmp_path / "outputs", plots=False)
     before = maps_of(tmp_path / "outputs" / longer.name)
 
     def fitted_again(*_: object) -> RidgeMap:
         raise AssertionError("fitted again")
 
-    monkeypatch.setattr("seqattn.experiment.skip_start.ridge_map", fitted_again)
+    monkeypatch.setattr("seqattn.experiments.skip_start.ridge_map", fitted_again)
     more = longer.model_copy(update={"training": longer.training.model_copy(update={"epochs": 4})})
-    folder, summary = run(more, tmp_path / "outputs", plots=False, resume=True)
+    folder, summary = train_one(more, tmp_path / "outputs", plots=False, resume=True)
     assert summary["epochs"] == 4
     if name == "frozen":
         assert torch.equal(maps_of(folder.path)["weight"], before["weight"])
@@ -263,14 +263,14 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
 ) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv", gaps=False)).config
     assert work_of(load(config.data).train) == 12**3
-    monkeypatch.setattr("seqattn.experiment.skip_start.MAX_WORK", 12**3 - 1)
-    folder, _ = run(config, tmp_path / "outputs", plots=False)
+    monkeypatch.setattr("seqattn.experiments.skip_start.MAX_WORK", 12**3 - 1)
+    folder, _ = train_one(config, tmp_path / "outputs", plots=False)
     said = folder.log.read_text()
     assert "model.skip: linear starts at zero and is trained: a source has 12 numbers" in said
     assert maps_of(folder.path)["weight"].any()
     more = config.model_copy(update={"training": config.training.model_copy(update={"epochs": 3})})
     before = maps_of(folder.path)["weight"]
-    run(more, tmp_path / "outputs", plots=False, resume=True)
+    train_one(more, tmp_path / "outputs", plots=False, resume=True)
     assert not torch.equal(maps_of(folder.path)["weight"], before)  # and it still is trained
 
 
@@ -284,13 +284,13 @@ def test_what_an_earlier_version_stored_was_learned(tmp_path: Path) -> None:
     plain = as_plain(config)
     del plain["model"]["skip_map"]
     assert from_plain(plain, "a checkpoint") == config
-    folder, _ = run(config, tmp_path, plots=False)
+    folder, _ = train_one(config, tmp_path, plots=False)
     text = folder.config.read_text()
     lines = [line for line in text.splitlines(keepends=True) if "skip_map" not in line]
     folder.config.write_text("".join(lines))
     assert package.load(folder.path).config.model.skip_map == "learned"
     with pytest.raises(ConfigError, match="model.skip_map: learned -> frozen"):
-        run(resolve(folder.config).config, tmp_path, plots=False, resume=True)
+        train_one(resolve(folder.config).config, tmp_path, plots=False, resume=True)
 
 
 def test_a_map_without_a_skip_is_refused() -> None:

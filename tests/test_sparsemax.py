@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqattn.attention import sparsemax
+from seqattn.models.attention import sparsemax
 
 TYPES = [torch.float32, torch.float64, torch.bfloat16]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqattn import data
-from seqattn.attention_metrics import AttentionMetricsAccumulator
+from seqattn.analysis.attention_metrics import AttentionMetricsAccumulator
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
 from seqattn.data import Sequences, load, tasks
 from seqattn.data.baselines import mean_squared_error

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.layers import LayerNorm, init_parameters
 from seqattn.models import build_model
+from seqattn.models.layers import LayerNorm, init_parameters
 from seqattn.models.transformer import (
     DecoderLayer,
     Dropout,

@@ -10,11 +10,10 @@ from pathlib import Path
 import optuna
 import pytest
 
-from seqattn import tuning
 from seqattn.config import resolve
 from seqattn.config.searching import Search, search
 from seqattn.errors import ConfigError, Stopped
-from seqattn.experiment import Callbacks
+from seqattn.experiments import Callbacks, tuning
 from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
 

@@ -15,13 +15,13 @@ import yaml
 from matplotlib.figure import Figure
 
 import seqattn as seqattn_api
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import as_plain, differences, leaves, resolve, to_yaml
 from seqattn.data import DataSpec, load
 from seqattn.data.sequences import share_a_plane
 from seqattn.data.units import check_units, unit_in_name, with_unit
 from seqattn.errors import ConfigError, DataError
-from seqattn.pictures import predictions_picture
+from seqattn.plots.run_pictures import predictions_picture
 from seqattn.runs import RunFolder
 from seqattn.training import load_model
 from tests.conftest import Ended
@@ -59,7 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(home)
         Path("u.csv").write_text(table("temp. outside", "demand"))
         Path("u.yaml").write_text(CONFIG)
-        experiment.run(resolve(Path("u.yaml")).config, Path("outputs"), plots=False)
+        experiments.train_one(resolve(Path("u.yaml")).config, Path("outputs"), plots=False)
     return home
 
 

@@ -24,9 +24,9 @@ def peak():
 CONCLUDE = (
     PEAK
     + """
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.experiment import results
+from seqattn.experiments import results
 
 def table(name, rows):
     numbers = np.random.default_rng(len(name)).normal(size=rows)
@@ -50,7 +50,7 @@ sets = ["data.kind=file", "data.path=train.csv", "data.validation_path=validatio
 grown = {}
 for name in ("few", "many"):
     config = resolve(None, [*sets, f"data.test_path={name}.csv", f"name={name}"]).config
-    experiment.run(config, Path("outputs"), plots=False)
+    experiments.train_one(config, Path("outputs"), plots=False)
     grown[name] = peak() - began[-1]
 print(json.dumps(grown))
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.wording import counted
+from seqattn.errors import counted
 from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]

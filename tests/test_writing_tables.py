@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn import experiment
+from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.data import inspect as reader
 from seqattn.data import reading
@@ -64,7 +64,7 @@ def test_a_forecast_has_the_form_of_its_file_and_is_read_like_it(
     report = reader.inspect_file(path, reader.InspectOptions(**options_of(flags)))
     (tmp_path / "real.yaml").write_text(f"name: real\n{report.section}\n", encoding="utf-8")
     config = resolve(tmp_path / "real.yaml", TINY).config
-    run, _ = experiment.run(config, tmp_path / "outputs", plots=False)
+    run, _ = experiments.train_one(config, tmp_path / "outputs", plots=False)
 
     output = tmp_path / f"next{Path(path.stem).suffix if path.suffix == '.gz' else path.suffix}"
     for file in (output, tmp_path / "next.npz"):

@@ -9,8 +9,7 @@ import typer
 
 from seqattn.cli.options import AsJson, ConfigFile, Overrides, Quiet
 from seqattn.cli.output import after_the_work, leave_with_the_reader, note, plain_console, show
-from seqattn.errors import CheckpointError
-from seqattn.wording import counted
+from seqattn.errors import CheckpointError, counted
 
 
 def inspect(
@@ -79,7 +78,7 @@ def verify_resume(
     import tempfile
 
     from seqattn.config import resolve
-    from seqattn.verify_resume import verify_resume as verify
+    from seqattn.experiments.verify_resume import verify_resume as verify
 
     resolved = resolve(config, overrides or []).config
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:

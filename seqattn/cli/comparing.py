@@ -73,11 +73,11 @@ def compare(
         resample_data=design.resample_data,
     )  # fmt: skip
     with told_to_stop() as told, progress(planned.name, quiet, told) as callbacks:
-        from seqattn import comparison
-        from seqattn.cluster import RayCluster
-        from seqattn.experiment import Launch
+        from seqattn.experiments import Launch
+        from seqattn.experiments.compare import compare as run_comparison
+        from seqattn.experiments.ray_cluster import RayCluster
 
-        outcome = comparison.compare(
+        outcome = run_comparison(
             planned, options.output_dir, device=compute.device, threads=compute.threads,
             plots=plots == "each", callbacks=callbacks,
             launch=Launch(config_path=config, provenance=provenance({})),

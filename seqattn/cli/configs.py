@@ -9,7 +9,7 @@ import typer
 
 from seqattn.cli.options import ConfigFile, Overrides
 from seqattn.cli.output import leave_with_the_reader, show, text_output, write_data
-from seqattn.wording import counted
+from seqattn.errors import counted
 
 config_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema."

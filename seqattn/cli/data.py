@@ -10,8 +10,7 @@ import typer
 
 from seqattn.cli.options import ConfigFile, Overrides, grouped_options
 from seqattn.cli.output import after_the_work, leave_with_the_reader, note, show
-from seqattn.errors import DataError, UsageError
-from seqattn.wording import counted
+from seqattn.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
     from seqattn.data.files import Chunk
@@ -176,14 +175,14 @@ def check(
     """Say what FILE holds and what each column was taken for; and print the `data:` section of a
     config that trains on it."""
     from seqattn.data.inspect import inspect_file
-    from seqattn.user_files import check_outputs
+    from seqattn.runs.output_files import check_outputs
 
     text.check()
     options = _read_options(columns, text)
     if picture is not None:
-        from seqattn import pictures
+        from seqattn.plots import run_pictures
 
-        pictures.picture_ending(picture)
+        run_pictures.picture_ending(picture)
     check_outputs({"--picture": picture}, {"FILE": file})
     several = file.is_dir() or (any(sign in str(file) for sign in "*?[") and not file.exists())
     folder = file if several else None
@@ -260,14 +259,13 @@ def _show_features(side: str, ragged: Ragged) -> None:
 
 
 def _draw(chunk: Chunk, picture: Path) -> None:
-    from seqattn import pictures
-    from seqattn.figures import paths_figure
-    from seqattn.figures.style import shortened
+    from seqattn.plots import paths_figure, run_pictures
+    from seqattn.plots.style import shortened
 
     n = min(10, len(chunk))
     paths = [chunk.points.of(k)[:1000] for k in range(n)]
     none = [path[:0] for path in paths]
-    pictures.save(
+    run_pictures.save(
         paths_figure(
             paths, none, none, titles=[shortened(name, 20) for name in chunk.ids[:n]],
             features=list(chunk.points.features),
@@ -296,7 +294,7 @@ def sample(
     from seqattn.data import load
     from seqattn.data.files import format_of
     from seqattn.data.files.sequence_files import write_sequences
-    from seqattn.user_files import check_outputs, write_output
+    from seqattn.runs.output_files import check_outputs, write_output
 
     check_outputs({"--output": output}, {"CONFIG": config})
     described = resolve(config, overrides or []).config.data

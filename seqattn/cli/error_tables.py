@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seqattn.wording import counted
+from seqattn.errors import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -23,9 +23,9 @@ from seqattn.cli.output import (
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
+    from seqattn.analysis.explanation import Explanation, Stage
     from seqattn.data import DataSpec, Sequences
     from seqattn.data.units import Units
-    from seqattn.explanation import Explanation, Stage
 
 WIDE = 8
 WIDEST = 10_000
@@ -107,16 +107,16 @@ def explain(
 ) -> None:
     """Take one attention step of a trained model apart: keys, query, scores, weights, the weighted
     sum and the output. Each number follows from printed ones above it, or is named at the end."""
-    from seqattn import pictures
-    from seqattn.user_files import check_outputs
+    from seqattn.plots import run_pictures
+    from seqattn.runs.output_files import check_outputs
 
     if figure is not None:
-        pictures.picture_ending(figure)
+        run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, files_read(run))
 
+    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.explanation import explain as take_apart
     from seqattn.data.files.writing import forecast_arrays
-    from seqattn.experiment import data_of, open_run
-    from seqattn.explanation import explain as take_apart
 
     _, trained = open_run(run)
     if not trained.has_attention:
@@ -132,7 +132,7 @@ def explain(
     scaled, _ = trained.spec.scaling.scaled(chosen)
     source = scaled[0, : chosen.source_lengths[0]].astype("float64")
     described = forecast_arrays(chosen, chosen.target, with_target=False)
-    title = pictures.panel_titles(described)[0]
+    title = run_pictures.panel_titles(described)[0]
     explanation = take_apart(
         trained.model, source, step=step, layer=layer, head=head,
         features=trained.spec.source_features, said=trained.spec.target_features,
@@ -148,15 +148,14 @@ def explain(
 
 
 def _draw(explanation: Explanation, figure: Path) -> None:
-    from seqattn import pictures
-    from seqattn.figures import vectors_figure
+    from seqattn.plots import run_pictures, vectors_figure
 
     vectors = explanation.vectors
     drawn = vectors_figure(
         vectors.get("query"), vectors["keys"], vectors["values"], vectors["context"],
         vectors["weights"], title=explanation.title, cosines=explanation.cosines,
     )  # fmt: skip
-    pictures.save(drawn, figure)
+    run_pictures.save(drawn, figure)
     note(f"Drew {figure}")
 
 
@@ -189,7 +188,7 @@ def print_explanation(explanation: Explanation, form: str, own: OwnUnits | None 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
     """Heads and rows; wide tables stand on their side."""
-    from seqattn.explanation import DECIMALS
+    from seqattn.analysis.explanation import DECIMALS
 
     heads = ["", *stage.columns]
     rows = [[name, *(f"{x:.{DECIMALS}f}" for x in numbers)] for name, numbers in stage.rows]
@@ -200,7 +199,7 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
 
 
 def _conclusion(explanation: Explanation, own: OwnUnits | None) -> str:
-    from seqattn.explanation import DECIMALS
+    from seqattn.analysis.explanation import DECIMALS
 
     says = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_says)
     if own is not None:

@@ -12,7 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.attention import Override
+from seqattn.analysis.evaluation import FreeRunningForecast, free_run
+from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
 from seqattn.data.files import PACKED, format_of
@@ -25,11 +26,10 @@ from seqattn.data.files.writing import (
     rounded,
 )
 from seqattn.data.sequences import Floats
-from seqattn.evaluation import FreeRunningForecast, free_run
-from seqattn.evaluation.inputs import OwnInput, joined_sources, reading_config
-from seqattn.storage import packed
+from seqattn.models.attention import Override
+from seqattn.runs.output_files import output_file, write_output
+from seqattn.runs.storage import packed
 from seqattn.training import LoadedModel
-from seqattn.user_files import output_file, write_output
 
 
 def own_input(trained: LoadedModel, overrides: Sequence[str] | None = None) -> OwnInput:
@@ -182,7 +182,7 @@ def predict_file(
     """Continue all sequences of a file, in bounded memory; weights wait on the disk."""
     from tqdm import tqdm
 
-    from seqattn.evaluation.attention_file import spool_for
+    from seqattn.analysis.evaluation.attention_file import spool_for
 
     trained, chunks = given.trained, given.sources(file)
     first = next(chunks)

@@ -67,7 +67,7 @@ def process_group(
             "--seeds trains side by side in one process; several processes share the batches of one"
             " run. Leave --seeds or torchrun out."
         )
-    from seqattn.experiment import choose_device
+    from seqattn.experiments import choose_device
     from seqattn.training import ProcessGroup
 
     world = ProcessGroup.begin(choose_device(device))

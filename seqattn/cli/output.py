@@ -70,7 +70,7 @@ def write_data(text: str) -> None:
 @contextlib.contextmanager
 def text_output(path: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that is written whole or not at all."""
-    from seqattn.user_files import write_output
+    from seqattn.runs.output_files import write_output
 
     text = io.StringIO()
     yield text

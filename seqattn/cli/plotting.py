@@ -102,8 +102,8 @@ def plot_attention(
     sequences, or in your own (--input)."""
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
-    from seqattn.storage import locked
-    from seqattn.user_files import check_outputs
+    from seqattn.runs.output_files import check_outputs
+    from seqattn.runs.storage import locked
 
     refuse_overrides_alone(overrides, input_file)
     _check_film(view, maps, input_file)
@@ -148,7 +148,7 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
     Raises:
         UsageError: options that do not go together, or an ending that no picture has.
     """
-    from seqattn import pictures
+    from seqattn.plots import run_pictures
 
     output, form = picture.output, picture.form
     if view.terminal and (output is not None or form is not None):
@@ -160,11 +160,11 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
     if output is not None and form is not None and output.suffix.lower() != f".{form}":
         raise UsageError(f"--output {output} and --format {form} say different things.")
     if output is not None and not (view.epochs and picture.is_gif):
-        pictures.picture_ending(output)
+        run_pictures.picture_ending(output)
 
 
 def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, examples: int) -> None:
-    from seqattn import pictures
+    from seqattn.plots import run_pictures
 
     if not folder.film.exists():
         raise UsageError(
@@ -175,9 +175,9 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
     target = picture.path(folder.path, ["attention_film", *maps.words])
     layer, head = maps.layer or 0, maps.head or 0
     if picture.is_gif:
-        pictures.save_moving(film, target, layer=layer, head=head)
+        run_pictures.save_moving(film, target, layer=layer, head=head)
     else:
-        pictures.save(pictures.film_picture(film, examples, layer=layer, head=head), target)
+        run_pictures.save(run_pictures.film_picture(film, examples, layer=layer, head=head), target)
     note(f"Drew {target}")
 
 
@@ -193,13 +193,13 @@ def _draw(
     weights: Mapping[str, Any], titles: list[str], examples: int, maps: MapOptions, *,
     as_grid: bool, target: Path,
 ) -> None:  # fmt: skip
-    from seqattn import pictures
+    from seqattn.plots import run_pictures
 
-    figure, left_out = pictures.attention_picture(
+    figure, left_out = run_pictures.attention_picture(
         weights, titles, examples, kind=maps.kind, layer=maps.layer, head=maps.head,
         as_grid=as_grid,
     )  # fmt: skip
-    pictures.save(figure, target)
+    run_pictures.save(figure, target)
     if left_out:
         note(f"{left_out} Choose with --layer and --head.")
     note(f"Drew {target}")

@@ -97,15 +97,15 @@ def predict(
         leave_with_the_reader()
     form = files.format()
 
-    from seqattn.user_files import check_outputs
+    from seqattn.runs.output_files import check_outputs
 
     check_outputs(
         {"--output": files.path, "--attention": files.attention}, files_read(run, input_file)
     )
 
-    from seqattn.attention import Override
+    from seqattn.analysis.evaluation.load_run import data_of, open_run
     from seqattn.cli import inputs
-    from seqattn.experiment import data_of, open_run
+    from seqattn.models.attention import Override
 
     way = wanted.attention_override
     override = None if way is None else Override.parse(way)
@@ -134,10 +134,10 @@ def _continue(
         way: of looking elsewhere, as it was typed; None: the model looks for itself.
         attention: a file for the weights; None: they are not asked for.
     """
-    from seqattn.attention import Override
+    from seqattn.analysis.evaluation import free_run, loss_of
+    from seqattn.analysis.evaluation.attention_file import spool_for
     from seqattn.data.files.writing import Steps
-    from seqattn.evaluation import free_run, loss_of
-    from seqattn.evaluation.attention_file import spool_for
+    from seqattn.models.attention import Override
 
     override, scaling = None if way is None else Override.parse(way), trained.spec.scaling
     with spool_for(attention) as spool:
@@ -167,10 +167,10 @@ def evaluate(
     (--input), whose first points are given and the rest held against the forecast."""
     import json
 
+    from seqattn.analysis.evaluation import References
+    from seqattn.analysis.evaluation import evaluate as score
+    from seqattn.analysis.evaluation.load_run import data_of, open_run
     from seqattn.cli import inputs
-    from seqattn.evaluation import References
-    from seqattn.evaluation import evaluate as score
-    from seqattn.experiment import data_of, open_run
 
     refuse_overrides_alone(overrides, input_file)
     leave_with_the_reader()

@@ -12,7 +12,7 @@ from seqattn.cli.output import note
 
 if TYPE_CHECKING:
     from seqattn.cli.terminal import StopRequest
-    from seqattn.experiment import Callbacks
+    from seqattn.experiments import Callbacks
     from seqattn.runs import EpochRecord
 
 
@@ -78,7 +78,7 @@ def _losses(record: EpochRecord) -> str:
 def progress(name: str, quiet: bool, told: StopRequest) -> Iterator[Callbacks]:
     """On a terminal a panel for one run and a bar for many; elsewhere a line now and then; nothing
     when quiet."""
-    from seqattn.experiment import Callbacks
+    from seqattn.experiments import Callbacks
 
     display = Display() if quiet else Lines()
     facts: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from seqattn.cli.output import leave_with_the_reader, note, show
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqattn.doctor import Finding
+    from seqattn.analysis.doctor import Finding
     from seqattn.runs import RunFolder
 
 STATES = ("found", "fine", "unknown")
@@ -33,7 +33,7 @@ def report(
     """Write one page with everything about RUN: losses, attention to explore, errors, what the
     doctor says. It works offline, from a double-click."""
     from seqattn.report import report as write_report
-    from seqattn.user_files import check_outputs
+    from seqattn.runs.output_files import check_outputs
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--output {output}: a page's name ends in .html.")
@@ -49,14 +49,14 @@ def doctor(
 ) -> None:
     """Say in words what the weights and losses of RUN show: each finding with its number, what it
     means and what to change."""
-    from seqattn.comparison import MARK, checked_seeds, is_comparison
-    from seqattn.doctor import ABOUT_WEIGHTS, as_plain, told
+    from seqattn.analysis.comparison import checked_seeds, is_comparison
+    from seqattn.analysis.doctor import ABOUT_WEIGHTS, as_plain, told
     from seqattn.errors import CheckpointError
-    from seqattn.runs import RunFolder
+    from seqattn.runs import COMPARISON, RunFolder
 
     leave_with_the_reader()
     if run.is_dir() and is_comparison(run) and not RunFolder(run).is_run:
-        if (run / MARK).is_file():
+        if (run / COMPARISON).is_file():
             raise CheckpointError(
                 f"{run}: is a comparison; give the doctor one of its variants, such as"
                 f" {next((p for p in sorted(run.iterdir()) if p.is_dir()), run / 'VARIANT')}."
@@ -79,8 +79,8 @@ def doctor(
 
 
 def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
-    from seqattn import doctor as rules
-    from seqattn.experiment import data_of, open_run
+    from seqattn.analysis import doctor as rules
+    from seqattn.analysis.evaluation.load_run import data_of, open_run
 
     folder, trained = open_run(run)
     beside = losses or tuple(rules.losses_beside(folder))
@@ -90,8 +90,8 @@ def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
 def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Every seed examined, and how many show what."""
-    from seqattn.comparison import Variant
-    from seqattn.doctor import SEEDS_APART, as_plain
+    from seqattn.analysis.comparison import Variant
+    from seqattn.analysis.doctor import SEEDS_APART, as_plain
 
     arm = Variant.read(home.name, seeds)
     losses = tuple(arm.losses.values())

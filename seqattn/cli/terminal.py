@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from seqattn.cli.error_tables import add_error_columns, error_cells, feature_tables
 from seqattn.cli.output import note, plain_console, print_lines, printable, show
-from seqattn.wording import counted
+from seqattn.errors import counted
 
 if TYPE_CHECKING:
-    from seqattn.comparison import ComparisonResult, Variant
+    from seqattn.analysis.comparison import ComparisonResult, Variant
 
 
 @dataclass
@@ -111,8 +111,8 @@ def _looks(summary: Mapping[str, Any]) -> bool:
 
 def print_seeds(outcome: ComparisonResult) -> None:
     """The table at the end of a training of many seeds."""
-    from seqattn.comparison import seed_folders
-    from seqattn.comparison.tables import BRACKETS, reference_sentence, scope
+    from seqattn.analysis.comparison import seed_folders
+    from seqattn.analysis.comparison.tables import BRACKETS, reference_sentence, scope
 
     (arm,) = outcome.arms
     print_arms(f"{counted(len(arm.losses), 'seed')} of {arm.name}", [arm])
@@ -136,9 +136,9 @@ def print_seeds(outcome: ComparisonResult) -> None:
 
 def print_comparison(outcome: ComparisonResult) -> None:
     """Variants, and what can be said of every pair."""
-    from seqattn.comparison import sentences
-    from seqattn.comparison.result import seeds_in_words
-    from seqattn.comparison.tables import BRACKETS, reference_sentence
+    from seqattn.analysis.comparison import sentences
+    from seqattn.analysis.comparison.result import seeds_in_words
+    from seqattn.analysis.comparison.tables import BRACKETS, reference_sentence
 
     counts = [len(arm.folders) for arm in outcome.arms]
     print_arms(f"{outcome.name}: {seeds_in_words(counts)}", outcome.arms)
@@ -158,8 +158,8 @@ def print_arms(title: str, arms: Sequence[Variant]) -> None:
     from rich.cells import cell_len
     from rich.table import Table
 
-    from seqattn.comparison.tables import NARROW
-    from seqattn.comparison.tables import table as table_of
+    from seqattn.analysis.comparison.tables import NARROW
+    from seqattn.analysis.comparison.tables import table as table_of
 
     headings, rows = table_of(arms)
     first, *columns = zip(headings, *rows, strict=True)
@@ -290,7 +290,7 @@ def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
 def leave_at_once(number: int, words: str) -> NoReturn:
     """End the process for a signal, wherever it is. Nothing that is being written shows before it
     is whole, so nothing is lost, and what was begun is removed."""
-    if (storage := sys.modules.get("seqattn.storage")) is not None:
+    if (storage := sys.modules.get("seqattn.runs.storage")) is not None:
         storage.remove_unfinished()
     note(f"seqattn: {signal.Signals(number).name}: {words}")
     os._exit(128 + number)

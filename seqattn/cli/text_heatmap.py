@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqattn import pictures
-from seqattn.attention_metrics import largest_weight_shares
+from seqattn.analysis.attention_metrics import largest_weight_shares
 from seqattn.cli.output import leave_with_the_reader, show
+from seqattn.plots import run_pictures
 
 if TYPE_CHECKING:
-    from seqattn.pictures import Panel
+    from seqattn.plots.run_pictures import Panel
 
 BLOCKS, SIGNS = " ░▒▓█", " .:*#"
 MOST_COLUMNS, LONG = 12, 16
@@ -30,7 +30,7 @@ def print_weights(
     where there is room."""
     blocks = _printable_blocks()
     leave_with_the_reader()
-    panels = pictures.panels(weights, titles, len(titles), kind=kind, layer=layer, head=head)
+    panels = run_pictures.panels(weights, titles, len(titles), kind=kind, layer=layer, head=head)
     signed = str(weights["meaning"]) == "strength"
     for panel in panels:
         show(panel.title.replace("\n", ", "))
@@ -92,7 +92,7 @@ def print_largest_weights(
 
     Nothing where sequences have different lengths, weights are signed, or a row has no room.
     """
-    panels = pictures.panels(weights, titles, len(titles), layer=layer, head=head)
+    panels = run_pictures.panels(weights, titles, len(titles), layer=layer, head=head)
     shapes = {panel.weights.shape for panel in panels}
     ((_, columns), *others) = shapes
     if others or columns > MOST_COLUMNS or str(weights["meaning"]) == "strength":

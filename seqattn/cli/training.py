@@ -16,7 +16,7 @@ from seqattn.cli.progress import progress
 from seqattn.cli.terminal import print_seeds, print_summary, provenance, told_to_stop
 
 if TYPE_CHECKING:
-    from seqattn.experiment.job import Job
+    from seqattn.experiments.job import Job
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ def train(
         process_group(device, seeds.seeds, told) as world,
         progress(name, quiet or (world is not None and world.rank > 0), told) as callbacks,
     ):
-        from seqattn import experiment
+        from seqattn import experiments
         from seqattn.runs import RunFolder
 
         if world is not None and world.rank > 0:
             told.begun = True
-            experiment.follow(resolved.config, world, device, compute.threads, callbacks.stop)
+            experiments.follow(resolved.config, world, device, compute.threads, callbacks.stop)
             return
         origin = provenance(resolved.origins)
         if world is not None:
@@ -85,9 +85,9 @@ def train(
         configs = (
             [(resolved.config, RunFolder(home))]
             if seeds.seeds is None
-            else experiment.seeds_of(resolved.config, home, seeds.seeds)
+            else experiments.seeds_of(resolved.config, home, seeds.seeds)
         )
-        jobs = experiment.train_many(
+        jobs = experiments.train_many(
             configs,
             device=device,
             threads=compute.threads,
@@ -95,11 +95,11 @@ def train(
             overwrite=existing.overwrite,
             plots=not many if plots is None else plots == "each",
             callbacks=callbacks,
-            launch=experiment.Launch(
+            launch=experiments.Launch(
                 config_path=config,
                 provenance=origin,
                 processes=world,
-                before_writing=lambda: experiment.begin_seeds(configs) if many else None,
+                before_writing=lambda: experiments.begin_seeds(configs) if many else None,
             ),
         )
     failed = [job for job in jobs if job.error is not None]
@@ -107,13 +107,13 @@ def train(
         with after_the_work():
             _print(jobs, home, many=many)
     if failed:
-        raise experiment.combined_error(failed, len(jobs))
+        raise experiments.combined_error(failed, len(jobs))
 
 
 def _print(jobs: Sequence[Job], home: Path, *, many: bool) -> None:
     """What came of a training in which a run has ended with a loss."""
     if many:
-        from seqattn.comparison import of_seeds
+        from seqattn.analysis.comparison import of_seeds
 
         folders = {job.config.seed: job.folder for job in jobs}
         print_seeds(of_seeds(home, jobs[0].config.name, folders))

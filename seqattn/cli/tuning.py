@@ -11,10 +11,10 @@ from seqattn.cli.options import Compute, ConfigFile, Quiet, RunOptions, grouped_
 from seqattn.cli.output import after_the_work, note, plain_console, print_lines
 from seqattn.cli.progress import progress
 from seqattn.cli.terminal import told_to_stop
-from seqattn.wording import counted
+from seqattn.errors import counted
 
 if TYPE_CHECKING:
-    from seqattn.tuning.results import TuneResult
+    from seqattn.experiments.tuning.results import TuneResult
 
 SHOWN = 10
 
@@ -54,7 +54,7 @@ def tune(
     check_one_run("tune")
     wanted = read(config, options.changes, search)
     with told_to_stop() as told, progress(wanted.name, True, told) as callbacks:
-        from seqattn import tuning
+        from seqattn.experiments import tuning
 
         told.begun = True
         tuned = tuning.tune(

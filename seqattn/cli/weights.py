@@ -23,7 +23,7 @@ def read_weights(
     Args:
         every_sequence: read a large file whole, not only the examples.
     """
-    from seqattn import pictures
+    from seqattn.plots import run_pictures
     from seqattn.runs import find_run
 
     folder, checkpoint = find_run(run)
@@ -34,12 +34,12 @@ def read_weights(
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
         most = None if every_sequence else examples
         weights = folder.read_attention(most)
-        titles = pictures.panel_titles(folder.read_predictions(most))
+        titles = run_pictures.panel_titles(folder.read_predictions(most))
         return weights, titles, ["attention"], folder.path
+    from seqattn.analysis.evaluation import free_run
+    from seqattn.analysis.evaluation.load_run import data_of, open_run
     from seqattn.cli import inputs
     from seqattn.data.files.writing import forecast_arrays
-    from seqattn.evaluation import free_run
-    from seqattn.experiment import data_of, open_run
 
     _, trained = open_run(run)
     if not trained.has_attention:
@@ -61,6 +61,6 @@ def read_weights(
     )
     weights = result.attention_arrays(part, steps_real=not own)
     described = forecast_arrays(part, result.values, with_target=False)
-    titles = pictures.panel_titles(described, "sequence" if own else "test")
+    titles = run_pictures.panel_titles(described, "sequence" if own else "test")
     home = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if own else checkpoint.stem], home

@@ -10,7 +10,7 @@ from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency
-from seqattn.wording import counted
+from seqattn.errors import counted
 
 
 def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:

@@ -14,8 +14,7 @@ from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.series import Series, any_of_each, columns_apart, ended_sides, last_rows
 from seqattn.data.spacing import Spacing, with_dashes
-from seqattn.errors import DataError
-from seqattn.wording import counted
+from seqattn.errors import DataError, counted
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
 

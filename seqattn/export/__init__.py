@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqattn import __version__
+from seqattn.analysis.evaluation.load_run import data_of, open_run, without_paths
 from seqattn.config import as_plain, to_yaml
 from seqattn.errors import CheckpointError, DataError, UsageError
-from seqattn.experiment import data_of, open_run, without_paths
 from seqattn.runs import find_run
-from seqattn.storage import atomic_write, write_arrays
+from seqattn.runs.storage import atomic_write, write_arrays
 
 if TYPE_CHECKING:
     from onnx import ModelProto

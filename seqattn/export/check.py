@@ -16,8 +16,8 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.data import Sequences
-from seqattn.evaluation import FreeRunningForecast, free_run
 from seqattn.export.graphs import NEXT, POINT, WEIGHTS
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
 from seqattn.training import LoadedModel

@@ -18,8 +18,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import Memory
-from seqattn.cells import Cell, last_valid
 from seqattn.data import Scaling
 from seqattn.data.instance import ROUNDING
 from seqattn.models import (
@@ -29,6 +27,8 @@ from seqattn.models import (
     Seq2SeqModel,
     TransformerModel,
 )
+from seqattn.models.attention import Memory
+from seqattn.models.cells import Cell, last_valid
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.recurrent import State
 from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding

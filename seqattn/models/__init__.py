@@ -7,7 +7,6 @@ from typing import assert_never
 import torch
 
 from seqattn.config import FastWeights, Model, Recurrent, Transformer
-from seqattn.layers import init_parameters
 from seqattn.models.base import (
     RNG,
     AttentionKind,
@@ -19,6 +18,7 @@ from seqattn.models.base import (
     WeightSemantics,
 )
 from seqattn.models.fast_weights import FastWeightsModel
+from seqattn.models.layers import init_parameters
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.skip import Lengths, LinearSkip
 from seqattn.models.transformer import TransformerModel

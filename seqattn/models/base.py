@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import Override
+from seqattn.models.attention import Override
 from seqattn.models.skip import LinearSkip
 
 if TYPE_CHECKING:

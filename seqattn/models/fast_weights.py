@@ -31,11 +31,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seqattn.attention import Override
 from seqattn.config import FastWeights
 from seqattn.errors import UsageError
-from seqattn.layers import LayerNorm, Linear, product
+from seqattn.models.attention import Override
 from seqattn.models.base import RNG, AttentionMap, FeatureSpec, Forecast, Seq2SeqModel
+from seqattn.models.layers import LayerNorm, Linear, product
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,

@@ -37,10 +37,17 @@ import math
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import Attention, DotScore, GeneralScore, ScaledDotScore, Score, Softmax
-from seqattn.cells import GRU
-from seqattn.layers import Linear
+from seqattn.models.attention import (
+    Attention,
+    DotScore,
+    GeneralScore,
+    ScaledDotScore,
+    Score,
+    Softmax,
+)
 from seqattn.models.batch_buffers import BatchBuffers, BatchShape, FlatGradient, MeanSquaredError
+from seqattn.models.cells import GRU
+from seqattn.models.layers import Linear
 from seqattn.models.op_tape import GRUGates, OpTape
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
@@ -148,7 +155,7 @@ class ManualLoss:
 
 
 class GRUPass:
-    """Encoder and decoder over all slots (Cho et al. 2014, in the variant of `seqattn.cells.GRU`):
+    """Encoder and decoder over all slots (Cho et al. 2014, in the variant of `cells.GRU`):
 
         gi = W x + b,  gh = U h + c,  h' = gates of gi, gh and h; see `GRUGates`
 

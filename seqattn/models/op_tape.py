@@ -239,7 +239,7 @@ def shares_memory(view: Tensor, x: Tensor) -> bool:
 
 
 class GRUGates:
-    """The gates of a GRU (Cho et al. 2014, in the variant of `seqattn.cells.GRU`) over L steps:
+    """The gates of a GRU (Cho et al. 2014, in the variant of `cells.GRU`) over L steps:
 
         r = sigmoid(gi_r + gh_r),  z = sigmoid(gi_z + gh_z),  n = tanh(gi_n + r gh_n)
         h' = (1 - z) n + z h

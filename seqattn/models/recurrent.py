@@ -1,7 +1,7 @@
 """The recurrent encoder-decoder, with attention or without.
 
 Letters: N sequences, S source length, T target length, F features, H width of the state, W width
-of a cell's whole state (see `seqattn.cells`), L steps of a stretch; any leading axes of runs. The
+of a cell's whole state (see `cells`), L steps of a stretch; any leading axes of runs. The
 encoder reads the source into states (N, S, H). The decoder starts from the encoder's state at the
 last real source point, is fed that point first, and then says one point a step.
 
@@ -28,7 +28,8 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from seqattn.attention import (
+from seqattn.config import Recurrent
+from seqattn.models.attention import (
     Attention,
     LocalWindow,
     Look,
@@ -36,9 +37,6 @@ from seqattn.attention import (
     Override,
     build_attention,
 )
-from seqattn.cells import Bidirectional, Cell, cell_type, last_valid
-from seqattn.config import Recurrent
-from seqattn.layers import Linear, joined
 from seqattn.models.base import (
     RNG,
     AttentionMap,
@@ -47,6 +45,8 @@ from seqattn.models.base import (
     SampledActions,
     Seq2SeqModel,
 )
+from seqattn.models.cells import Bidirectional, Cell, cell_type, last_valid
+from seqattn.models.layers import Linear, joined
 from seqattn.models.noise import NO_NOISE, Noise
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (

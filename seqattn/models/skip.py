@@ -21,7 +21,7 @@ at 0, where we start the branch's last layer at 0.
 - `learned`: both start at zero, and are trained. The first forecast is 0 everywhere (with
   `data.relative`, the last source point).
 
-`build_model` makes W and b zero and trained; `seqattn.experiment.skip_start` fits and freezes them
+`build_model` makes W and b zero and trained; `seqattn.experiments.skip_start` fits and freezes them
 before a training begins.
 
 A map has one shape, so all sources have S points and all forecasts T at most. What the network is
@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqattn.errors import DataError, UsageError
-from seqattn.layers import Linear, affine, without_autocast
+from seqattn.models.layers import Linear, affine, without_autocast
 
 
 class Lengths(NamedTuple):

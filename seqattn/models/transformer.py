@@ -23,11 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.attention import Override, WeightIntervention
-from seqattn.cells import last_valid
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.layers import LayerNorm, Linear
+from seqattn.models.attention import Override, WeightIntervention
 from seqattn.models.base import (
     RNG,
     AttentionKind,
@@ -36,6 +34,8 @@ from seqattn.models.base import (
     Forecast,
     Seq2SeqModel,
 )
+from seqattn.models.cells import last_valid
+from seqattn.models.layers import LayerNorm, Linear
 from seqattn.models.noise import Dropout
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (

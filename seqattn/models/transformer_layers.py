@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.attention import softmax
-from seqattn.attention.scores import join_heads, split_heads
 from seqattn.config import Transformer
-from seqattn.layers import LayerNorm, Linear, at_least_float32
+from seqattn.models.attention import softmax
+from seqattn.models.attention.scores import join_heads, split_heads
+from seqattn.models.layers import LayerNorm, Linear, at_least_float32
 from seqattn.models.noise import Dropout
 
 ReplaceWeights = Callable[[Tensor, Tensor | None], Tensor]

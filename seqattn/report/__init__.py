@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from seqattn import __version__
-from seqattn.comparison import ComparisonResult, is_comparison, read_outcome
+from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
 from seqattn.errors import UsageError
 from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import PAGE, RunFolder, find_run
-from seqattn.storage import locked
-from seqattn.user_files import write_output
+from seqattn.runs.output_files import write_output
+from seqattn.runs.storage import locked
 
 ELSEWHERE = "write elsewhere with --output FILE"
 INSTALL = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
@@ -46,7 +46,7 @@ def report(path: Path, output: Path | None = None) -> Path:
     home = path if many else find_run(path)[0].path
     with contextlib.nullcontext() if output else locked(home, remedy=ELSEWHERE):
         if many:
-            outcome = read_outcome(path)
+            outcome = read_comparison(path)
             if output is None:
                 _refuse_unfinished(outcome)
             content = of_outcome(outcome, None if output is None else output.parent)

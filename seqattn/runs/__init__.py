@@ -16,7 +16,7 @@
       loss_curve.png, predictions.png, attention.png
       .lock              held by the process that writes here
 
-Every file but the log is written whole or not at all; see `seqattn.storage`.
+Every file but the log is written whole or not at all; see `seqattn.runs.storage`.
 """
 
 from seqattn.runs.array_files import (

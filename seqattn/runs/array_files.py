@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.errors import CheckpointError
-from seqattn.storage import read_arrays
+from seqattn.runs.storage import read_arrays
 
 Arrays = dict[str, NDArray[Any]]
 Meaning = Literal["distribution", "partial", "strength"]

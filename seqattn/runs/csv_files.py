@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqattn.errors import CheckpointError
-from seqattn.storage import atomic_write, read_file
+from seqattn.runs.storage import atomic_write, read_file
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from seqattn.errors import CheckpointError
 from seqattn.runs import array_files, csv_files, json_files, train_log
 from seqattn.runs.csv_files import EpochRecord
-from seqattn.storage import LOCK, PART
+from seqattn.runs.storage import LOCK, PART
 
 DRAWN_LATER = re.compile(
     r"report\.html|attention_film(-(layer\d+|head\d+))*\.(png|svg|pdf|gif)"

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from seqattn.config.mistakes import expectation
 from seqattn.errors import CheckpointError
-from seqattn.storage import read_file
+from seqattn.runs.storage import read_file
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -43,7 +43,7 @@ class ByHead(_Stored):
 
 
 class AttentionMetrics(_Stored):
-    """`seqattn.attention_metrics.AttentionMetrics.as_plain()`."""
+    """`seqattn.analysis.attention_metrics.AttentionMetrics.as_plain()`."""
 
     alignment_accuracy: float | None
     alignment_mass: float | None

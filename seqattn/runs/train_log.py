@@ -11,7 +11,7 @@ import logging
 import time
 from pathlib import Path
 
-from seqattn.storage import open_to_append
+from seqattn.runs.storage import open_to_append
 
 TRAIN_LOG = "train.log"
 PACKAGE, LOGGER = logging.getLogger("seqattn"), logging.getLogger("seqattn.run")

@@ -20,7 +20,7 @@ from seqattn.data import Sequences
 from seqattn.errors import CheckpointError
 from seqattn.models import Seq2SeqModel
 from seqattn.runs import RunFolder
-from seqattn.storage import write_arrays
+from seqattn.runs.storage import write_arrays
 from seqattn.training.batches import Batch, GatheredBatch
 
 MAX_PROBES = 8

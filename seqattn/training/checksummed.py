@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from seqattn.errors import CheckpointError
-from seqattn.storage import atomic_write, physical_memory, read_file
+from seqattn.runs.storage import atomic_write, physical_memory, read_file
 
 METADATA_KEY = "seqattn"
 CHECKSUM = "checksum"

@@ -8,15 +8,19 @@ from pathlib import Path
 from torch import Tensor
 
 from seqattn.config import Config, Training, differences
-from seqattn.errors import CheckpointError, DataError
+from seqattn.errors import CheckpointError, DataError, counted
 from seqattn.models import Seq2SeqModel
 from seqattn.training.checkpoint_file import PATHS, CheckpointFile
 from seqattn.training.optimizers import buffer_names, counts_updates
-from seqattn.wording import counted
 
 OTHER_KEYS = (*PATHS, "model.skip_map", "data.units")
 """Keys that may differ between a folder and its checkpoints: they do not change what weights mean,
 and folders of earlier versions lack some."""
+MUTABLE_ON_RESUME = (
+    "name", "data.units", "training.epochs", "training.checkpoint_seconds",
+    "training.record_attention", "logging.tensorboard", *PATHS,
+)  # fmt: skip
+"""Keys that may change between a stop and a resume: what was learned stays the same."""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:

@@ -19,9 +19,9 @@ from seqattn.models import Lengths, parameters_of
 POINT = 2  # features of a generated point
 NAME = 150  # bytes of a sequence's name and label
 COPIES_OF_PARAMETERS = 24  # optimizer 5, best and snapshot 5, evaluation 1, a checkpoint 13
-SPOOLED = 2**24  # weights that wait in memory, see `seqattn.evaluation.attention_file`
+SPOOLED = 2**24  # weights that wait in memory, see `seqattn.analysis.evaluation.attention_file`
 CHUNK = 2048  # test sequences that are forecast together at most,
-CHUNK_PAIRS = 2**22  # and pairs of their points, see `seqattn.evaluation`
+CHUNK_PAIRS = 2**22  # and pairs of their points, see `seqattn.analysis.evaluation`
 COPIES_OF_A_CHUNK = 6  # how many times their weights are there
 
 

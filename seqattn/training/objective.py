@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqattn.cells import Cell, Kernel
 from seqattn.errors import UsageError
 from seqattn.models import RNG, SampledActions, Seq2SeqModel
+from seqattn.models.cells import Cell, Kernel
 from seqattn.training.batches import Batch
 from seqattn.training.stacked_params import StackedParams
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from seqattn import experiment
-from seqattn.comparison import compare
+from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
+from seqattn.experiments.compare import compare
 from seqattn.report import report
 
 SMALL = ["training.epochs=3", "data.n_train=64", "data.n_validation=16", "data.n_test=24",
@@ -107,20 +107,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home, found = tmp_path_factory.mktemp("runs"), {}
     for name, sets in RUNS.items():
         config = resolve(None, [*sets, f"name={name}"]).config
-        folder, _ = experiment.run(config, home, plots=False)
+        folder, _ = experiments.train_one(config, home, plots=False)
         found[name] = folder.path
     file = home / "own.csv"
     file.write_text(OWN)
     own = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=5",
            "data.scaling=standard", "training.epochs=2", "training.batch_size=8"]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, own).config, home, plots=False)
+    folder, _ = experiments.train_one(resolve(None, own).config, home, plots=False)
     found["own"] = folder.path
     file = home / "columns.csv"
     rows = [f"{k},{t},{k + t},{k - t},{t * t}\n" for k in range(12) for t in range(6)]
     file.write_text("sequence,step,a,b,c\n" + "".join(rows))
     other = ["name=columns", "data.kind=file", f"data.path={file}", "data.source_length=4",
              "data.source_features=[a, b]", "data.target_features=[b, c]", "training.epochs=1"]  # fmt: skip
-    folder, _ = experiment.run(resolve(None, other).config, home, plots=False)
+    folder, _ = experiments.train_one(resolve(None, other).config, home, plots=False)
     found["columns"] = folder.path
     for path in found.values():
         report(path)

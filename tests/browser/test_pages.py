@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.comparison import read_outcome
+from seqattn.analysis.comparison import read_comparison
 from seqattn.report import page as page_of
 from seqattn.report import report
 from seqattn.report.content import of_outcome, of_run
 from seqattn.runs import RunFolder
-from seqattn.storage import read_arrays
+from seqattn.runs.storage import read_arrays
 from tests.browser.conftest import Opened
 
 Open = Callable[..., Opened]
@@ -242,7 +242,7 @@ def test_a_point_of_a_comparison_opens_its_run(opened: Open, compared: Path) -> 
 @pytest.fixture
 def outcome(compared: Path) -> dict[str, Any]:
     """What is on the page of a comparison, to change."""
-    return of_outcome(read_outcome(compared))
+    return of_outcome(read_comparison(compared))
 
 
 def written(content: dict[str, Any], home: Path) -> Path:

@@ -22,12 +22,13 @@ from onnx import numpy_helper
 from pydantic import TypeAdapter
 
 from seqattn import export as exporting
+from seqattn.analysis.evaluation import free_run
+from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import Config, Model, resolve
 from seqattn.data import DataSpec, Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.evaluation import free_run
-from seqattn.experiment import open_run, train_many
+from seqattn.experiments import train_many
 from seqattn.export.check import MOST, check
 from seqattn.export.onnx import graphs_of
 from seqattn.models import FeatureSpec, build_model

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqattn import experiment
+from seqattn import experiments
+from seqattn.analysis.evaluation import free_run
+from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import resolve
 from seqattn.data import Scaling, Sequences
 from seqattn.data.scaling import Scaler
-from seqattn.evaluation import free_run
-from seqattn.experiment import open_run
 from seqattn.export import export
 from seqattn.export.check import MOST, check, session_of
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, graphs_of
@@ -78,7 +78,7 @@ def test_a_run_with_filled_cells_is_exported(tmp_path: Path) -> None:
         "name=run", "data.kind=file", f"data.path={tmp_path / 'gaps.csv'}", "data.source_length=6",
         "data.normalize=instance", "data.missing=interpolate", "training.epochs=1",
     ]).config  # fmt: skip
-    folder, _ = experiment.run(config, tmp_path, plots=False)
+    folder, _ = experiments.train_one(config, tmp_path, plots=False)
     made = export(folder.path, tmp_path / "out")
     assert made.rows
     card = json.loads((tmp_path / "out" / "card.json").read_text())

@@ -14,7 +14,7 @@ import torch
 
 from seqattn.config import resolve
 from seqattn.errors import UsageError
-from seqattn.experiment import run
+from seqattn.experiments import train_one
 from seqattn.export import export
 from seqattn.export.check import check, session_of, step_by_step
 from seqattn.export.onnx import graphs_of
@@ -81,7 +81,7 @@ def test_a_graph_has_no_number_for_what_the_map_has_no_weights_for() -> None:
 def test_an_exported_run_refuses_other_lengths(tmp_path: Path) -> None:
     sets = ["data.n_train=12", "data.n_validation=6", "data.n_test=5", "training.epochs=1",
             "model.hidden_dim=4", "model.skip=linear", "name=small"]  # fmt: skip
-    folder, _ = run(resolve(None, sets).config, tmp_path, plots=False)
+    folder, _ = train_one(resolve(None, sets).config, tmp_path, plots=False)
     with pytest.raises(UsageError, match="forecast 2 steps and has weights for no more; 3"):
         export(folder.path, tmp_path / "onnx", steps=3)
     made = export(folder.path, tmp_path / "onnx")

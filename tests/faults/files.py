@@ -208,9 +208,9 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.config import OwnFile, resolve
     from seqattn.data import DataSpec, load
     from seqattn.data.files.writing import forecast_arrays
-    from seqattn.figures import as_bytes
     from seqattn.models import FeatureSpec, build_model
-    from seqattn.pictures import attention_picture, panel_titles, predictions_picture
+    from seqattn.plots import as_bytes
+    from seqattn.plots.run_pictures import attention_picture, panel_titles, predictions_picture
     from seqattn.runs import attention_arrays
     from seqattn.training import load_model
     from seqattn.training.checkpoints import describe

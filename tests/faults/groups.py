@@ -15,10 +15,10 @@ import torch
 
 from seqattn.config import Config, resolve
 from seqattn.errors import Stopped
-from seqattn.experiment import Callbacks, seeds_of, train_many
+from seqattn.experiments import Callbacks, seeds_of, train_many
+from seqattn.experiments.verify_resume import first_difference
 from seqattn.runs import RunFolder
-from seqattn.storage.atomic import _PendingFile
-from seqattn.verify_resume import first_difference
+from seqattn.runs.storage.atomic import _PendingFile
 from tests.faults import Tally
 from tests.faults.processes import nurtured, words
 

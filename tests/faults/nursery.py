@@ -167,17 +167,18 @@ def _become(asked: dict[str, Any], said: int) -> None:
 
 
 def _plan(plan: dict[str, Any]) -> None:
-    from seqattn import experiment, pictures
-    from seqattn.storage import arrays, atomic, files, locks
+    from seqattn.experiments import train_runs
+    from seqattn.plots import run_pictures
+    from seqattn.runs.storage import arrays, atomic, files, locks
     from seqattn.training import checksummed, loop
 
     if plan.get("no_precheck"):
-        experiment.check_free_space = lambda *_: None
+        train_runs.check_free_space = lambda *_: None
     if "signal" in plan:
         places: dict[str, list[tuple[Any, str]]] = {
             "save": [(atomic, "atomic_write"), (checksummed, "atomic_write")],
             "validation": [(loop, "validate")],
-            "plotting": [(pictures, "as_bytes")],
+            "plotting": [(run_pictures, "as_bytes")],
         }
 
         def struck() -> None:

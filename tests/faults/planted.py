@@ -33,10 +33,10 @@ def _everywhere(name: str, what: Any) -> None:
 
 
 def _import_all() -> None:
+    import seqattn.analysis.comparison
     import seqattn.cli
-    import seqattn.comparison
-    import seqattn.experiment
-    import seqattn.pictures
+    import seqattn.experiments
+    import seqattn.plots.run_pictures
     import seqattn.training  # noqa: F401
 
 
@@ -63,19 +63,19 @@ def _no_lock() -> None:
     def nobody(folder: Path, *_: Any, **__: Any) -> Iterator[None]:
         yield
 
-    import seqattn.experiment
+    import seqattn.experiments
     import seqattn.runs
 
     _everywhere("exclusive_lock", nobody)
     _everywhere("locked", nobody)
     seqattn.runs.RunFolder.is_available = property(lambda self: True)  # type: ignore[assignment]
-    seqattn.experiment.check_not_taken = lambda *_, **__: None  # type: ignore[assignment]
+    seqattn.experiments.check_not_taken = lambda *_, **__: None  # type: ignore[assignment]
 
 
 def _silent() -> None:
     """A save that fails says nothing."""
     _import_all()
-    from seqattn.storage import atomic_write as real
+    from seqattn.runs.storage import atomic_write as real
 
     def write(*args: Any, **options: Any) -> None:
         with contextlib.suppress(OSError):
@@ -110,14 +110,14 @@ def _follows_links() -> None:
 
 def _unchecked() -> None:
     """An output may replace what a command reads."""
-    import seqattn.user_files  # noqa: F401
+    import seqattn.runs.output_files  # noqa: F401
 
     _everywhere("check_outputs", lambda *_: None)
 
 
 def _replaces() -> None:
     """An output replaces whatever has its name: links, pipes, devices."""
-    from seqattn.storage import atomic_write
+    from seqattn.runs.storage import atomic_write
 
     def write(path: Path, content: bytes) -> None:
         if path.is_symlink() or path.is_fifo():
@@ -129,12 +129,12 @@ def _replaces() -> None:
 
 def _half() -> None:
     """An output is written where it is."""
-    import seqattn.user_files
+    import seqattn.runs.output_files
 
     @contextlib.contextmanager
     def opened(path: Path) -> Iterator[Any]:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with seqattn.storage.atomic.os.fdopen(descriptor, "wb") as file:
+        with seqattn.runs.storage.atomic.os.fdopen(descriptor, "wb") as file:
             yield file
 
     _everywhere("output_file", opened)

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from seqattn.experiments.verify_resume import first_difference
 from seqattn.runs import RunFolder
 from seqattn.training import load_model, save_state
 from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
-from seqattn.verify_resume import first_difference
 from tests.conftest import ROOT
 from tests.faults import Tally
 from tests.faults.nursery import FIRED, SIGNALS, Nursery

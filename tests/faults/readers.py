@@ -39,11 +39,11 @@ def good_files(home: Path) -> dict[str, bytes]:
     from seqattn.config import Squares, resolve
     from seqattn.data import load
     from seqattn.data.files.sequence_files import write_sequences
-    from seqattn.experiment import run
+    from seqattn.experiments import train_one
     from seqattn.runs import RunFolder
 
     (home / "fuzz.yaml").write_text(CONFIG)
-    folder, _ = run(resolve(home / "fuzz.yaml").config, home)
+    folder, _ = train_one(resolve(home / "fuzz.yaml").config, home)
     part = load(Squares(n_train=12, variable_length=True, source_length=3)).train
     found = {"c.yaml": CONFIG.encode()}
     for form in ("csv", "tsv", "jsonl", "npz", "parquet", "arrow"):
@@ -63,7 +63,7 @@ def reader_of(name: str) -> Callable[[Path], Any]:
     from seqattn.config import resolve
     from seqattn.data.files import ReadOptions, read_chunks
     from seqattn.runs import RunFolder
-    from seqattn.storage import read_arrays
+    from seqattn.runs.storage import read_arrays
     from seqattn.training import load_model
 
     match name:

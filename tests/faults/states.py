@@ -77,9 +77,9 @@ class Bench:
 
 def same(one: Path, other: Path) -> str | None:
     """The first difference of two checkpoints; wall time is none."""
+    from seqattn.experiments.verify_resume import TIMED
     from seqattn.training.checkpoint_file import VERSION
     from seqattn.training.checksummed import load_checksummed
-    from seqattn.verify_resume import TIMED
 
     (said, tensors), (told, others) = (load_checksummed(path, VERSION) for path in (one, other))
     for name in sorted(tensors.keys() | others.keys()):

@@ -206,7 +206,7 @@ def test_mistakes_in_this_process_are_noticed(
 
 @pytest.mark.parametrize("mistake", ["rows", "stand-ins", "ended"])
 def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqattn.experiment import grouping
+    from seqattn.experiments import grouping
     from seqattn.training import learner
 
     if mistake == "rows":  # only those that go on have one

@@ -21,12 +21,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from seqattn import experiment
 from seqattn.config import Config, Section, as_plain, every_key
 from seqattn.config.sections import choices, field_variants
 from seqattn.data import load
 from seqattn.errors import SeqattnError
-from seqattn.experiment.fixed_lengths import check_fixed_lengths
+from seqattn.experiments import train_runs
+from seqattn.experiments.fixed_lengths import check_fixed_lengths
 from seqattn.training import objective
 from tests.grouped import check_grouped_equals_alone, small_config, write_parquet, write_series
 
@@ -281,7 +281,7 @@ def test_each_run_of_a_comparison_is_the_run_alone(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objective, "BACKEND", "aot_eager")  # a C++ compiler takes half a minute
-    monkeypatch.setattr(experiment, "environment", lambda *_: {})  # runs git
+    monkeypatch.setattr(train_runs, "environment", lambda *_: {})  # runs git
     monkeypatch.setattr(os, "fsync", lambda _: None)  # waits for the disk, of hundreds of runs
     torch.compiler.reset()
     configs = variations()[0][name]

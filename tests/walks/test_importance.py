@@ -7,7 +7,7 @@ import numpy as np
 import optuna
 import pytest
 
-from seqattn.tuning import results
+from seqattn.experiments.tuning import results
 
 SEARCHES = 60
 

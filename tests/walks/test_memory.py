@@ -37,15 +37,15 @@ CHILD = (
     + """
 from seqattn.config import resolve
 from seqattn.data import shape_of
-from seqattn.experiment import run
+from seqattn.experiments import train_one
 from seqattn.training.memory import bytes_needed
 
 def measured(sets):
     tiny = ["data.n_train=4", "data.n_validation=2", "data.n_test=2", "training.epochs=1", "name=tiny"]
-    run(resolve(None, tiny).config, Path("outputs"), plots=False)
+    train_one(resolve(None, tiny).config, Path("outputs"), plots=False)
     before = peak()
     config = resolve(None, [*sets, "name=large", "training.epochs=1"]).config
-    run(config, Path("outputs"), plots=False)
+    train_one(config, Path("outputs"), plots=False)
     estimate = sum(bytes_needed(config, *shape_of(config.data)).values())
     return peak() - before, estimate
 
@@ -123,9 +123,9 @@ GROUP = (
     + """
 from seqattn.config import resolve
 from seqattn.data import load
-from seqattn.experiment import grouping, train_many
-from seqattn.experiment.job import Job
-from seqattn.experiment.sizes import estimate_run_memory
+from seqattn.experiments import grouping, train_many
+from seqattn.experiments.job import Job
+from seqattn.experiments.sizes import estimate_run_memory
 from seqattn.runs import RunFolder
 
 RUNS = 16
@@ -171,11 +171,12 @@ PREDICT = (
 import numpy as np
 from seqattn.cli import inputs
 from seqattn.config import resolve
-from seqattn.experiment import open_run, run
+from seqattn.analysis.evaluation.load_run import open_run
+from seqattn.experiments import train_one
 
 sets = ["name=r", "data.kind=copy", "data.length=24", "data.n_train=8", "data.n_validation=4",
         "data.n_test=4", "training.epochs=1", "model.attention.heads=4"]
-run(resolve(None, sets).config, Path("outputs"), plots=False)
+train_one(resolve(None, sets).config, Path("outputs"), plots=False)
 numbers = np.random.default_rng(0)
 for name, count in (("few", 20), ("many", 20_000)):
     lengths = numbers.integers(20, 25, count).tolist()

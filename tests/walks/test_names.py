@@ -22,7 +22,7 @@ SHOWN = [printable(name) for name in NAMES]
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a file whose features and ids are hostile, in a folder that is."""
-    from seqattn import experiment
+    from seqattn import experiments
     from seqattn.config import resolve
 
     home = tmp_path_factory.mktemp("names") / "[bold]%{}"
@@ -36,7 +36,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sets = [f"data={{kind: file, path: {json.dumps(str(file))}, source_length: 2, scaling: standard}}",
             "model.hidden_dim=3", "training.epochs=1", "name=odd"]  # fmt: skip
     config = resolve(None, sets).config
-    experiment.train_many([(config, experiment.job.RunFolder(home / "odd"))], threads=1)
+    experiments.train_many([(config, experiments.job.RunFolder(home / "odd"))], threads=1)
     return home
 
 

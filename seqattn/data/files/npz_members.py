@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import first_line
 from seqattn.errors import DataError
-from seqattn.storage import MOST_UNPACKED
+from seqattn.runs.storage import MOST_UNPACKED
 
 
 def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:

@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seqattn import doctor
-from seqattn.comparison import ComparisonResult, Variant, sentences
-from seqattn.comparison.tables import BRACKETS, reference_sentence, references, scope, table
+from seqattn.analysis import doctor
+from seqattn.analysis.comparison import ComparisonResult, Variant, sentences
+from seqattn.analysis.comparison.tables import (
+    BRACKETS,
+    reference_sentence,
+    references,
+    scope,
+    table,
+)
 from seqattn.errors import CheckpointError
 from seqattn.runs import PAGE, EpochRecord, RunFolder
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import share_a_plane
 from seqattn.data.units import Units, with_unit
 from seqattn.errors import CheckpointError
-from seqattn.pictures import KINDS
+from seqattn.plots.run_pictures import KINDS
 from seqattn.runs import RunFolder
 
 Arrays = Mapping[str, NDArray[Any]]

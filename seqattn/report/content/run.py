@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn import doctor
+from seqattn.analysis import doctor
+from seqattn.analysis.evaluation.load_run import data_of, open_run
 from seqattn.config import Config, as_plain, leaves, read_stored
 from seqattn.data.baselines import verdict
 from seqattn.data.metrics import metrics_lines
-from seqattn.errors import CheckpointError, ConfigError, DataError
-from seqattn.experiment import data_of, open_run
+from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import examples, film
 from seqattn.runs import EpochRecord, RunFolder, check_summary
-from seqattn.wording import counted
 
 OTHER_UNIT = " (not scaled as the losses are)"
 

@@ -1,0 +1,1 @@
+"""What a trained model does: errors, attention metrics, explanations, diagnosis, comparisons."""

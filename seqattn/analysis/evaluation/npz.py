@@ -1,0 +1,86 @@
+"""NPZ files of arrays that are not in memory whole: rows go into the archive as they come."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.runs.storage import PACKED_FROM
+
+TEXTS_AT_ONCE = 2**14
+
+
+class Spool:
+    """A file without a name, for rows on their way to an NPZ file; closed at the end of the block.
+
+    Args:
+        folder: where there is room for all of them, uncompressed; None: that of temporary files.
+        in_memory: bytes from which on they wait on the disk.
+    """
+
+    def __init__(self, folder: Path | None, in_memory: int) -> None:
+        where = None if folder is None else str(folder)
+        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(in_memory, dir=where)  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array that is written some rows at a time.
+
+    Attributes:
+        shape: of all rows.
+        parts: (n, ...) arrays of `dtype`, all rows together.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    parts: Callable[[], Iterable[NDArray[Any]]]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def texts(*several: Sequence[str]) -> Rows:
+    """All these words as `np.array(list(words), dtype=np.str_)`: each as wide as the longest."""
+
+    def parts() -> Iterator[Sequence[str]]:
+        for words in several:
+            for first in range(0, len(words), TEXTS_AT_ONCE):
+                yield words[first : first + TEXTS_AT_ONCE]
+
+    longest = max((len(word) for some in parts() for word in some), default=0)
+    dtype = np.dtype(f"U{max(longest, 1)}")
+    shape = (sum(map(len, several)),)
+    return Rows(shape, dtype, lambda: (np.array(list(some), dtype=dtype) for some in parts()))
+
+
+def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | Rows]) -> None:
+    """The bytes that `seqattn.runs.storage.save_arrays` would write of these arrays."""
+    packed = sum(one.nbytes for one in arrays.values()) > PACKED_FROM
+    how = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(file, "w", how) as archive:
+        for name, one in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                if isinstance(one, np.ndarray):
+                    np.lib.format.write_array(member, one, allow_pickle=False)
+                    continue
+                descr = np.lib.format.dtype_to_descr(one.dtype)
+                head = {"descr": descr, "fortran_order": False, "shape": one.shape}
+                np.lib.format.write_array_header_1_0(member, head)
+                for some in one.parts():
+                    member.write(np.ascontiguousarray(some, one.dtype).tobytes())

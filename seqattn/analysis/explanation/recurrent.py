@@ -1,0 +1,116 @@
+"""One step of a recurrent decoder as arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from seqattn.analysis.explanation.record import Explanation, check_index
+from seqattn.errors import UsageError
+from seqattn.models import RecurrentModel
+from seqattn.models.attention import Attention, Look, Memory
+from seqattn.models.attention.arithmetic import Array, AttentionStep, rounded
+from seqattn.models.recurrent import State
+
+
+def explain_recurrent(
+    record: Explanation, model: RecurrentModel, source: Tensor, forecast: Tensor, layer: int,
+    head: int, features: Sequence[str],
+) -> None:  # fmt: skip
+    """Write the last step of a forecast.
+
+    Args:
+        source: (1, S, F).
+        forecast: (1, T, F), up to the step that is shown.
+        layer, head: which to show, counted from 0.
+        features: F names, of the target.
+
+    Raises:
+        UsageError: no attention, or no such layer or head.
+    """
+    attention = model.attention
+    if attention is None:
+        raise UsageError("This model has no attention (model.attention: null).")
+    check_index("--layer", layer, 1)
+    check_index("--head", head, attention.heads)
+    memory, state, point = model.encode(source, None)
+    states, _ = model.read(source, None)
+    assert memory is not None
+    for output in forecast[:, :-1].unbind(-2):
+        _, _, state = model.step(point, state, memory)
+        point = output
+    query, attended, new = _decoder_step(model, attention, memory, state, point)
+    record.add_row("What the decoder is fed", "", "point", point[0], features)
+    formula = "s, from the source points, by the recurrent cell"
+    record.add_from_model("Encoder states", formula, states[0])
+    when = "before this step" if model.context_is_input else "after reading that point"
+    record.add_from_model(f"Decoder state h, {when}", "", query, ["h"])
+    scores = attention.score.scores(query.unsqueeze(-2), memory.keys)
+    step = AttentionStep(
+        record=record, states=states, query=query, keys=memory.keys, scores=scores,
+        weights=attended.weights, previous=state.last, heads=attention.heads, head=head,
+    )  # fmt: skip
+    context = _context_of_head(record, attention, step, memory)
+    if attention.heads > 1:
+        contexts = attended.context.view(attention.heads, -1)
+        context = record.add_contexts_of_heads(contexts, head, context)
+    record.add_output(model, *_readout(record, model, query, context, new), features)
+
+
+def _decoder_step(
+    model: RecurrentModel, attention: Attention, memory: Memory, state: State, point: Tensor
+) -> tuple[Tensor, Look, Tensor]:
+    """The decoder's step, fed a point (1, F): the state that attends (1, H), its context and
+    weights, and the new state (1, H)."""
+    projected = model.decoder.project(point)
+    if model.context_is_input:
+        query = model.top(state.cells)
+        attended = attention.look(query.unsqueeze(-2), memory, state.last)
+        joined = projected + model.decoder.project_context(attended.context.squeeze(-2))
+        return query, attended, model.top(model.advance(joined, state.cells))
+    if state.fed is not None:
+        projected = projected + model.decoder.project_context(state.fed)
+    query = model.top(model.advance(projected, state.cells))
+    return query, attention.look(query.unsqueeze(-2), memory, state.last), query
+
+
+def _context_of_head(
+    record: Explanation, attention: Attention, step: AttentionStep, memory: Memory
+) -> Array:
+    """Query, keys, scores, weights, values and their sum, of one head; returns the context."""
+    query, keys, scores, record.cosines = attention.score.explain(step)
+    if attention.location is None:
+        everywhere = np.ones(len(scores), dtype=bool)
+        weights = attention.normalizer.explain(step, "Weights", scores, everywhere)
+    else:
+        weights = attention.location.explain(step, attention.normalizer, scores)
+    values = step.of_head(memory.values)
+    if attention.value is None:
+        printed = record.add("Values", "the encoder's states", values)
+    else:
+        formula = "v = W_v s + b_v of the encoder's states"
+        printed = step.map_states("Values", formula, attention.value, values)
+    context = record.add_context(weights, printed)
+    record.vectors = {"keys": keys, "values": printed, "context": context, "weights": weights}
+    if query is not None:
+        record.vectors["query"] = query
+    return context
+
+
+def _readout(
+    record: Explanation, model: RecurrentModel, query: Tensor, context: Array, new: Tensor
+) -> tuple[Array, str]:
+    """What the output layer reads, of context and states (1, H), and its name."""
+    if model.context_is_input:
+        formula = "from the point fed, the context and h, by the recurrent cell"
+        return record.add_from_model("New state h'", formula, new, ["h'"])[0], "h'"
+    joined = np.concatenate([context, rounded(query[0])])
+    record.add_row("Joined", "[context; h]", "[c; h]", joined)
+    if model.combine is None:
+        return joined, "[context; h]"
+    weight, bias = rounded(model.combine.weight), rounded(model.combine.bias)
+    formula = "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint"
+    attentional = np.tanh(weight @ joined + bias)[None]
+    return record.add_from_model("Attentional vector a", formula, attentional, ["a"])[0], "a"

@@ -1,0 +1,44 @@
+"""A forecast as the sum of network and linear skip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from seqattn.analysis.explanation.record import Explanation
+from seqattn.models import LinearSkip
+from seqattn.models.attention.arithmetic import WIDEST_MAP, numbered, rounded
+
+
+def explain_skip(
+    record: Explanation, skip: LinearSkip, source: Tensor, forecast: Tensor, features: Sequence[str]
+) -> None:
+    """Write what network and skip add to the point, and their sum.
+
+    Args:
+        source: (1, S, F).
+        forecast: (1, T, F), up to the step that is shown.
+    """
+    *_, step, _ = forecast.shape
+    share = skip(source, None, step)[:, -1]
+    network = np.array(record.said)
+    if not record.said:  # more layers follow than are shown
+        rest = forecast[:, -1] - share
+        network = record.add_from_model("Network's share", "from the layers that follow", rest,
+                                      ["network"], features)[0]  # fmt: skip
+    weight, bias = rounded(skip.weight[step - 1].flatten(-2)), rounded(skip.bias[step - 1])
+    formula = f"W x + b of this step; x = all {source.shape[1]} source points, one after the other"
+    if max(weight.shape) > WIDEST_MAP:
+        formula = f"{formula}; the map is in the checkpoint"
+        linear = record.add_from_model("Skip's share", formula, share, ["skip"], features)[0]
+    else:
+        x = record.add_row("Source points in one row", "", "x", rounded(source[0]).reshape(-1))
+        columns = [*numbered(weight.shape[1]), "bias"]
+        record.add("Skip: the map", "", np.column_stack([weight, bias]), features, columns)
+        linear = record.add_row("Skip's share", formula, "skip", weight @ x + bias, features)
+    table = np.stack([network, linear, network + linear])
+    parts = record.add("Parts of the forecast", "forecast = network + skip", table,
+                     ["network", "skip", "forecast"], features)  # fmt: skip
+    record.said = parts[2].tolist()

@@ -1,0 +1,42 @@
+"""One query of a Transformer's cross-attention as arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from seqattn.analysis.explanation.record import Explanation, check_index
+from seqattn.models import TransformerModel
+from seqattn.models.attention.arithmetic import rounded
+from seqattn.models.attention.normalizers import explain_softmax
+from seqattn.models.attention.scores import explain_scaled_products
+
+
+def explain_transformer(
+    record: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int
+) -> None:
+    """Write the cross-attention of one layer and head in one step; see `explain_recurrent`.
+
+    Args:
+        step: counted from 1.
+    """
+    check_index("--layer", layer, len(model.decoder))
+    trace = model.cross_look(source, step, layer)
+    check_index("--head", head, trace.keys.shape[1])
+    formula = f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state"
+    q = record.add_from_model("Query", formula, trace.queries[0, head, -1:], ["q"])[0]
+    formula = "k = W_k s + b_k of the encoder's output"
+    keys = record.add_from_model("Keys", formula, trace.keys[0, head])
+    _, _, scores, record.cosines = explain_scaled_products(record, q, keys)
+    weights = explain_softmax(record, "Weights", scores, np.ones(len(keys), dtype=bool))
+    formula = "v = W_v s + b_v of the encoder's output"
+    values = record.add_from_model("Values", formula, trace.values[0, head])
+    context = record.add_context(weights, values)
+    contexts = record.add_contexts_of_heads(trace.context[0, :, -1], head, context)
+    weight, bias = rounded(trace.out.weight), rounded(trace.out.bias)
+    formula = "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows"
+    record.add_from_model(
+        "What cross-attention adds", formula, (weight @ contexts + bias)[None], ["+"]
+    )
+    record.vectors = {"query": q, "keys": keys, "values": values, "context": context,
+                    "weights": weights}  # fmt: skip

@@ -1,0 +1,111 @@
+"""The surroundings of a training: run folders, a clock, signals and people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from seqattn.experiments import tensorboard
+from seqattn.experiments.job import Callbacks, Job
+from seqattn.experiments.results import write_divergence
+from seqattn.runs import EpochRecord
+from seqattn.runs.storage import BackgroundWriter, write_transaction
+from seqattn.training import Run, RunProgress, RunState, Session, save_best, save_state
+from seqattn.training.attention_history import write_attention_history
+
+
+class RunWriter:
+    """Writes checkpoints of one run, and what goes with them, into its folder."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.folder = job, job.folder
+        self.written_best = self.written_snapshots = 0
+        wants_scalars = job.config.logging.tensorboard
+        self.scalars = tensorboard.TensorBoardLogger(job.folder) if wants_scalars else None
+
+    def write(self, state: RunState) -> None:
+        """All files, or none."""
+        folder, job, snapshots = self.folder, self.job, state.attention_history
+        with write_transaction():
+            if state.best_epoch != self.written_best:
+                save_best(folder.best, state, job.config, job.spec)
+                self.written_best = state.best_epoch
+            if len(snapshots) != self.written_snapshots:
+                write_attention_history(folder.film, snapshots, job.data.validation)
+                self.written_snapshots = len(snapshots)
+            save_state(folder.last, state, job.config, job.spec, keep_as=folder.previous)
+            folder.write_metrics(state.history)
+        if self.scalars is not None:
+            self.scalars.write(state.history)
+
+    def log_epoch(self, record: EpochRecord) -> None:
+        self.folder.log_line(
+            f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
+            f" {record.validation_loss:.6g} free running,"
+            f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
+        )
+
+
+class FolderSession(Session):
+    """Keeps what a training asks to keep in run folders.
+
+    Args:
+        writers: of each run.
+        callbacks: who watches.
+        background: writes the saves of a single run while training goes on; None: saves block, in
+            one transaction for all runs.
+    """
+
+    def __init__(
+        self,
+        writers: Mapping[Run, RunWriter],
+        callbacks: Callbacks,
+        background: BackgroundWriter | None = None,
+    ) -> None:
+        self.writers, self.callbacks, self.background = writers, callbacks, background
+        self.interval = next(iter(writers)).config.checkpoint_seconds
+        self.saved_at = time.monotonic()
+
+    def log(self, line: str) -> None:
+        for writer in self.writers.values():
+            writer.folder.log_line(f"gradients: {line}")
+
+    def stop_requested(self) -> bool:
+        if self.background is not None:
+            self.background.ask()
+        return self.callbacks.stop() != 0
+
+    def save_due(self) -> bool:
+        return time.monotonic() - self.saved_at >= self.interval
+
+    def save(self, runs: Sequence[RunProgress]) -> None:
+        self._write(runs)
+        self.saved_at = time.monotonic()
+
+    def _write(self, runs: Sequence[RunProgress]) -> None:
+        with write_transaction():
+            for progress in runs:
+                assert progress.checkpoint is not None
+                write = partial(self.writers[progress.run].write, progress.checkpoint)
+                if self.background is None:
+                    write()
+                else:
+                    self.background.begin(write)
+
+    def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
+        for progress in runs:
+            record = progress.history[-1]
+            if self.background is not None:  # somebody may follow the log of a single run
+                self.writers[progress.run].log_epoch(record)
+            self.callbacks.epoch(record)
+        self._write(to_save)
+        if len(to_save) == len(runs):  # else only runs that ended were saved
+            self.saved_at = time.monotonic()
+
+    def diverged(self, run: RunProgress) -> None:
+        self._write([run])
+        if self.background is not None:
+            self.background.wait()
+        assert run.error is not None and run.checkpoint is not None
+        write_divergence(self.writers[run.run].job, run.error, run.checkpoint)

@@ -1,0 +1,107 @@
+"""DataFrames in the place of files of a config: each is read from a Parquet file of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqattn.config import Config, OwnFile, as_value, resolve
+from seqattn.data.frames import kind_of_frame, notes_of_frame, write_frame
+from seqattn.data.reading import digest_of
+from seqattn.errors import DataError, UsageError
+from seqattn.runs import RunFolder, check_not_taken
+
+PLACEHOLDER = "frame.parquet"
+"""data.path until the name of the run is known."""
+
+
+def train_on_frames(
+    config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str],
+    output_dir: Path, note: Callable[[str], None], *, resume: bool, overwrite: bool,
+) -> RunFolder:  # fmt: skip
+    """Train, with DataFrames in the place of files.
+
+    Args:
+        config: a YAML file, a config, or None for the defaults.
+        frames: by key of `data`: path, validation_path, test_path; None: there is none. Each is
+            written beside the run's folder, under a name that says its content.
+        note: takes what a user should be told.
+
+    Raises:
+        UsageError: the config is not of files, or is there beside overrides.
+        SeqattnError: what a user can mend.
+    """
+    from seqattn import experiments
+
+    frames = {key: frame for key, frame in frames.items() if frame is not None}
+    for key, frame in frames.items():
+        if kind_of_frame(frame) is None:
+            raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
+        for line in notes_of_frame(frame):
+            note(line)
+    found = _resolved(config, frames, overrides)
+    folder = RunFolder(output_dir / found.name)
+    if not frames:
+        experiments.train_one(found, output_dir, resume=resume, overwrite=overwrite)
+        return folder
+    check_not_taken(folder, resume=resume, overwrite=overwrite)
+    written = dict[str, Path]()
+    made = list[Path]()
+    try:
+        for key, frame in frames.items():
+            written[key], is_new = _write(frame, output_dir, found.name)
+            made += [written[key]] if is_new else []
+        paths = {key: str(path) for key, path in written.items()}
+        data = found.data.model_copy(update={**paths, "format": "auto"})
+        experiments.train_one(
+            found.model_copy(update={"data": data}), output_dir, resume=resume, overwrite=overwrite
+        )
+    finally:
+        for path in made:
+            if not _is_named(path, folder):
+                path.unlink(missing_ok=True)
+    return folder
+
+
+def _is_named(path: Path, folder: RunFolder) -> bool:
+    """Whether the config of a run needs a file."""
+    return folder.is_run and path.name in folder.config.read_text()
+
+
+def _resolved(
+    config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str]
+) -> Config:
+    """
+    Raises:
+        UsageError, ConfigError: see `train_on_frames`.
+    """
+    if isinstance(config, Config):
+        if overrides:
+            raise UsageError(
+                "overrides go with a YAML file or None; the config has its values already."
+            )
+        if frames and not isinstance(config.data, OwnFile):
+            raise UsageError(
+                f"data.kind is {config.data.kind}, which makes its sequences. A DataFrame needs a"
+                " config of data: {kind: file}."
+            )
+        return config
+    paths = [f"data.{key}={as_value(f'{key}-{PLACEHOLDER}')}" for key in frames]
+    kind = ["data.kind=file"] if frames else []
+    path = None if config is None else Path(config)
+    return resolve(path, [*overrides, *kind, *paths]).config
+
+
+def _write(frame: Any, home: Path, name: str) -> tuple[Path, bool]:
+    """A Parquet file of a frame, and whether it was not there before."""
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix=".frame-") as place:
+        made = Path(place) / PLACEHOLDER
+        write_frame(frame, made)
+        path = home / f"{name}-{digest_of(made)[:12]}.parquet"
+        if path.exists():
+            return path, False
+        made.replace(path)
+        return path, True

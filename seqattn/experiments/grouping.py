@@ -1,0 +1,178 @@
+"""Which jobs share every step of their training.
+
+A group is a function of the runs that begin together, and a run stays in it to its end: what a run
+computes, to the last bit, depends on how many rows its group has, on which of them is its own, and
+on when the others end. A resumed group is therefore made of the same rows, and runs that ended
+after the position it goes on from are trained to their ends again, with the same results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from seqattn.config import as_plain, leaves
+from seqattn.errors import CheckpointError
+from seqattn.experiments.job import Job
+from seqattn.experiments.resume import load_checkpoint
+from seqattn.experiments.sizes import estimate_run_memory, memory_budget
+from seqattn.models import FeatureSpec
+from seqattn.training import RunState
+from seqattn.training.batch_key import batch_key
+from seqattn.training.batches import shape_of_batch
+from seqattn.training.compatibility import MUTABLE_ON_RESUME
+
+
+def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Jobs that can share every step, each group at one position; they know their `group`.
+
+    New groups are limited by memory. They are formed from all jobs, finished or not, so that
+    membership does not depend on what was finished before a stop.
+    """
+    cohorts = [_restart_after_partial_save(cohort) for cohort in _cohorts(jobs)]
+    resumed: dict[tuple[str, str | None], list[Job]] = {}
+    for job in itertools.chain(*cohorts):
+        if job.state is not None:
+            resumed.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
+    groups = [
+        [replace(job, group=name or _digest(group)) for job in group]
+        for (_, name), members in resumed.items()
+        for group in _resumable_groups(members)
+    ]
+    new = [[job for job in cohort if job.state is None and job.is_to_do] for cohort in cohorts]
+    return groups + [
+        [replace(job, group=_digest(cohort)) for job in cohort] for cohort in new if cohort
+    ]
+
+
+def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Groups for machines that have no checkpoints: every unfinished run starts over, together with
+    its original group unless a member already has results."""
+    for cohort in _cohorts(jobs):
+        left = [job for job in cohort if job.is_to_do and not job.is_trained]
+        interrupted = _digest(cohort) in map(_group_of, cohort) and not any(
+            job.summary for job in cohort
+        )
+        if left:
+            yield cohort if interrupted else left
+
+
+def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Jobs of one shape, no more at once than memory allows."""
+    alike: dict[str, list[Job]] = {}
+    for job in jobs:
+        alike.setdefault(_batch_key_of(job), []).append(job)
+    for shape in alike.values():
+        most = max(1, memory_budget() // estimate_run_memory(shape[0]))
+        for first in range(0, len(shape), most):
+            yield shape[first : first + most]
+
+
+def _digest(jobs: Sequence[Job]) -> str:
+    """Of the configs of runs that begin together; what may change on a resume is no part of it."""
+    of_all = hashlib.sha256()
+    for job in jobs:
+        values = [(".".join(at), value) for at, value in leaves(as_plain(job.config))]
+        of_all.update(repr([row for row in values if row[0] not in MUTABLE_ON_RESUME]).encode())
+    return of_all.hexdigest()[:16]
+
+
+def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
+    """After a stop in the first common save, runs that began together begin again."""
+    again = set[Path]()
+    for group in {_group_of(job) for job in cohort} - {None}:
+        again.update(job.folder.path for job in _partial_first_save(cohort, group))
+    return [job.restarted() if job.folder.path in again else job for job in cohort]
+
+
+def _partial_first_save(cohort: Sequence[Job], group: str | None) -> list[Job]:
+    """The runs of a group of which some have a checkpoint, others have none, and there is no
+    earlier one to go back to; none where that is not so."""
+    saved = [job for job in cohort if _group_of(job) == group]
+    whole = [job for job in cohort if _group_of(job) == group or (not job.state and job.started)]
+    has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
+    is_stopped = len(whole) > len(saved) and not has_earlier and _digest(whole) == group
+    return whole if is_stopped else []
+
+
+def _group_of(job: Job) -> str | None:
+    """The group of a run that has a checkpoint which says it."""
+    return job.state.slot.group if job.state is not None and job.state.slot is not None else None
+
+
+def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
+    """Runs of one group, by where they go on: first those that have not ended, then those of which
+    only the results are missing."""
+    taken = set[Path]()
+    for group in _groups_at_common_state(members):
+        taken.update(job.folder.path for job in group)
+        yield from _split_equal_rows(group)
+    yield from _split_equal_rows([
+        job for job in members
+        if job.folder.path not in taken and job.is_to_do and job.is_trained
+    ])  # fmt: skip
+
+
+def _groups_at_common_state(members: Sequence[Job]) -> Iterator[list[Job]]:
+    """Runs of one group that have not ended, by where they stand.
+
+    After a stop between two files of a common save, some runs are one save ahead: they go back to
+    their previous checkpoint. So do runs that diverged, or ended without results, since then: a run
+    influences the choice of kernels for its group until it ends.
+    """
+    not_concluded = [job for job in members if job.summary is None]
+    left = sorted(not_concluded, key=lambda job: job.end is not None)
+    states = _available_states(left, len({job.position for job in members}) > 1)
+    while positions := [job.position for job in left if job.end is None]:
+        position, here = min(positions), dict[Path, Job]()
+        for job in left:
+            state = states[job.folder.path].get(position)
+            if state is not None and (job.end is None or job.end > position):
+                here[job.folder.path] = job.resumed_from(state)
+        yield list(here.values())
+        left = [job for job in left if job.folder.path not in here]
+
+
+def _available_states(
+    jobs: Sequence[Job], with_previous: bool
+) -> dict[Path, dict[tuple[int, int], RunState]]:
+    """By folder and position what each run can go on from: its state, and where some runs are ahead
+    of others that of the checkpoint before."""
+    found: dict[Path, dict[tuple[int, int], RunState]] = {}
+    for job in jobs:
+        states = [_previous_state(job)] if with_previous else []
+        states.append(job.state)
+        found[job.folder.path] = {state.position: state for state in states if state is not None}
+    return found
+
+
+def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Runs that stand at one place of one group, each with a row of its own."""
+    found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
+    for job in jobs:
+        assert job.state is not None
+        slot, again = job.state.slot, 0
+        row, rows = (id(job), 0) if slot is None else (slot.row, slot.rows)
+        while row in found.setdefault((job.position, rows, again), {}):
+            again += 1  # variants of the same config may have equal digests
+        found[job.position, rows, again][row] = job
+    for group in found.values():
+        yield list(group.values())
+
+
+def _previous_state(job: Job) -> RunState | None:
+    """What the checkpoint before the last holds, if it can be read."""
+    with contextlib.suppress(CheckpointError):
+        return load_checkpoint(job.folder.previous, job)
+    return None
+
+
+def _batch_key_of(job: Job) -> str:
+    """Equal where two jobs can be trained side by side."""
+    data, points = job.data, FeatureSpec.of(job.spec)
+    parts = [shape_of_batch(part) for part in (data.train, data.validation)]
+    return repr((as_plain(job.config.model), batch_key(points, job.config.training, parts)))

@@ -1,0 +1,116 @@
+"""Everything that is asked before a training writes: sizes, data, and where each run stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seqattn.config import Config, OwnFile, as_plain
+from seqattn.data import Splits, load
+from seqattn.errors import NonFiniteError, UsageError
+from seqattn.experiments.fixed_lengths import check_fixed_lengths
+from seqattn.experiments.grouping import groups_without_checkpoints
+from seqattn.experiments.job import Job
+from seqattn.experiments.resume import check_same_rates, check_same_split, load_latest_checkpoint
+from seqattn.experiments.sizes import check_data_fits, check_memory
+from seqattn.runs import RunFolder, check_summary
+from seqattn.training import RunState
+
+
+def prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
+    """Where each run stands; data that several have are made or read once.
+
+    Raises:
+        SeqattnError: what a user can mend.
+    """
+    parts: dict[str, Splits] = {}
+    jobs = []
+    for config, folder in configs:
+        key = repr(config.data)
+        if key not in parts:
+            parts[key] = load(config.data)
+        if isinstance(config.data, OwnFile):
+            check_memory(config, parts[key])
+        job = Job(config, folder, parts[key], resume)
+        check_fixed_lengths(config, job.data)
+        _check_positions(job)
+        jobs.append(_with_progress(job) if resume else job)
+    return jobs
+
+
+def check_sizes(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Check each distinct size once; seeds share one.
+
+    Raises:
+        UsageError: the machine has less memory.
+    """
+    for config in {repr((c.data, c.model, c.training.batch_size)): c for c, _ in configs}.values():
+        check_memory(config)
+    check_data_fits([config for config, _ in configs])
+
+
+def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:
+    """What `train_many` would train side by side from the beginning, of what is not trained yet.
+
+    Raises:
+        SeqattnError: what a user can mend.
+    """
+    check_sizes(configs)
+    jobs = prepared(configs, resume=True)
+    return [
+        [(job.config, job.folder) for job in group] for group in groups_without_checkpoints(jobs)
+    ]
+
+
+def _check_positions(job: Job) -> None:
+    """Check that the model has a position for each point.
+
+    Raises:
+        UsageError: the model cannot take sequences as long as these.
+    """
+    longest, points = getattr(job.config.model, "longest", None), max(job.lengths)
+    if longest is not None and points > longest:
+        raise UsageError(
+            f"model.longest is {longest}, but the data have sequences of {points} points: each"
+            " place needs a position of its own. Set it higher, or positions to sinusoidal."
+        )
+
+
+def _with_progress(job: Job) -> Job:
+    """The job with what its folder holds: a state to go on with, results, or why it has none.
+
+    Raises:
+        CheckpointError: it cannot be gone on with.
+    """
+    folder, config = job.folder, job.config
+    environment = folder.read_environment() if folder.is_run else {}
+    job = load_latest_checkpoint(replace(job, started=environment.get("started")))
+    state = job.state
+    if state is None:
+        return job
+    job = replace(job, threads=environment.get("threads"))
+    if folder.summary.exists():
+        summary = check_summary(folder, as_plain(config.model), config.seed)
+        if not summary.get("diverged"):
+            job = replace(job, summary=summary) if job.is_trained else job
+        elif summary.get("diverged_at") or job.is_trained:
+            # A divergence at the test loss counts only while no epoch is left: with more, another
+            # best epoch may have a finite one.
+            job = replace(job, error=_error_of(folder, summary, state))
+    if job.error is None:
+        check_same_rates(job)
+        check_same_split(job)
+    return job
+
+
+def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
+    """The error of a run that diverged before. Training is deterministic, so it is not repeated."""
+    at = summary.get("diverged_at") or {"epoch": None, "step": None}
+    return NonFiniteError(
+        f"{folder.path}: diverged after {state.epoch} whole epochs, and would again:"
+        f" {summary['diverged']} --overwrite trains it from the beginning; to keep it, give the new"
+        " run another --name.",
+        at["epoch"],
+        at["step"],
+    )

@@ -1,0 +1,135 @@
+"""What a finished training leaves: forecasts, weights, summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from seqattn.analysis.evaluation import Evaluation, ForecastChunk, References, evaluate
+from seqattn.analysis.evaluation.attention_file import AttentionSpool
+from seqattn.analysis.evaluation.predictions_file import ForecastSpool
+from seqattn.config import as_plain
+from seqattn.data import Splits
+from seqattn.errors import NonFiniteError
+from seqattn.experiments.job import Job
+from seqattn.models import Seq2SeqModel
+from seqattn.runs.storage import write_json
+from seqattn.training import RunState
+
+
+def conclude(finished: Sequence[tuple[Job, Seq2SeqModel]]) -> list[Job]:
+    """Score the best epochs' weights on the test part and write the data files. Nothing is logged:
+    files appear only when the transaction around this ends.
+
+    Each run is scored alone, so that its scores are bit-identical whichever runs end with it.
+
+    Args:
+        finished: jobs whose training has ended, and a model of each, on its device.
+
+    Returns:
+        the jobs, with a summary, or with an error where the test loss is not finite.
+    """
+    known: dict[int, tuple[References, References]] = {}
+    concluded = []
+    for job, model in finished:
+        data = job.data
+        assert job.state is not None
+        if id(data) not in known:
+            known[id(data)] = _references(data)
+        model.load_state_dict(job.state.best_weights)
+        concluded.append(_scored(job, model, *known[id(data)]))
+    return concluded
+
+
+def _scored(job: Job, model: Seq2SeqModel, tested: References, validated: References) -> Job:
+    """A job with its results, written to its folder.
+
+    Args:
+        tested, validated: references of the test part and of the validation part.
+    """
+    data, folder = job.data, job.folder
+    with ForecastSpool(folder.path, data.test) as forecasts, AttentionSpool(folder.path) as weights:
+        weights.begin(data.test)
+
+        def keep(chunk: ForecastChunk) -> None:
+            forecasts.add(chunk.values)
+            chunk.show(weights.add)
+
+        evaluation = evaluate(model, data.test, tested, data.scaling, keep=keep)
+        if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
+            return _diverged_at_test(job, evaluation)
+        summary = _summary(job, evaluation, validated)
+        forecasts.write(folder.predictions)
+        if job.config.model.has_attention:
+            weights.write(folder.attention)
+    write_json(folder.summary, summary)
+    return replace(job, summary=summary)
+
+
+def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
+    assert job.state is not None
+    error = NonFiniteError(
+        f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
+        f" teacher-forced, with the weights of epoch {job.state.best_epoch}. All losses of the"
+        " training were finite, and its checkpoints are kept."
+    )
+    write_divergence(job, error, job.state)
+    return replace(job, error=error)
+
+
+def _summary(job: Job, evaluation: Evaluation, validated: References) -> dict[str, Any]:
+    """The content of summary.json of a run with a finite test loss."""
+    state, config = job.state, job.config
+    assert state is not None
+    scored = evaluation.as_plain()
+    loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
+    return {
+        "name": config.name,
+        "seed": config.seed,
+        "test_loss": loss,
+        "test_loss_teacher_forced": forced,
+        **scored,
+        **_of_training(job, state),
+        "validation_noise_floor": validated.noise_floor,
+        "validation_baselines": validated.baselines,
+        "stopped_early": state.epoch < config.training.epochs,
+    }
+
+
+def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
+    """The summary of a diverged run, which has no forecasts."""
+    at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
+    summary = {
+        "name": job.config.name,
+        "seed": job.config.seed,
+        "diverged": str(error),
+        "diverged_at": at,
+        "test_loss": None,
+        **_of_training(job, state),
+    }
+    write_json(job.folder.summary, summary)
+
+
+def _of_training(job: Job, state: RunState) -> dict[str, Any]:
+    """What a summary says of a training, however it ended."""
+    return {
+        "validation_loss": state.best_loss if state.best_epoch else None,
+        "best_epoch": state.best_epoch,
+        "epochs": state.epoch,
+        "parameters": job.parameters,
+        "model": as_plain(job.config.model),
+        "data": list(job.data.notes),
+        "skipped_checkpoints": list(job.skipped_checkpoints),
+        "interrupted": job.interrupted,
+        "seconds": sum(record.seconds for record in state.history),
+    }
+
+
+def _references(data: Splits) -> tuple[References, References]:
+    """Of the test part, and of the validation part in the units of the losses while training, with
+    the same baselines: the best of one is drawn beside the losses of the other."""
+    tested = References.of_data(data.test, data)
+    validated = References.of_data(data.validation, data, as_trained=True)
+    return tested.with_those_of(validated), validated.with_those_of(tested)

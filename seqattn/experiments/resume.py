@@ -1,0 +1,171 @@
+"""Where a run stands, and whether what is asked for is the same run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from seqattn.config import (
+    Config,
+    CosineRate,
+    LinearForcing,
+    Training,
+    differences,
+)
+from seqattn.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+)
+from seqattn.experiments.job import Job
+from seqattn.runs import RunFolder
+from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
+from seqattn.training.checkpoints import read_training, state_of
+from seqattn.training.compatibility import MUTABLE_ON_RESUME
+
+
+def load_latest_checkpoint(job: Job) -> Job:
+    """The job with the state of its newest checkpoint that is whole, and the reasons why newer ones
+    were skipped; without a state where the run has never written one.
+
+    Raises:
+        CheckpointError: there were checkpoints, and none can be read back.
+        ConfigError: what is asked for is another run.
+        DataError: the files it was trained on are not those of now.
+    """
+    folder, reasons = job.folder, list[str]()
+    for path in (folder.last, folder.previous):
+        if not path.exists():
+            if reasons or folder.previous.exists():
+                reasons.append(f"{path}: is gone.")
+            continue
+        try:
+            state = load_checkpoint(path, job)
+        except CheckpointError as error:
+            reasons.append(str(error))
+            continue
+        skipped = tuple(f"Skipped checkpoint: {reason}" for reason in reasons)
+        return replace(job, state=state, skipped_checkpoints=skipped)
+    if not reasons and folder.metrics.exists() and folder.read_metrics():
+        reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
+    if reasons:
+        reasons.append(
+            f"No checkpoint is left to go on from. To start again, remove {folder.path} and give"
+            " the same command."
+        )
+        raise CheckpointError("\n".join(reasons))
+    return job
+
+
+def load_checkpoint(path: Path, job: Job) -> RunState:
+    """What a job can go on from.
+
+    Raises:
+        CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
+    """
+    file = read_training(path)
+    check_resumable(job.folder, file.config, job.config, file.epoch)
+    try:
+        check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
+    except DataError as error:
+        raise DataError(f"{error}{_changed_files(job)}") from None
+    return state_of(file, job.new_model())
+
+
+def _changed_files(job: Job) -> str:
+    """Which of many files are no longer what they were."""
+    before, now = job.folder.read_sources(), job.data.sources
+    if not before or not now:
+        return ""
+    found = [
+        f"{name} is {'missing' if name not in now else 'new' if name not in before else 'another'}"
+        for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
+    ]  # fmt: skip
+    more = f", and {len(found) - 5} more" if len(found) > 5 else ""
+    return (
+        f" In {getattr(job.config.data, 'path', '')}: {', '.join(found[:5])}{more}."
+        if found
+        else ""
+    )
+
+
+def check_same_split(job: Job) -> None:
+    """Refuse to resume where an earlier version split the series another way.
+
+    Raises:
+        CheckpointError: a series was in another part, or cut elsewhere.
+    """
+    if job.state is None or not job.data.split:
+        return
+    before = job.folder.read_split()
+    if before and before != list(job.data.split):
+        raise CheckpointError(
+            f"{job.folder.split}: the training began with other parts than data.split gives in this"
+            " version. To go on would train on what was held out: train again with --overwrite, or"
+            " under another --name."
+        )
+
+
+def check_same_rates(job: Job) -> None:
+    """Refuse to resume where an earlier version had other learning rates.
+
+    Raises:
+        CheckpointError: an epoch was trained at another rate than the schedule gives it now.
+    """
+    if job.state is None or job.is_trained:
+        return
+    rate = LearningRate(job.config.training)
+    for record in job.state.history:
+        now = rate.value
+        if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
+            raise CheckpointError(
+                f"{job.folder.last}: epoch {record.epoch} was trained at learning rate"
+                f" {record.learning_rate:g}, and training.learning_rate_schedule gives it {now:g}"
+                " in this version. To go on would mix two schedules: train again with --overwrite,"
+                " or under another --name."
+            )
+        rate.update(record.validation_loss)
+
+
+def spanning_all_epochs(training: Training) -> list[str]:
+    """Keys of the schedules whose values depend on training.epochs."""
+    forcing, rate = training.teacher_forcing, training.learning_rate_schedule
+    found = []
+    if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
+        found.append("training.teacher_forcing")
+    if isinstance(rate, CosineRate) and rate.over_epochs is None:
+        found.append("training.learning_rate_schedule")
+    return found
+
+
+def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
+    """A resumed run must be the same run: refuse any change that would make it another."""
+    changed = differences(before, config)
+    lines = [
+        f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in MUTABLE_ON_RESUME
+    ]
+    if "training.epochs" in changed:
+        old, new = changed["training.epochs"]
+        lines += [
+            f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
+            " behind would have been others (over_epochs fixes its span from the start)"
+            for key in spanning_all_epochs(config.training)
+        ]
+    if config.training.epochs < epoch:
+        lines.append(
+            f"training.epochs: {epoch} are done already, {config.training.epochs} are asked"
+        )
+    if lines:
+        harmless = [
+            f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
+            if k in MUTABLE_ON_RESUME and k not in ("name", *PATHS)  # which no checkpoint has
+            and not any(line.startswith(f"{k}: ") for line in lines)
+        ]  # fmt: skip
+        if harmless:
+            lines.append(f"(harmless, and no reason to refuse: {'; '.join(harmless)})")
+        raise ConfigError(
+            f"{folder.path}: cannot be resumed with another config. These changes would make it"
+            " another run; give it the old values, or start another run with --name:",
+            lines,
+        )

@@ -1,0 +1,73 @@
+"""Many seeds of one config, each in a run folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqattn.config import Config
+from seqattn.errors import NonFiniteError, UsageError
+from seqattn.experiments.job import Job
+from seqattn.runs import COMPARISON, SEARCH, RunFolder
+from seqattn.runs.storage import locked
+
+LOCK_TIMEOUT = 5.0
+"""Seconds to wait for another process that makes folders of seeds."""
+
+
+def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
+    """One config for each seed, from `config.seed` upwards, each with the folder `home / seed-K`.
+
+    Raises:
+        UsageError: `home` is a run, a comparison or a search.
+    """
+    _check_home(home)
+    return [
+        (config.model_copy(update={"seed": seed}), RunFolder(home / f"seed-{seed}"))
+        for seed in range(config.seed, config.seed + seeds)
+    ]
+
+
+def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Make the folders of seeds. The folder that they are in is locked only meanwhile, so that
+    several processes may train different seeds there.
+
+    Raises:
+        UsageError: it is a run, a comparison or a search.
+        FolderLockedError: another process trains a run there, compares or searches.
+    """
+    home = configs[0][1].path.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home, LOCK_TIMEOUT):
+        _check_home(home)
+        for _, folder in configs:
+            folder.path.mkdir(exist_ok=True)
+
+
+def _check_home(home: Path) -> None:
+    kinds = {"a comparison": home / COMPARISON, "a search": home / SEARCH}
+    found = [kind for kind, mark in kinds.items() if mark.exists()]
+    found += ["a single run"] if RunFolder(home).is_run else []
+    if found:
+        raise UsageError(
+            f"{home}: is the folder of {found[0]}; many seeds need one of their own. Choose another"
+            " --name."
+        )
+
+
+def combined_error(failed: Sequence[Job], runs: int) -> NonFiniteError:
+    """One error for runs that diverged.
+
+    Args:
+        runs: how many there are with those that did not.
+    """
+    first = failed[0]
+    assert first.error is not None
+    if len(failed) == 1:
+        return NonFiniteError(f"seed {first.config.seed}: {first.error}")
+    if len(failed) == runs:
+        return NonFiniteError(f"all {runs} seeds diverged. The first: {first.error}")
+    seeds = ", ".join(str(job.config.seed) for job in failed)
+    return NonFiniteError(
+        f"seeds {seeds} diverged; the others are finished. The first: {first.error}"
+    )

@@ -1,0 +1,87 @@
+"""The map of `model.skip: linear` before training: fitted once for all runs of the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, work_of
+from seqattn.experiments.job import Job
+from seqattn.models import Seq2SeqModel
+from seqattn.training import ProcessGroup
+
+
+def with_skip_maps(jobs: Sequence[Job]) -> list[Job]:
+    """Add a ridge map to each job whose linear skip starts at one. A resumed run has its map in the
+    checkpoint, and is not fitted again."""
+    fitted: dict[int, RidgeMap] = {}
+    found = []
+    for job in jobs:
+        if _starts_at_map(job) and job.state is None:
+            data = job.data
+            if id(data) not in fitted:
+                fitted[id(data)] = ridge_map(data.baseline_part, data.validation, data.scaling)
+            job = replace(job, skip_map=fitted[id(data)])
+        found.append(replace(job, start=_start_in_words(job)))
+    return found
+
+
+def initial_model(job: Job) -> Seq2SeqModel:
+    """The model before its training: initialised by the seed, a linear skip at its map, and frozen
+    where `model.skip_map` says so."""
+    model = job.new_model()
+    if model.skip is not None and _starts_at_map(job):
+        model.skip.trained = job.config.model.skip_map == "finetuned"
+        if job.skip_map is not None:
+            model.skip.start_at(job.skip_map.weight, job.skip_map.bias)
+    return model
+
+
+def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
+    """Give all processes the map that the first has fitted: another machine may round otherwise.
+
+    Raises:
+        DistributedError: one of them is lost.
+    """
+    skip = job.new_model().skip
+    if skip is None or job.state is not None or not _starts_at_map(job):
+        return job
+    own = b"" if job.skip_map is None else _bytes_of(job.skip_map)
+    numbers = np.frombuffer(processes.broadcast(own), dtype=np.float32).copy()
+    weight, bias = np.split(numbers, [skip.weight.numel()])
+    shared = RidgeMap(weight.reshape(skip.weight.shape), bias.reshape(skip.bias.shape), 0.0, 0.0)
+    return replace(job, skip_map=shared)
+
+
+def _bytes_of(found: RidgeMap) -> bytes:
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in (found.weight, found.bias))
+
+
+def _has_fitted_map(job: Job) -> bool:
+    model = job.config.model
+    return model.skip == "linear" and model.skip_map != "learned"
+
+
+def _starts_at_map(job: Job) -> bool:
+    """Whether the skip is not learned from zero."""
+    return _has_fitted_map(job) and work_of(job.data.baseline_part) <= MAX_WORK
+
+
+def _start_in_words(job: Job) -> str:
+    train, found = job.data.baseline_part, job.skip_map
+    if found is not None:
+        return (
+            f"model.skip: linear starts at the ridge map of {len(train):,} training sequences,"
+            f" penalty {found.penalty:g} of the mean eigenvalue: validation loss {found.loss:.6g}"
+        )
+    if not _has_fitted_map(job) or _starts_at_map(job):
+        return ""
+    numbers, most = train.source_steps * len(train.features), round(MAX_WORK ** (1 / 3))
+    cells = " in one system for all target cells (here some are empty, so each has its own)"
+    return (
+        f"model.skip: linear starts at zero and is trained: a source has {numbers:,} numbers, and a"
+        f" ridge map is fitted to {most:,} at most{cells if train.masks_targets else ''}. Shorten"
+        " the source, or set model.skip_map: learned."
+    )

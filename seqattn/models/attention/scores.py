@@ -1,0 +1,313 @@
+"""Scores: how well a key suits a query.
+
+A score is two functions, because everything about a source can be worked out once, before the
+first query comes. Letters: N sequences, S source length, T queries, H width of the encoder's
+and decoder's states, K width in which queries meet keys, A heads. All may carry leading axes.
+With several heads (Vaswani et al. 2017, section 3.2.2) each compares its own K / A numbers of
+query and key, and shapes carry an axis of heads: keys (..., N, A, S, K / A), scores
+(..., N, A, T, S).
+
+To add a score: its knobs in `seqattn/config/knobs/model.py`, and a class here that names them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqattn.config import (
+    AdditiveAttention,
+    CosineAttention,
+    DotAttention,
+    GeneralAttention,
+    ScaledDotAttention,
+    UniformAttention,
+)
+from seqattn.config.knobs import AttentionKnobs
+from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, rounded
+from seqattn.models.layers import LearnedVector, Linear, product
+
+SCORES: dict[type[AttentionKnobs], type[Score]] = {}
+"""Knobs -> the score that they describe."""
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(..., L, W) -> (..., A, L, W / A), or x itself for one head."""
+    return x if heads == 1 else x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+
+
+def join_heads(x: Tensor, heads: int) -> Tensor:
+    """(..., A, L, w) -> (..., L, A w), or x itself for one head."""
+    return x if heads == 1 else x.transpose(-2, -3).flatten(-2)
+
+
+class ExplainedScores(NamedTuple):
+    """The scores of one head, and what they were made of, as printed.
+
+    Attributes:
+        query: (K,), or None where the scores do not depend on it.
+        keys: (S, K).
+        scores: (S,).
+        by_angle: whether the angle between query and key is what counts.
+    """
+
+    query: Array | None
+    keys: Array
+    scores: Array
+    by_angle: bool = False
+
+
+class Score(nn.Module, ABC):
+    """The interface of every score.
+
+    A subclass names its section of the config, `class DotScore(Score, knobs=DotAttention)`, and is
+    then what `build_score` makes of such a section. What a subclass changes, it explains anew.
+
+    Args:
+        heads: A.
+    """
+
+    def __init_subclass__(cls, *, knobs: type[AttentionKnobs] | None = None) -> None:
+        super().__init_subclass__()
+        if knobs is not None:
+            SCORES[knobs] = cls
+        if "explain" not in vars(cls) and {"keys", "scores"} & vars(cls).keys():
+            cls.explain = Score.explain  # type: ignore[method-assign]
+
+    def __init__(self, heads: int = 1) -> None:
+        super().__init__()
+        self.heads = heads
+
+    @classmethod
+    def from_config(cls, config: Any, hidden: int) -> Self:
+        """The score that its knobs describe, for states of width `hidden`."""
+        return cls(config.heads)
+
+    @abstractmethod
+    def keys(self, encoded: Tensor) -> Tensor:
+        """Encoder states (..., N, S, H) -> keys (..., N, S, K); once for each source."""
+
+    @abstractmethod
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Decoder states (..., N, T, H) and keys -> scores (..., N, T, S)."""
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        """Write how the scores of one head follow from the states of encoder and decoder.
+
+        A score without a method of its own shows what the model computed.
+        """
+        scores = step.unexplained("Scores", self, step.scores, "score")
+        return ExplainedScores(None, rounded(step.of_head(step.keys)), scores)
+
+
+class UniformScore(Score, knobs=UniformAttention):
+    """Every key suits every query: score 0."""
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        return split_heads(encoded, self.heads)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        *_, T, _ = queries.shape
+        *lead, S, _ = keys.shape
+        return queries.new_zeros(*lead, T, S)
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        keys = rounded(step.of_head(step.keys))
+        columns = {"score": np.zeros(len(keys))}
+        scores = step.record.add_columns("Scores", "0 for every source point", columns)
+        return ExplainedScores(None, keys, scores)
+
+
+class DotScore(Score, knobs=DotAttention):
+    """q . k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", 3.1, dot)."""
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        return split_heads(encoded, self.heads)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return product(split_heads(queries, self.heads), keys.mT)
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        return explain_products(step.record, step.state_as_query(), step.states_as_keys())
+
+
+class ProjectedScore(Score):
+    """A score of learned affine maps of the states, or (width None) of the states themselves."""
+
+    def __init__(self, hidden: int, width: int | None, heads: int = 1) -> None:
+        super().__init__(heads)
+        self.query = Linear(hidden, width) if width is not None else None
+        self.key = Linear(hidden, width) if width is not None else None
+
+    def explain_maps(self, step: AttentionStep, keys: Tensor) -> tuple[Array, Array]:
+        """Write query (K,) and keys (S, K) of one head; `keys` (S, K) are the model's own."""
+        if self.query is None or self.key is None:
+            return step.state_as_query(), step.states_as_keys()
+        query = step.map_query("q = W_q h + b_q", self.query)
+        formula = "k = W_k s + b_k of the encoder's states"
+        return query, step.map_states("Keys", formula, self.key, keys)
+
+
+class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
+    """q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
+
+    Queries and keys are affine maps of the states, or (width None) the states themselves. With
+    several heads the root is of a head's width.
+    """
+
+    @classmethod
+    def from_config(cls, config: ScaledDotAttention, hidden: int) -> Self:
+        width = (config.key_dim or hidden) if config.project_query_key else None
+        return cls(hidden, width, config.heads)
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        keys = encoded if self.key is None else self.key(encoded)
+        keys = split_heads(keys, self.heads)
+        *_, K = keys.shape
+        return keys / math.sqrt(K)  # here it is done once for each source, not for each query
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        projected = queries if self.query is None else self.query(queries)
+        return product(split_heads(projected, self.heads), keys.mT)
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        keys = step.of_head(step.keys)
+        *_, K = keys.shape
+        return explain_scaled_products(step.record, *self.explain_maps(step, keys * math.sqrt(K)))
+
+
+class GeneralScore(Score, knobs=GeneralAttention):
+    """q . W k (Luong et al. 2015, 3.1, general). A head takes its share of q and of W k."""
+
+    def __init__(self, hidden: int, heads: int = 1) -> None:
+        super().__init__(heads)
+        self.key = Linear(hidden, hidden, bias=False)
+
+    @classmethod
+    def from_config(cls, config: GeneralAttention, hidden: int) -> Self:
+        return cls(hidden, config.heads)
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        return split_heads(self.key(encoded), self.heads)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return product(split_heads(queries, self.heads), keys.mT)
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        query = step.state_as_query()
+        formula = "k = W s of the encoder's states"
+        keys = step.map_states("Keys", formula, self.key, step.of_head(step.keys))
+        return explain_products(step.record, query, keys)
+
+
+class AdditiveScore(Score, knobs=AdditiveAttention):
+    """v . tanh(W q + U k + b) (Bahdanau et al. 2015, "Neural Machine Translation by Jointly
+    Learning to Align and Translate", appendix A.1.2, plus the bias b; Luong et al. 2015 call it
+    concat).
+
+    The paper's s is our query q, its h our key k; U k + b is worked out once for each source. A
+    head takes its share of the hidden layer and of v.
+    """
+
+    def __init__(self, hidden: int, width: int, heads: int = 1) -> None:
+        super().__init__(heads)
+        self.query = Linear(hidden, width, bias=False)
+        self.key = Linear(hidden, width)
+        self.combine = Linear(width, 1, bias=False)
+
+    @classmethod
+    def from_config(cls, config: AdditiveAttention, hidden: int) -> Self:
+        return cls(hidden, config.key_dim or hidden, config.heads)
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        return split_heads(self.key(encoded), self.heads)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        asked = split_heads(self.query(queries), self.heads)
+        met = (asked.unsqueeze(-2) + keys.unsqueeze(-3)).tanh()  # (..., N, [A,] T, S, K)
+        if self.heads == 1:
+            return self.combine(met).squeeze(-1)
+        v: Tensor = self.combine.weight.unflatten(-1, (self.heads, -1))  # ([R,] 1, A, K / A)
+        return (met * v.unsqueeze(-2).unsqueeze(-2)).sum(-1)
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        record, v = step.record, self.combine.weight.view(self.heads, -1)[step.head]
+        query = step.map_query("W h", self.query, row="W h")
+        keys = step.map_states("Keys", "U s + b", self.key, step.of_head(step.keys))
+        printed_v = record.add_row("Vector v", "", "v", v)
+        hidden = record.add("What came of them", "tanh(W h + U s + b)", np.tanh(keys + query))
+        columns = {"score": hidden @ printed_v}
+        scores = record.add_columns("Scores", "score = v . tanh(W h + U s + b)", columns)
+        return ExplainedScores(query, keys, scores)
+
+
+class CosineScore(ProjectedScore, knobs=CosineAttention):
+    """cos(q, k) / temperature (Graves, Wayne and Danihelka 2014, "Neural Turing Machines", eq. 5
+    and 6, where the temperature's reciprocal is the key strength beta).
+
+    Here the temperature is one learned number for all steps, kept positive by its logarithm.
+    Queries and keys are affine maps of the states, or (width None) the states themselves. A
+    vector of length 0 suits nothing: its scores are 0.
+    """
+
+    def __init__(
+        self, hidden: int, width: int | None, heads: int = 1, *, temperature: float = 1.0
+    ) -> None:
+        super().__init__(hidden, width, heads)
+        self.log_temperature = LearnedVector(math.log(temperature))
+
+    @classmethod
+    def from_config(cls, config: CosineAttention, hidden: int) -> Self:
+        width = hidden if config.project_query_key else None
+        return cls(hidden, width, config.heads, temperature=config.temperature)
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        keys = encoded if self.key is None else self.key(encoded)
+        return F.normalize(split_heads(keys, self.heads), dim=-1)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        projected = queries if self.query is None else self.query(queries)
+        directions = F.normalize(split_heads(projected, self.heads), dim=-1)
+        strength = (-self.log_temperature.over(directions)).exp()
+        return product(directions * strength, keys.mT)
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        record, keys = step.record, step.of_head(step.keys)
+        if self.key is not None:  # `keys` are of length 1
+            states = torch.as_tensor(rounded(step.states)).to(keys)
+            own = step.of_head(split_heads(self.key(states), self.heads))
+            keys = keys * own.norm(dim=-1, keepdim=True)
+        q, k = self.explain_maps(step, keys)
+        q = record.add_row("Query, at length 1", "q / |q|", "q", q / (np.linalg.norm(q) or 1.0))
+        lengths = np.linalg.norm(k, axis=1, keepdims=True)
+        k = record.add("Keys, at length 1", "k / |k|", k / np.where(lengths > 0, lengths, 1))
+        cosines, strength = rounded(k @ q), rounded((-self.log_temperature.value).exp())
+        formula = "score = cos(q, k) times the learned strength, 1 / temperature"
+        columns = {"cos": cosines, "strength": strength, "score": cosines * strength}
+        return ExplainedScores(q, k, record.add_columns("Scores", formula, columns), by_angle=True)
+
+
+def build_score(config: AttentionKnobs, hidden: int) -> Score:
+    """The score whose knobs these are, for states of width `hidden`."""
+    return SCORES[type(config)].from_config(config, hidden)
+
+
+def explain_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
+    """Write q . k of a printed query (K,) and printed keys (S, K)."""
+    scores = record.add_columns("Scores", "score = q . k", {"score": keys @ query})
+    return ExplainedScores(query, keys, scores, by_angle=True)
+
+
+def explain_scaled_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
+    """Write q . k / sqrt(K) of a printed query (K,) and printed keys (S, K)."""
+    _, K = keys.shape
+    root, products = rounded(math.sqrt(K)), rounded(keys @ query)
+    columns = {"q . k": products, "sqrt(K)": root, "score": products / root}
+    scores = record.add_columns("Scores", f"score = q . k / sqrt(K), K = {K}", columns)
+    return ExplainedScores(query, keys, scores, by_angle=True)

@@ -1,0 +1,142 @@
+"""Loss over epochs, with the lines that a loss must be read against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from seqattn.plots.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    arrange,
+    styled,
+    text_width,
+    tick_width,
+)
+
+
+@styled
+def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
+    """A bar a key, the most important above.
+
+    Args:
+        importance: key -> share, all together 1.
+    """
+    figure = Figure(figsize=(6.5, 0.9 + 0.32 * len(importance)), layout="constrained")
+    axes = figure.subplots()
+    rows = sorted(importance.items(), key=lambda pair: pair[1])
+    bars = axes.barh([key for key, _ in rows], [share for _, share in rows], color=BLUE)
+    axes.bar_label(bars, fmt="%.2f", padding=3)
+    axes.set_xlim(0, 1.1 * max(importance.values(), default=1.0) or 1.0)
+    axes.set_xlabel("share of the difference between the best quarter and all (PED-ANOVA)")
+    axes.set_title(title)
+    return figure
+
+
+@dataclass(frozen=True)
+class LossHistory:
+    """Losses while training, one number an epoch."""
+
+    epochs: Sequence[int]
+    training: Sequence[float]
+    validation: Sequence[float]
+    validation_teacher_forced: Sequence[float]
+
+
+@styled
+def loss_figure(
+    history: LossHistory,
+    *,
+    best_epoch: int,
+    noise_floor: float | None,
+    baseline: tuple[str, float] | None,
+    title: str,
+    scaled: bool = False,
+) -> Figure:
+    """Three losses on a log scale, floor and best baseline as labelled lines.
+
+    Args:
+        best_epoch: which to mark.
+        noise_floor: mean squared error of knowing everything but the noise; None where unknown.
+        baseline: name and mean squared error of the best parameter-free baseline.
+        scaled: whether errors are in scaled units.
+    """
+    figure = Figure()
+    axes = figure.subplots()
+    _draw_losses(axes, history, best_epoch)
+    references = [("noise floor", noise_floor, GREEN, "-.")] if noise_floor else []
+    if baseline is not None and baseline[1]:
+        references.append((*baseline, VERMILION, ":"))
+    labels = _draw_references(axes, references)
+    axes.set_yscale("log", nonpositive="mask")
+    _plain_log_ticks(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''} (log scale)")
+    axes.set_title(title, loc="left", color=BLACK)
+    axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02)
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.9, frameon=True, edgecolor="none")
+    right = 0.15 + text_width((line for label in labels for line in label.splitlines()), 8)
+    left = 0.35 + tick_width(axes.yaxis, 9)
+    arrange(figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.5, top=0.3)
+    return figure
+
+
+def _draw_losses(axes: Axes, history: LossHistory, best_epoch: int) -> None:
+    """The three curves, and a marker at the best epoch; 0 is none."""
+    epochs, validation = history.epochs, history.validation
+    marker = "o" if len(epochs) < 2 else None  # one epoch is a point, not an invisible line
+    axes.plot(epochs, history.training, color=GREY, lw=1.2, marker=marker, label="training")
+    axes.plot(
+        epochs, history.validation_teacher_forced, color=ORANGE, lw=1.4, ls=(0, (5, 2)),
+        marker=marker, label="validation, teacher-forced",
+    )  # fmt: skip
+    axes.plot(epochs, validation, color=BLUE, lw=1.8, marker=marker,
+              label="validation, free running")  # fmt: skip
+    if best_epoch:
+        best = validation[list(epochs).index(best_epoch)]
+        axes.plot(
+            [best_epoch], [best], "D", color=BLUE, mfc="white", ms=7, mew=1.6, zorder=5,
+            label=f"best epoch: {best_epoch} ({best:.4g})",
+        )  # fmt: skip
+
+
+def _draw_references(axes: Axes, lines: Sequence[tuple[str, float, str, str]]) -> list[str]:
+    """Horizontal lines with their labels, which stand right of the axes.
+
+    Args:
+        lines: name, loss, colour and dashes of each.
+    """
+    labels = [f"{name}\n{loss:.4g}" for name, loss, _, _ in lines]
+    lowest = min((loss for _, loss, _, _ in lines), default=0.0)
+    for label, (_, loss, color, dashes) in zip(labels, lines, strict=True):
+        axes.axhline(loss, color=color, lw=1.2, ls=dashes, zorder=1)
+        axes.annotate(
+            label, (1, loss), xycoords=("axes fraction", "data"),
+            xytext=(4, 0), textcoords="offset points", ha="left", color=color, fontsize=8,
+            va="top" if loss == lowest and len(lines) > 1 else "bottom",
+        )  # fmt: skip
+    return labels
+
+
+def _plain_log_ticks(axes: Axes) -> None:
+    """Plain numbers on a logarithmic axis, with ticks between the decades where these are few."""
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(plain)
+    low, high = axes.get_ylim()
+    if high / low < 3:  # not even a step of 1, 2 and 5 may be in sight
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    elif high / low < 1000:  # few decades: name the steps between, too
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.yaxis.set_minor_formatter(plain)
