@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqattn.experiments.api import DataNote as DataNote
     from seqattn.experiments.api import Run as Run
     from seqattn.experiments.api import load as load
     from seqattn.experiments.api import train as train
 
     __version__: str
 
-__all__ = ["Run", "__version__", "load", "train"]
+__all__ = ["DataNote", "Run", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
     """Too slow to import for those who never ask."""
-    if name in ("Run", "load", "train"):
+    if name in ("DataNote", "Run", "load", "train"):
         from seqattn.experiments import api
 
         return getattr(api, name)

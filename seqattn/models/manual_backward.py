@@ -37,14 +37,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from seqattn.models.attention import (
-    Attention,
-    DotScore,
-    GeneralScore,
-    ScaledDotScore,
-    Score,
-    Softmax,
-)
+from seqattn.models.attention import Attention, Softmax
+from seqattn.models.attention.scores import DotScore, GeneralScore, ScaledDotScore, Score
 from seqattn.models.batch_buffers import BatchBuffers, BatchShape, FlatGradient, MeanSquaredError
 from seqattn.models.cells import GRU
 from seqattn.models.layers import Linear
