@@ -350,7 +350,7 @@ def test_gathered_batches_are_those_of_tensors(
     data = load(config(folder_of(tmp_path / "d", table), **cut))
     whole = batch_of(data.train, scaling=data.scaling)
     assert isinstance(whole, Batch)
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     some = gathered(data.train, data)
     assert some.shape == whole.shape
     places = torch.tensor([[3, 1, 4], [1, 5, 9]])
@@ -370,7 +370,7 @@ def test_gathered_batches_are_those_of_tensors(
 def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load(config(folder_of(tmp_path / "d", wide(40, 0, ragged=True)), source_length=2))
     whole = DataLoader([batch_of(data.train, scaling=data.scaling)], 7, None)
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
 
     class Two:
         rank = 0
@@ -421,7 +421,7 @@ def test_a_training_that_gathers_is_one_in_memory(
     folder = folder_of(tmp_path / "d", long(30, 0), long(30, 30))
     config = a_run(folder)
     rows, files = trained(config, tmp_path / "one")
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     assert isinstance(load(config.data).train, Windows)
     again, same = trained(config, tmp_path / "other")
     assert again == rows
@@ -431,7 +431,7 @@ def test_a_training_that_gathers_is_one_in_memory(
 def test_stops_inside_epochs_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
     found = verify_resume(a_run(folder), tmp_path, stops=5, say=lambda line: None)
     assert found.difference is None

@@ -321,7 +321,7 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
         "validation_path": str(tmp_path / "validation.parquet"),
         "test_path": str(tmp_path / "test.parquet"),
     }  # fmt: skip
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     in_memory, on_disk = (
         load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )

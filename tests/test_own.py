@@ -160,7 +160,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
 
     at_once = found()
     monkeypatch.setattr(sequences, "AT_ONCE", 50)
-    monkeypatch.setattr(batches, "MOST_GATHERED", 50)
+    monkeypatch.setattr(batches, "MAX_SHUFFLED_COPY", 50)
     for a, b in zip(at_once, found(), strict=True):
         assert np.allclose(a, b, rtol=1e-6, atol=1e-6)
 

@@ -21,6 +21,7 @@ from seqattn.cli.explaining import print_explanation
 from seqattn.config import Model, resolve
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments import train_one
+from seqattn.experiments.memory_estimate import estimate_training_memory, generated_counts
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import (
     FeatureSpec,
@@ -33,7 +34,6 @@ from seqattn.models import (
 )
 from seqattn.runs import RunFolder
 from seqattn.training.batches import Batch
-from seqattn.training.memory import bytes_needed
 from seqattn.training.objective import AutogradLoss, stacked
 from tests.conftest import Ended
 
@@ -212,7 +212,10 @@ def test_memory_and_parameters_count_the_map() -> None:
     )
     more = parameters_of(with_skip.model, 2, Lengths(3, 1)) - parameters_of(without.model, 2)
     assert more == 1 * 2 * (3 * 2 + 1)
-    estimates = [bytes_needed(config, 3, 1) for config in (without, with_skip)]
+    estimates = [
+        estimate_training_memory(config, 3, 1, generated_counts(config.data))
+        for config in (without, with_skip)
+    ]
     assert estimates[1]["the parameters"] - estimates[0]["the parameters"] == 4 * 24 * more
 
 

@@ -15,7 +15,7 @@ from seqattn.errors import SeqattnError, StorageError
 from seqattn.experiments import results, tensorboard
 from seqattn.experiments.folder_session import FolderSession, RunWriter
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
-from seqattn.experiments.sizes import estimate_run_memory
+from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.skip_start import initial_model
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction

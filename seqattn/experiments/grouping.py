@@ -18,8 +18,8 @@ from pathlib import Path
 from seqattn.config import as_plain, leaves
 from seqattn.errors import CheckpointError
 from seqattn.experiments.job import Job
+from seqattn.experiments.memory_estimate import estimate_run_memory, memory_budget
 from seqattn.experiments.resume import load_checkpoint
-from seqattn.experiments.sizes import estimate_run_memory, memory_budget
 from seqattn.models import FeatureSpec
 from seqattn.training import RunState
 from seqattn.training.batch_key import batch_key

@@ -12,8 +12,8 @@ from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.fixed_lengths import check_fixed_lengths
 from seqattn.experiments.grouping import groups_without_checkpoints
 from seqattn.experiments.job import Job
+from seqattn.experiments.memory_estimate import check_data_fits, check_memory
 from seqattn.experiments.resume import check_same_rates, check_same_split, load_latest_checkpoint
-from seqattn.experiments.sizes import check_data_fits, check_memory
 from seqattn.runs import RunFolder, check_summary
 from seqattn.training import RunState
 

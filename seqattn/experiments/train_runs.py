@@ -16,9 +16,9 @@ from seqattn.experiments import tensorboard, worker
 from seqattn.experiments.group_training import Compute, train_group
 from seqattn.experiments.grouping import grouped
 from seqattn.experiments.job import Callbacks, Job, Launch, raise_if_stopped
+from seqattn.experiments.memory_estimate import checkpoint_bytes
 from seqattn.experiments.prepare import check_sizes, prepared
 from seqattn.experiments.run_environment import change_of_numerics, choose_device, environment
-from seqattn.experiments.sizes import bytes_of_checkpoints
 from seqattn.experiments.skip_start import share_skip_map, with_skip_maps
 from seqattn.runs import RunFolder, check_not_taken
 from seqattn.runs.storage import (
@@ -181,7 +181,7 @@ def _checked(
         _agree(launch.processes, jobs)
     groups = _with_skip_maps(groups, launch.processes)
     todo = [job for group in groups for job in group]
-    check_free_space({job.folder.path: bytes_of_checkpoints(job) for job in todo})
+    check_free_space({job.folder.path: checkpoint_bytes(job) for job in todo})
     return _in_order_of(jobs, groups), groups
 
 

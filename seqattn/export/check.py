@@ -20,9 +20,9 @@ from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.data import Sequences
 from seqattn.export.graphs import NEXT, POINT, WEIGHTS
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
+from seqattn.models.memory import attention_weights_per_sequence
 from seqattn.training import LoadedModel
 from seqattn.training.batches import slices
-from seqattn.training.memory import attention_weights_per_sequence
 
 Arrays = dict[str, NDArray[Any]]
 MOST = 1e-5

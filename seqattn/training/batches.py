@@ -15,7 +15,7 @@ from torch import Tensor
 from seqattn.data import Scaling, Sequences, Windows
 from seqattn.rng import streams
 
-MOST_GATHERED = 2**26
+MAX_SHUFFLED_COPY = 2**26
 """Numbers of which an epoch keeps a second copy, in its order: 256 MB."""
 
 
@@ -233,7 +233,7 @@ class GatheredBatch:
         larger."""
         found: Batch | None = None
         numbers = math.prod(self.shape.source[1:]) + math.prod(self.shape.target[1:])
-        for places in slices(len(self), max(1, GATHERED_AT_ONCE // numbers)):
+        for places in slices(len(self), max(1, GATHER_CHUNK // numbers)):
             some = self._gathered(places)
             found = found or some._each(lambda one: one.new_empty((len(self), *one.shape[1:])))
             for name in ("source", "target", *self.masks):
@@ -253,9 +253,9 @@ class GatheredBatch:
         return Batch(found.source, found.target, lengths, keep)
 
 
-GATHERED_AT_ONCE = 2**18
+GATHER_CHUNK = 2**18
 """Numbers of a part that are gathered together on their way to tensors of all of it."""
-MOST_RESIDENT = 2**22
+MAX_RESIDENT = 2**22
 """Numbers of a part that become tensors at once, where it is not larger than its rows."""
 
 
@@ -296,7 +296,7 @@ def is_gathered(part: Sequences) -> bool:
         part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     )
     rows = part.sources.values
-    return numbers > MOST_RESIDENT and (part.is_on_disk or numbers > 4 * rows.size)
+    return numbers > MAX_RESIDENT and (part.is_on_disk or numbers > 4 * rows.size)
 
 
 def to_tensors(
@@ -350,7 +350,7 @@ def shuffled_batches(
     if isinstance(data, Batch):
         places = places.to(data.source.device)
         numbers = data.source[..., :1, :, :].numel() + data.target[..., :1, :, :].numel()
-        if places.shape[-1] * numbers <= MOST_GATHERED:
+        if places.shape[-1] * numbers <= MAX_SHUFFLED_COPY:
             return data.at(places).split(size).__getitem__
     batches = places.split(size, dim=-1)
     return lambda step: data.at(batches[step])
