@@ -48,17 +48,17 @@ def without_targets(run: Run) -> Run:
 @pytest.fixture
 def overflowing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs at learning rate 99 have a first update that is not finite."""
-    runs_of = group_training.runs_of
+    build_runs = group_training.build_runs
 
     def steeper(*args: Any) -> list[Run]:
         steep = {"learning_rate": 1e300}
         return [
             replace(run, config=run.config.model_copy(update=steep))
             if run.config.learning_rate == 99 else run
-            for run in runs_of(*args)
+            for run in build_runs(*args)
         ]  # fmt: skip
 
-    monkeypatch.setattr(group_training, "runs_of", steeper)
+    monkeypatch.setattr(group_training, "build_runs", steeper)
 
 
 def filled(data: Any, number: float) -> Batch:

@@ -13,12 +13,13 @@ import pytest
 import torch
 
 from seqattn.analysis import doctor
-from seqattn.analysis.comparison import compare, read_comparison
+from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
-from seqattn.experiments import Callbacks, api, groups_of, train_many
+from seqattn.experiments import Callbacks, api, groups_to_train, train_many
+from seqattn.experiments.compare import compare
 from seqattn.experiments.ray_cluster import _take_in
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures
@@ -159,7 +160,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
     epochs, said = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
     return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 
@@ -284,12 +285,12 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
         shown = 0
         with pytest.raises(Killed):
             _take_in(came, Callbacks())
-        sizes = [len(group) for group in groups_of(here)]
+        sizes = [len(group) for group in groups_to_train(here)]
         # Once the first of them has results, all that is missing is known from the checkpoints.
         assert sizes == ([5] if last <= count - 3 else []), last
     last = 0
     _take_in(came, Callbacks())
-    assert groups_of(here) == []
+    assert groups_to_train(here) == []
     assert [json.loads(each["summary.json"])["test_loss"] is None for each in files] == [
         folder.divergence() is not None for _, folder in here
     ]

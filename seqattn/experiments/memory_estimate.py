@@ -115,12 +115,19 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
         )
 
 
-def check_data_fits(configs: Sequence[Config]) -> None:
-    """Check that all different generated data of many runs fit into the machine's memory together.
+def check_memory_of_runs(configs: Sequence[Config]) -> None:
+    """Check that each training fits into memory, and that all their generated data do together.
 
     Raises:
         UsageError: they would need more, with the estimate.
     """
+    # Seeds share one size.
+    for config in {repr((c.data, c.model, c.training.batch_size)): c for c in configs}.values():
+        check_memory(config)
+    _check_data_fits(configs)
+
+
+def _check_data_fits(configs: Sequence[Config]) -> None:
     different = {repr(config.data): config.data for config in configs}.values()
     needed = 0
     for data in different:

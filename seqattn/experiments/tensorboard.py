@@ -48,8 +48,8 @@ class TensorBoardLogger:
         self.written = len(history)
 
 
-def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
-    """Pictures of the finished run, and its hyperparameters with its test loss."""
+def write_results(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
+    """Write the pictures of a finished run, and its hyperparameters with its test loss."""
     from seqattn.plots import run_pictures
 
     known = {}
