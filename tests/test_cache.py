@@ -356,11 +356,14 @@ def test_gathered_batches_are_those_of_tensors(
     places = torch.tensor([[3, 1, 4], [1, 5, 9]])
     for one, other in (
         (some.take(slice(2, 9)), whole.take(slice(2, 9))),
-        (some.at(places[0]), whole.at(places[0])),
-        (some.of_runs(2).at(places), batches.together([whole, whole]).at(places)),
-        (some.of_runs(2).take(slice(0, 4)), batches.together([whole, whole]).take(slice(0, 4))),
+        (some.gather(places[0]), whole.gather(places[0])),
+        (some.of_runs(2).gather(places), batches.stack_batches([whole, whole]).gather(places)),
+        (
+            some.of_runs(2).take(slice(0, 4)),
+            batches.stack_batches([whole, whole]).take(slice(0, 4)),
+        ),
     ):
-        assert one.points == other.points
+        assert one.loss_counts == other.loss_counts
         for key in ("source", "target", "source_lengths", "target_keep"):
             a, b = getattr(one, key), getattr(other, key)
             assert (a is None) == (b is None), key
@@ -389,8 +392,8 @@ def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.M
         assert torch.equal(torch.cat([each.batch.source for each in found]), batch.source)
         assert torch.equal(torch.cat([each.batch.target for each in found]), batch.target)
         assert [each.n for each in found] == [len(batch)] * 2
-        shares[0].set_points(step, torch.tensor(float(batch.points[0])))
-        assert shares[0].points(step) == batch.points
+        shares[0].set_loss_count(step, torch.tensor(float(batch.loss_counts[0])))
+        assert shares[0].loss_counts(step) == batch.loss_counts
 
 
 def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def train_many(
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
     with FolderLocks() as locks:
         if launch.processes is not None:
-            locks.enter_context(launch.processes.beginning())
+            locks.enter_context(launch.processes.startup())
         chosen = choose_device(device)
         jobs, groups = _plan(configs, locks, launch, resume=resume, overwrite=overwrite)
         launch.before_writing()
@@ -202,7 +202,9 @@ def _sync_with_workers(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
     """
     (job,) = jobs
     worker.check_can_be_distributed(job.config)
-    processes.compare(worker.config_fingerprint(job.config), worker.data_fingerprint(job.data))
+    processes.check_same_training(
+        worker.config_fingerprint(job.config), worker.data_fingerprint(job.data)
+    )
     if not job.is_pending:
         processes.broadcast(worker.TRAINED)
     else:

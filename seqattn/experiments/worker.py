@@ -19,8 +19,7 @@ from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import share_skip_map
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, ProcessGroup, Session, train
-from seqattn.training.checkpoints import read_training, state_of
+from seqattn.training import PATHS, ProcessGroup, Session, load_state, train
 
 TRAINED = b"trained already"
 """Broadcast by the first process where nothing is left to train; it broadcasts b"" where training
@@ -92,11 +91,11 @@ def run_worker(
         NonFiniteError: the run diverged.
         Stopped: a stop was requested of one of the processes.
     """
-    with processes.beginning():
+    with processes.startup():
         chosen = choose_device(device)
         check_can_be_distributed(config)
         data = load(config.data)
-        processes.compare(config_fingerprint(config), data_fingerprint(data))
+        processes.check_same_training(config_fingerprint(config), data_fingerprint(data))
     checkpoint = processes.broadcast(b"")
     if checkpoint == TRAINED:
         return
@@ -105,7 +104,7 @@ def run_worker(
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "last.safetensors"
             file.write_bytes(checkpoint)
-            job = replace(job, state=state_of(read_training(file), job.new_model()))
+            job = replace(job, state=load_state(file, job.new_model()))
     job = share_skip_map(processes, job)
     torch.set_num_threads(threads or 1)
     (run,) = build_runs([job], chosen)

@@ -81,13 +81,13 @@ from seqattn.config import resolve
 from seqattn.models import build_model
 from seqattn.training.batches import Batch
 from seqattn.models.memory import activations_per_sequence
-from seqattn.training.objective import stacked
+from seqattn.training.objective import build_loss
 
 
 def step(R, N, S, T, *sets):
     sets = ["model.kind=transformer", "training.teacher_forcing.probability=1", *sets]
     model = resolve(None, sets).config.model
-    stack, objective = stacked([build_model(model, 2, seed) for seed in range(R)])
+    stack, objective = build_loss([build_model(model, 2, seed) for seed in range(R)])
     runs = () if R == 1 else (R,)
     batch = Batch(torch.randn(*runs, N, S, 2), torch.randn(*runs, N, T, 2))
     for _ in range(2):
