@@ -300,11 +300,12 @@ def losses_of(run: RunProgress) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def check_alone(configs: list[Config], *, by_hand: bool = True, dtype: torch.dtype = torch.float64,
+def check_alone(configs: list[Config], *, manual_backward: bool = True,
+                dtype: torch.dtype = torch.float64,
                 tolerance: float = 1e-9) -> list[RunProgress]:  # fmt: skip
-    together = train([run_of(config, dtype) for config in configs], manual_backward=by_hand)
+    together = train([run_of(config, dtype) for config in configs], manual_backward=manual_backward)
     for config, run in zip(configs, together, strict=True):
-        (alone,) = train([run_of(config, dtype)], manual_backward=by_hand)
+        (alone,) = train([run_of(config, dtype)], manual_backward=manual_backward)
         assert (run.is_finished, run.ended, run.best_epoch) == (
             alone.is_finished, alone.ended, alone.best_epoch
         )  # fmt: skip
