@@ -378,7 +378,7 @@ def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.M
     class Two:
         rank = 0
 
-        def share(self, n: int) -> slice:
+        def shard(self, n: int) -> slice:
             return slice(n * self.rank // 2, n * (self.rank + 1) // 2)
 
     worlds = [Two(), Two()]

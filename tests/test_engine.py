@@ -21,6 +21,7 @@ from seqattn import experiments
 from seqattn.config import Config, Recurrent, every_key, resolve
 from seqattn.data import load
 from seqattn.errors import ConfigError, UsageError
+from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models import layers as layers_module
@@ -471,7 +472,7 @@ def test_a_group_of_which_some_stopped_early_is_gone_on_with(
                 "early_stopping": {"patience": 1, "min_delta": 0.02}}  # fmt: skip
     configs = experiments.seeds_of(config_of({}, training, False, 1), tmp_path, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(experiments.results, "conclude", lambda finished: 1 / 0)
+        patch.setattr(group_training, "write_results", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             experiments.train_many(configs, threads=1)
     before = [folder.last.read_bytes() for _, folder in configs]
@@ -665,4 +666,4 @@ def test_a_group_finds_what_is_not_finite_and_saves_the_best_of_each(number: flo
         rows[1, 2] = kept
     state.best.fill_(7.0)
     state.epoch, state.rows[1].best_epoch = 2, 1
-    assert all((best == 7).all() for best in state.checkpoint(1).best_weights.values())
+    assert all((best == 7).all() for best in state.run_state(1).best_weights.values())

@@ -61,7 +61,7 @@ def with_rates(learner: Learner, rates: Sequence[float]) -> None:
 
 def kernels_of(state: TrainState, epoch: Epoch) -> tuple[Any, ...]:
     """All that a row could tell the others by, without what only its own numbers depend on."""
-    return (epoch.learning_rates, [coins.tolist() for coins in epoch.coins], len(state.rows))
+    return (epoch.learning_rates, [forced.tolist() for forced in epoch.forced], len(state.rows))
 
 
 @pytest.mark.parametrize("more", [[], ["training.teacher_forcing.coin=element"]])
