@@ -15,14 +15,14 @@ BASE = "seqattn/training/loop.py"
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+def checker(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     return importlib.import_module("check_names")
 
 
 @pytest.fixture
-def rules(script: Any) -> Any:
-    return script.RetiredNames.from_toml(script.RULES.read_text())
+def rules(checker: Any) -> Any:
+    return checker.RetiredNames.from_toml(checker.RULES.read_text())
 
 
 def parsed_files(sources: dict[str, str]) -> dict[str, ast.Module]:
@@ -54,9 +54,9 @@ RETIRED = {
 
 @pytest.mark.parametrize(("path", "source", "name", "replacement"), RETIRED.values(), ids=RETIRED)
 def test_a_retired_name_is_found(
-    path: str, source: str, name: str, replacement: str, script: Any, rules: Any
+    path: str, source: str, name: str, replacement: str, checker: Any, rules: Any
 ) -> None:
-    (finding,) = script.retired(parsed_files({path: source}), rules)
+    (finding,) = checker.retired(parsed_files({path: source}), rules)
     assert (finding.path, finding.line, finding.name) == (path, 1, name)
     assert replacement in finding.replacement.split(", ") or replacement in finding.replacement
     assert str(finding).startswith(f"{path}:1: {name}: retired")
@@ -73,7 +73,7 @@ ACCEPTED = {
     "a name of another folder": ("seqattn/data/naive.py", "slope = 1"),
     "a name of another file": ("seqattn/training/loop.py", "class Files: ..."),
     "a fixed term": (BASE, "def look_ahead_mask(): ..."),
-    "a use": (BASE, "f(x.said, told=1, **{'beside': 2})"),
+    "a use": (BASE, "f(x.said, whose, told=1, **{'beside': 2})"),
     "a text": (BASE, "'told'  # said"),
     "plain English in the name of a test": ("tests/test_x.py", "def test_sums_by_hand(): ..."),
     "a module": ("seqattn/runs/lookup.py", ""),
@@ -81,8 +81,8 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize(("path", "source"), ACCEPTED.values(), ids=ACCEPTED)
-def test_a_similar_name_is_accepted(path: str, source: str, script: Any, rules: Any) -> None:
-    assert list(script.retired(parsed_files({path: source}), rules)) == []
+def test_a_similar_name_is_accepted(path: str, source: str, checker: Any, rules: Any) -> None:
+    assert list(checker.retired(parsed_files({path: source}), rules)) == []
 
 
 @pytest.mark.parametrize(
@@ -114,24 +114,24 @@ def test_a_similar_name_is_accepted(path: str, source: str, script: Any, rules: 
         "match x:\n    case {{**{}}}: ...",
     ],
 )
-def test_every_kind_of_identifier_is_read(source: str, script: Any, rules: Any) -> None:
+def test_every_kind_of_identifier_is_read(source: str, checker: Any, rules: Any) -> None:
     for name, count in (("told", 1), ("prediction", 0)):
-        found = script.retired(parsed_files({BASE: source.format(name)}), rules)
+        found = checker.retired(parsed_files({BASE: source.format(name)}), rules)
         assert [finding.name for finding in found] == ["told"] * count
 
 
-def test_a_name_is_found_once_a_file_with_its_count(script: Any, rules: Any) -> None:
+def test_a_name_is_found_once_a_file_with_its_count(checker: Any, rules: Any) -> None:
     trees = parsed_files({BASE: "x = 1\nsaid = 2\nfor said in x: ...", "scripts/x.py": "said = 1"})
-    places = [(finding.line, finding.reason) for finding in script.retired(trees, rules)]
+    places = [(finding.line, finding.reason) for finding in checker.retired(trees, rules)]
     assert places == [(2, "retired word 'said', 2 times"), (1, "retired word 'said'")]
 
 
 def test_a_contract_is_accepted_in_its_file_only(
-    script: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
+    checker: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script, "ALLOWED", {f"{BASE}:told"})
+    monkeypatch.setattr(checker, "ALLOWED", {f"{BASE}:told"})
     trees = parsed_files({BASE: "told = 1", "seqattn/api.py": "told = 1"})
-    assert [finding.path for finding in script.retired(trees, rules)] == ["seqattn/api.py"]
+    assert [finding.path for finding in checker.retired(trees, rules)] == ["seqattn/api.py"]
 
 
 def test_no_replacement_is_retired(rules: Any) -> None:
@@ -168,9 +168,9 @@ DEFINED_TWICE = {
 
 @pytest.mark.parametrize(("sources", "paths"), DEFINED_TWICE.values(), ids=DEFINED_TWICE)
 def test_one_name_in_two_files_is_found(
-    sources: dict[str, str], paths: list[str], script: Any
+    sources: dict[str, str], paths: list[str], checker: Any
 ) -> None:
-    findings = list(script.shared(parsed_files(sources)))
+    findings = list(checker.shared(parsed_files(sources)))
     assert [finding.path for finding in findings] == paths
     assert {finding.kind for finding in findings} == {"shared"}
     for finding in findings:
@@ -188,8 +188,30 @@ NOT_SHARED = {
 
 
 @pytest.mark.parametrize("sources", NOT_SHARED.values(), ids=NOT_SHARED)
-def test_names_that_are_not_shared(sources: dict[str, str], script: Any) -> None:
-    assert list(script.shared(parsed_files(sources))) == []
+def test_names_that_are_not_shared(sources: dict[str, str], checker: Any) -> None:
+    assert list(checker.shared(parsed_files(sources))) == []
+
+
+def test_a_shared_name_has_its_places_and_a_replacement(checker: Any) -> None:
+    findings = checker.shared(
+        parsed_files(
+            {
+                FIRST: "x = 1\ndef f(): ...",
+                SECOND: "\n\nif x:\n    def f(): ...\nelse:\n    def f(): 1",
+                "seqattn/cli/c.py": "def f(): 2",
+            }
+        )
+    )
+    assert list(map(str, findings)) == [
+        "seqattn/a.py:2: f: equal code in seqattn/b.py:4 (try: one definition, imported)",
+        "seqattn/b.py:4: f: equal code in seqattn/a.py:2 (try: one definition, imported)",
+        "seqattn/cli/c.py:1: f: also in seqattn/a.py:2, seqattn/b.py:4 (try: f_command)",
+    ]
+
+
+def test_names_of_tests_are_counted_separately(checker: Any, rules: Any) -> None:
+    trees = parsed_files({"tests/test_x.py": "def test_a_gap_is_said(): ...\nsaid = 1"})
+    assert [finding.kind for finding in checker.retired(trees, rules)] == ["test names", "retired"]
 
 
 @pytest.mark.parametrize(
@@ -200,16 +222,19 @@ def test_names_that_are_not_shared(sources: dict[str, str], script: Any) -> None
     ],
 )
 def test_an_advisory_finding_has_a_kind_of_its_own(
-    sources: dict[str, str], kind: str, script: Any
+    sources: dict[str, str], kind: str, checker: Any
 ) -> None:
-    assert [finding.kind for finding in script.shared(parsed_files(sources))] == [kind] * 2
-    assert kind in script.ADVISORY
+    assert [finding.kind for finding in checker.shared(parsed_files(sources))] == [kind] * 2
+    assert kind in checker.ADVISORY
 
 
 def test_the_program_prints_findings_and_counts_and_fails(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    checker: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(checker, "ROOT", tmp_path)
     for path, source in {
         "seqattn/models/a.py": "told = 1\ndef f(): ...\ndef _g(): ...",
         "seqattn/data/files/b.py": "def f(): 1\ndef _g(): 1",
@@ -217,7 +242,7 @@ def test_the_program_prints_findings_and_counts_and_fails(
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(source)
-    assert script.main([]) == 1
+    assert checker.main([]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "seqattn/data/files/b.py:1: f: also in seqattn/models/a.py:2 (try: a name that says which)",
         "seqattn/models/a.py:1: told: retired word 'told'"
@@ -229,11 +254,11 @@ def test_the_program_prints_findings_and_counts_and_fails(
         "seqattn/models        1       1",
         "all                   1       2",
     ]
-    assert script.main(["--all"]) == 1
+    assert checker.main(["--all"]) == 1
     assert "_g: also in" in capsys.readouterr().out
     (tmp_path / "seqattn/models/a.py").write_text("prediction = 1\ndef _g(): ...")
-    assert script.main(["--all"]) == 0
-    assert script.main([]) == 0
+    assert checker.main(["--all"]) == 0
+    assert checker.main([]) == 0
     assert capsys.readouterr().out.splitlines()[-4:] == [
         "folder          private",
         "seqattn/data          1",
