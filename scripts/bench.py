@@ -60,11 +60,11 @@ from seqattn.models import build_model
 from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
     Batch,
-    Run,
     RunState,
+    TrainingRun,
     save_state,
     to_tensors,
-    train,
+    train_models,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,11 +125,11 @@ def seqattn_loop(work: Work, *, by_hand: bool = True, seeds: int = 1) -> float:
     """Train with seqattn; the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
     runs = [
-        Run(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data, work.validation,
-            config, seed)
+        TrainingRun(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data,
+                    work.validation, config, seed)
         for seed in range(seeds)
     ]  # fmt: skip
-    return train(runs, manual_backward=by_hand)[0].history[-1].validation_loss
+    return train_models(runs, manual_backward=by_hand)[0].history[-1].validation_loss
 
 
 def with_folders(folder: Path) -> None:
@@ -359,7 +359,7 @@ def saving(table: Table, work: Work, folder: Path) -> None:
                             checkpoint_seconds=every)  # fmt: skip
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
         with mock.patch("time.monotonic", new=clock):  # what saves go by
-            run = Run(model, work.data, work.validation, settings, 1)
+            run = TrainingRun(model, work.data, work.validation, settings, 1)
             trained([run], stop=count_step, save=save)
 
     def beside(write: Callable[[RunState], None]) -> Callable[[], None]:
@@ -392,7 +392,7 @@ def film(table: Table, work: Work, name: str, frames: int) -> None:
     def trained(every: int | None) -> None:
         settings = Training(epochs=100, batch_size=work.batch_size, record_attention=every)
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
-        train([Run(model, work.data, work.validation, settings, 1)])
+        train_models([TrainingRun(model, work.data, work.validation, settings, 1)])
 
     table.pair(f"film: {name} with one, of without", lambda: trained(None), lambda: trained(frames),
                "<= 1.03", times=False)  # fmt: skip

@@ -252,7 +252,7 @@ def seqattn_nan() -> str:
     from seqattn.config import resolve
     from seqattn.data import load
     from seqattn.models import build_model
-    from seqattn.training import Run, to_tensors
+    from seqattn.training import TrainingRun, to_tensors
     from tests.training_session import trained
 
     config = resolve(
@@ -263,7 +263,7 @@ def seqattn_nan() -> str:
     data = to_tensors(splits.train)
     data.target[17] = float("nan")
     saved: list[Any] = []
-    run = Run(build_model(config.model, 2, 1), data, to_tensors(splits.validation),
+    run = TrainingRun(build_model(config.model, 2, 1), data, to_tensors(splits.validation),
               config.training, 1)  # fmt: skip
     (ended,) = trained([run], save=saved.append)
     sick = any(not tensor.isfinite().all() for tensor in saved[-1].weights.values())

@@ -26,7 +26,7 @@ from seqattn.plots import run_pictures
 from seqattn.report.content import of_run
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training import Run, RunProgress, to_tensors, train
+from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
 from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
@@ -41,15 +41,15 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
            "training.learning_rate_schedule.patience=1"]  # fmt: skip
 
 
-def run_of(seed: int, *sets: str) -> Run:
+def run_of(seed: int, *sets: str) -> TrainingRun:
     config = resolve(None, [*SIZES, *sets]).config
     data = load(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
-    return Run(model, *parts, config.training, seed, group="g")
+    return TrainingRun(model, *parts, config.training, seed, group="g")
 
 
-def group_of(runs: Sequence[Run]) -> tuple[TrainState, Learner]:
+def group_of(runs: Sequence[TrainingRun]) -> tuple[TrainState, Learner]:
     return build_group([RunProgress(run) for run in runs])
 
 
@@ -110,7 +110,7 @@ def test_an_ended_run_has_no_learning_rate(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Optimizer, "step", seen)
     ended = run_of(0, *PLATEAU, "training.epochs=2", "training.learning_rate=0.3")
-    trained = train([run_of(1), run_of(2), ended, run_of(3)])
+    trained = train_models([run_of(1), run_of(2), ended, run_of(3)])
     assert asked[0] == [0.01, 0.01, 0.3, 0.01]
     assert asked[-1] == [0.01] * 4
     assert len(trained[2].history) == 2
@@ -152,7 +152,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
         for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
     }
     with pytest.raises(ValueError, match="rows of one group, each its own"):
-        train(runs, states=states)
+        train_models(runs, states=states)
 
 
 # --- runs that diverged ---------------------------------------------------------------------------

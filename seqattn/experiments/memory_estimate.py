@@ -18,7 +18,7 @@ from seqattn.models import Lengths, parameters_of
 from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
-from seqattn.training.validation import sequences_together
+from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
 """Of a sequence's id and label."""
@@ -44,7 +44,7 @@ def estimate_run_memory(job: Job) -> int:
     S, T, F = train.source_steps, train.target_steps, len(train.features)
     N = _resident_sequences(train, (S + T) * F)
     batch = job.config.training.batch_size
-    sequences = max(batch, min(len(job.data.validation), sequences_together(S + T, batch)))
+    sequences = max(batch, min(len(job.data.validation), validation_chunk_size(S + T, batch)))
     kept = activations_per_sequence(job.config.model, S, T, alone=False)
     return 4 * int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
 

@@ -49,7 +49,7 @@ class TensorBoardLogger:
         self.written = len(history)
 
 
-def write_results(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
+def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
     """Write the pictures of a finished run, and its hyperparameters with its test loss."""
     from seqattn.plots import run_pictures
 

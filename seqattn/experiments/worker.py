@@ -19,7 +19,7 @@ from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import share_skip_map
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, ProcessGroup, Session, load_state, train
+from seqattn.training import PATHS, ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
 """Broadcast by the first process where nothing is left to train; it broadcasts b"" where training
@@ -109,7 +109,7 @@ def run_worker(
     torch.set_num_threads(threads or 1)
     (run,) = build_runs([job], chosen)
     states = {} if job.state is None else {run: job.state}
-    (trained,) = train([run], WorkerSession(stop), states=states, processes=processes)
+    (trained,) = train_models([run], WorkerSession(stop), states=states, processes=processes)
     if trained.error is not None:
         raise trained.error
     if processes.stopped:

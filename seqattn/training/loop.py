@@ -26,15 +26,15 @@ from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import ending
 from seqattn.training.session import Session
 from seqattn.training.stacked_params import cache_module_attributes
-from seqattn.training.state import Run, RunProgress, RunState, Snapshot, TrainState
+from seqattn.training.state import RunProgress, RunState, Snapshot, TrainingRun, TrainState
 from seqattn.training.validation import validate
 
 
-def train(
-    runs: Sequence[Run],
+def train_models(
+    runs: Sequence[TrainingRun],
     session: Session | None = None,
     *,
-    states: Mapping[Run, RunState] | None = None,
+    states: Mapping[TrainingRun, RunState] | None = None,
     manual_backward: bool = True,
     processes: ProcessGroup | None = None,
 ) -> list[RunProgress]:
@@ -77,7 +77,7 @@ def train(
     return progress
 
 
-def _batch_key(run: Run) -> str:
+def _batch_key(run: TrainingRun) -> str:
     return batch_key(run.model.points, run.config, [run.data.shape, run.validation.shape])
 
 

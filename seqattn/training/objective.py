@@ -127,7 +127,7 @@ class AutogradLoss:
             teacher_forcing=forced, with_attention=False, draws=draws,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
-        loss = mean_squared_error(values, batch.target, batch.target_keep)
+        loss = mse_loss(values, batch.target, batch.target_keep)
         if forecast.choices is not None:
             squared, keep = (values.detach() - batch.target).square(), batch.target_keep
             if keep is not None and keep.dim() == squared.dim():
@@ -144,7 +144,7 @@ class AutogradLoss:
         )
         forced = torch.ones(steps, dtype=torch.bool)
         return (
-            mean_squared_error(free.values, batch.target, batch.target_keep),
+            mse_loss(free.values, batch.target, batch.target_keep),
             self._loss(batch, forced),
         )
 
@@ -252,7 +252,7 @@ def _compiled(plain: Kernel) -> Kernel:
     return step
 
 
-def mean_squared_error(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
+def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
     """Mean over real target steps and features, or over observed cells, for each run.
 
     Args:

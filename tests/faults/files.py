@@ -213,7 +213,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.plots.run_pictures import attention_picture, panel_titles, predictions_picture
     from seqattn.runs import attention_arrays
     from seqattn.training import load_model
-    from seqattn.training.checkpoints import describe
+    from seqattn.training.checkpoints import describe_checkpoint
 
     lines = [
         json.dumps({"id": f"{word}{k}", "source": [[0.1, k], [k, 1]], "target": [[k, 0]]})
@@ -232,7 +232,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     _best(checkpoint, weights, config, spec)
     read = load_model(checkpoint)
     assert read.spec.source_features == part.features
-    described = describe(checkpoint)
+    described = describe_checkpoint(checkpoint)
     assert described["layout"]["features"] == list(part.features)
     shown = printable(word)
     assert "\x1b" not in shown and "\u202e" not in shown

@@ -45,7 +45,7 @@ class Bench:
     def train(self, name: str, *, stop_after: int | None = None, resume: bool = False) -> Path:
         """From the beginning, or from the checkpoint of that name; to the end, or to a step."""
         from seqattn.models import FeatureSpec, build_model
-        from seqattn.training import Run, load_state, save_state
+        from seqattn.training import TrainingRun, load_state, save_state
         from tests.training_session import trained
 
         file = self.home / f"{name}.safetensors"
@@ -61,7 +61,7 @@ class Bench:
             asked += 1
             return stop_after is not None and asked >= stop_after
 
-        run = Run(
+        run = TrainingRun(
             model, self.data, self.validation, self.config.training, self.config.seed
         )  # fmt: skip
         (progress,) = trained(
@@ -253,11 +253,11 @@ def many_steps(steps: int = 20_000) -> Tally:
 
         with tally.case(f"{epochs * 40} steps"):
             from seqattn.models import FeatureSpec, build_model
-            from seqattn.training import Run, save_state
+            from seqattn.training import TrainingRun, save_state
             from tests.training_session import trained
 
             file = Path(place) / "last.safetensors"
-            run = Run(
+            run = TrainingRun(
                 build_model(bench.config.model, FeatureSpec.of(bench.spec), 1), bench.data,
                 bench.validation, bench.config.training, 1,
             )  # fmt: skip
