@@ -103,7 +103,8 @@ def draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
     """
     folder, hint = job.folder, "; --resume draws the pictures that are missing"
     files = [folder.loss_picture, folder.predictions_picture]
-    files += [folder.attention_picture] if folder.attention.exists() else []
+    if folder.attention.exists():
+        files.append(folder.attention_picture)
     if all(file.exists() for file in files):
         return
     raise_if_stopped(callbacks, [job], hint)

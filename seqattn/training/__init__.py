@@ -1,6 +1,5 @@
 """Training: the loop, its state and schedules, losses and checkpoints."""
 
-from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors
 from seqattn.training.checkpoint_file import PATHS
 from seqattn.training.checkpoints import (
@@ -26,7 +25,6 @@ from seqattn.training.state import RunProgress, RunState, TrainingRun
 
 __all__ = [
     "PATHS",
-    "AttentionSnapshot",
     "Batch",
     "GatheredBatch",
     "LearningRate",

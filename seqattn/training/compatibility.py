@@ -73,8 +73,11 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
     if missing or foreign:
-        parts = [f"lacks {', '.join(missing)}"] if missing else []
-        parts += [f"has {', '.join(foreign)}, which the model does not have"] if foreign else []
+        parts = list[str]()
+        if missing:
+            parts.append(f"lacks {', '.join(missing)}")
+        if foreign:
+            parts.append(f"has {', '.join(foreign)}, which the model does not have")
         raise CheckpointError(f"{path}: does not fit its config: it {' and '.join(parts)}.")
     for name, tensor in weights.items():
         if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
