@@ -14,7 +14,7 @@ import pytest
 from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import Config, resolve
-from seqattn.errors import CheckpointError, Stopped, StorageError
+from seqattn.errors import CheckpointError, Interrupted, StorageError
 from seqattn.experiments import Callbacks, seeds_of, train_many, train_runs
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import limits
@@ -37,7 +37,7 @@ def after(steps: int) -> Callable[[], int]:
 
 
 def stopped(runs: Runs, steps: int) -> None:
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         train_many(runs, threads=1, callbacks=Callbacks(stop=after(steps)))
 
 

@@ -58,7 +58,7 @@ def train_group(jobs: Sequence[Job], compute: Compute, callbacks: Callbacks) -> 
         the jobs, with what came of them.
 
     Raises:
-        Stopped: told to; all is saved.
+        Interrupted: SIGINT or SIGTERM; the state is saved.
         SeqattnError: what a user can mend.
     """
     jobs = [replace(job, interrupted=job.state is not None) for job in jobs]

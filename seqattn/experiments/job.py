@@ -11,7 +11,7 @@ from typing import Any
 from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
-from seqattn.errors import NonFiniteError, Stopped
+from seqattn.errors import Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, parameters_of
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, early_stopping
@@ -157,9 +157,9 @@ def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], where: str) -> N
         where: how far they are, and how to continue.
 
     Raises:
-        Stopped: a signal asks to stop.
+        Interrupted: SIGINT or SIGTERM was received.
     """
     number = callbacks.stop()
     if number and jobs:
         place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
-        raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")
+        raise Interrupted(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")

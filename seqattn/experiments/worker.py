@@ -13,7 +13,7 @@ import torch
 
 from seqattn.config import Config, as_plain
 from seqattn.data import Splits, load
-from seqattn.errors import Stopped, UsageError
+from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import runs_of
 from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
@@ -85,7 +85,7 @@ def follow(
     Raises:
         DistributedError: the others have another config or other data, or are lost.
         NonFiniteError: the run diverged.
-        Stopped: told to, as the others were.
+        Interrupted: SIGINT or SIGTERM, as in the other processes.
     """
     with processes.beginning():
         chosen = choose_device(device)
@@ -109,4 +109,4 @@ def follow(
     if trained.error is not None:
         raise trained.error
     if processes.stopped:
-        raise Stopped(stop() or signal.SIGTERM, "with the other processes.")
+        raise Interrupted(stop() or signal.SIGTERM, "with the other processes.")

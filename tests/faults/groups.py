@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 
 from seqattn.config import Config, resolve
-from seqattn.errors import Stopped
+from seqattn.errors import Interrupted
 from seqattn.experiments import Callbacks, seeds_of, train_many
 from seqattn.experiments.verify_resume import first_difference
 from seqattn.runs import RunFolder
@@ -89,7 +89,7 @@ def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
     """Whether it came to its end."""
     try:
         train_many(runs, threads=1, resume=resume, callbacks=Callbacks(stop=after(stop)))
-    except Stopped:
+    except Interrupted:
         return False
     return True
 

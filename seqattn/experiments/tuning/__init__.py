@@ -30,8 +30,8 @@ from seqattn.errors import (
     ConfigError,
     DataError,
     FolderLockedError,
+    Interrupted,
     NonFiniteError,
-    Stopped,
     StorageError,
     UsageError,
 )
@@ -79,7 +79,7 @@ def tune(
         FolderLockedError: another process searches in the folder.
         StorageError: the database cannot be reached, or the disk refused; the trial that it struck
             is tried again.
-        Stopped: told to.
+        Interrupted: SIGINT or SIGTERM.
     """
     try:
         import optuna
@@ -141,7 +141,7 @@ class _Searching:
         self.callbacks.begin(done * epochs, most * epochs)
         while trials.count(self.study, self.wanted) < count:
             if number := self.callbacks.stop():
-                raise Stopped(number, f"{self.path}: the same command goes on.")
+                raise Interrupted(number, f"{self.path}: the same command goes on.")
             trial = trials.begin(
                 self.study, self.wanted,
                 lambda k: RunFolder(self.path / f"trial-{k}").is_available, self.say,
@@ -171,9 +171,9 @@ class _Searching:
             self.say(f"{name}: {'refused' if refused else 'failed'} with {said}: {reason}")
         except optuna.exceptions.UpdateFinishedTrialError:
             self.say(f"{name}: was ended by another process; its run is kept")
-        except Stopped as stopped:
+        except Interrupted as stopped:
             self._queue_again(trial)
-            raise Stopped(
+            raise Interrupted(
                 stopped.exit_code - 128, f"in {self.path / name}; the same command goes on, and"
                 " tries its values again.",
             ) from None  # fmt: skip
