@@ -477,7 +477,7 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
             config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
         )
     folder, summary = experiments.train_one(config, tmp_path, resume=True, plots=False)
-    events = EventAccumulator(str(folder.board))
+    events = EventAccumulator(str(folder.tensorboard))
     events.Reload()
     rows = [(event.step, event.value) for event in events.Scalars("loss/validation")]
     assert [step for step, _ in rows] == [1, 2, 3, 4]

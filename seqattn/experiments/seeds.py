@@ -9,7 +9,7 @@ from seqattn.config import Config
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.job import Job
 from seqattn.runs import COMPARISON, SEARCH, RunFolder
-from seqattn.runs.storage import locked
+from seqattn.runs.storage import folder_lock
 
 LOCK_TIMEOUT = 5.0
 """Seconds to wait for another process that makes folders of seeds."""
@@ -38,7 +38,7 @@ def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     """
     home = configs[0][1].path.parent
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home, LOCK_TIMEOUT):
+    with folder_lock(home, LOCK_TIMEOUT):
         _check_home(home)
         for _, folder in configs:
             folder.path.mkdir(exist_ok=True)

@@ -29,7 +29,7 @@ class TensorBoardLogger:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.written = 0
-        folder.clear_board()
+        folder.clear_tensorboard()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
         """Scalars of the epochs that are new."""
@@ -73,4 +73,4 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
 def _writer(folder: RunFolder) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder.board))
+    return SummaryWriter(str(folder.tensorboard))

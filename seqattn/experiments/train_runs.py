@@ -20,13 +20,13 @@ from seqattn.experiments.prepare import check_sizes, prepared
 from seqattn.experiments.run_environment import change_of_numerics, choose_device, environment
 from seqattn.experiments.sizes import bytes_of_checkpoints
 from seqattn.experiments.skip_start import share_skip_map, with_skip_maps
-from seqattn.runs import RunFolder, check_not_taken
+from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import (
     allow_open_files,
     atomic_write,
     check_free_space,
     exclusive_lock,
-    read_file,
+    read_regular_file,
     write_json,
     write_transaction,
 )
@@ -170,7 +170,7 @@ def _checked(
     if len({folder.path for _, folder in configs}) < len(configs):
         raise UsageError("each run needs a folder of its own, and two of these name the same.")
     for config, folder in configs:
-        check_not_taken(folder, resume=resume, overwrite=overwrite)
+        check_folder_available(folder, resume=resume, overwrite=overwrite)
         tensorboard.require_tensorboard(config)
     check_sizes(configs)
     allow_open_files(len(configs))  # a lock each
@@ -289,7 +289,7 @@ def _agree(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
         processes.broadcast(b"")
     else:
         taken = job.folder.previous if job.skipped_checkpoints else job.folder.last
-        processes.broadcast(read_file(taken))
+        processes.broadcast(read_regular_file(taken))
 
 
 def _facts(job: Job) -> dict[str, Any]:

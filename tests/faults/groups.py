@@ -96,7 +96,7 @@ def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
 
 def killed_at(show: int) -> Any:
     """Ends the process, so to speak, at the n-th checkpoint that is renamed into its place."""
-    real, seen = _PendingFile.show, 0
+    real, seen = _PendingFile.commit, 0
 
     def dying(written: Any) -> None:
         nonlocal seen
@@ -106,7 +106,7 @@ def killed_at(show: int) -> Any:
                 raise Killed
         real(written)
 
-    return mock.patch.object(_PendingFile, "show", dying)
+    return mock.patch.object(_PendingFile, "commit", dying)
 
 
 def difference(whole: Runs, parted: Runs) -> str | None:
