@@ -57,13 +57,13 @@ def test_a_failed_compile_is_said_once_with_its_reason(
 def test_no_batch_is_read_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of data on the disk a batch more an epoch would be a read more."""
     read: list[int] = []
-    first = DataLoader.first
+    first = DataLoader.example_batch
 
     def counted(loader: DataLoader) -> Batch:
         read.append(loader.n)
         return first(loader)
 
-    monkeypatch.setattr(DataLoader, "first", counted)
+    monkeypatch.setattr(DataLoader, "example_batch", counted)
     for mode in ("off", "auto"):  # of which auto has too few epochs left
         config = small_config(model={"attention": None}, training={"compile": mode, "epochs": 3})
         data = load(config.data)

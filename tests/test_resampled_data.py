@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import yaml
 
-from seqattn.analysis.comparison import compare, read_comparison, sentences
+from seqattn.analysis.comparison import read_comparison, sentences
 from seqattn.analysis.comparison.result import Variant
 from seqattn.analysis.comparison.tables import reference_sentence, references
 from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
 from seqattn.errors import CheckpointError, ConfigError, UsageError
+from seqattn.experiments.compare import compare
 from seqattn.plots.comparison_pictures import median_attention
 from seqattn.report import report
 from seqattn.runs import RunFolder, attention_arrays
@@ -346,7 +347,7 @@ def test_a_variant_of_a_comparison_is_many_seeds(
 def test_data_of_too_many_seeds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqattn.experiments.sizes.physical_memory", lambda: 2**20)
+    monkeypatch.setattr("seqattn.experiments.memory_estimate.physical_memory", lambda: 2**20)
     planned = plan(config(tmp_path), seeds=300)
     with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
         compare(planned, tmp_path)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.analysis.comparison import compare, read_comparison, sentences
+from seqattn.analysis.comparison import read_comparison, sentences
 from seqattn.analysis.comparison.checks import have_data_of_their_own
 from seqattn.analysis.comparison.result import seeds_in_words
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks
+from seqattn.experiments.compare import compare
 from seqattn.plots.comparison_pictures import draw_all
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
@@ -172,7 +173,7 @@ def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> N
     assert (home / "report.html").exists()
     said = list[str]()
     compare(plan(config(tmp_path), seeds=4), home.parent, threads=1,
-            callbacks=Callbacks(say=said.append))  # fmt: skip
+            callbacks=Callbacks(message=said.append))  # fmt: skip
     assert not (home / "report.html").exists()
     assert not [line for line in said if "did not ask" in line]
 
