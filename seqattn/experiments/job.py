@@ -152,9 +152,11 @@ def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str)
         hint: rest of the sentence "saved to FOLDER ...": the position, and how to continue.
 
     Raises:
-        Stopped: a signal requests a stop.
+        Interrupted: a signal requests a stop.
     """
     number = callbacks.stop()
     if number and unfinished:
         path = unfinished[0].folder.path
-        raise Stopped(number, f"saved to {path if len(unfinished) == 1 else path.parent}{hint}.")
+        raise Interrupted(
+            number, f"saved to {path if len(unfinished) == 1 else path.parent}{hint}."
+        )

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config
-from seqattn.errors import DistributedError, SeqattnError, Stopped, UsageError
+from seqattn.errors import DistributedError, Interrupted, SeqattnError, UsageError
 from seqattn.experiments import Callbacks, Launch, groups_to_train, train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock, write_transaction

@@ -38,7 +38,7 @@ def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     """
     home = configs[0][1].path.parent
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home, LOCK_TIMEOUT_SECONDS):
+    with folder_lock(home, LOCK_TIMEOUT_SECONDS):
         _check_home(home)
         for _, folder in configs:
             folder.path.mkdir(exist_ok=True)
