@@ -152,7 +152,7 @@ def test_whose_folder_it_is(tmp_path: Path) -> None:
         check_folder_available(folder, resume=True, overwrite=True)
     folder.config.write_text("mine")
     for resume, overwrite in ((False, False), (True, False), (False, True)):
-        with pytest.raises(UsageError, match="not the folder of a run"):
+        with pytest.raises(UsageError, match="not a run folder"):
             check_folder_available(folder, resume=resume, overwrite=overwrite)
     folder.environment.write_text("{}")
     with pytest.raises(UsageError, match="already has a run"):

@@ -26,7 +26,7 @@ from seqattn.experiments.run_folders import (
 )
 from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.runs import RunFolder, check_folder_available
-from seqattn.runs.storage import allow_open_files, check_free_space
+from seqattn.runs.storage import allow_open_files, check_free_space, read_regular_file
 from seqattn.training import ProcessGroup
 
 
