@@ -365,7 +365,7 @@ def saving(table: Table, work: Work, folder: Path) -> None:
     def beside(write: Callable[[RunState], None]) -> Callable[[], None]:
         def run() -> None:
             with BackgroundWriter() as pool:
-                train_saving(1, lambda state: pool.begin(lambda: write(state)))
+                train_saving(1, lambda state: pool.submit(lambda: write(state)))
 
         return run
 

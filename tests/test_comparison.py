@@ -30,7 +30,7 @@ from seqattn.analysis.comparison.statistics import (
 from seqattn.analysis.comparison.tables import cells
 from seqattn.config import json_schema
 from seqattn.config.comparing import plan
-from seqattn.errors import ConfigError, Stopped
+from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import compare
 from seqattn.plots import as_bytes, attention_figure
@@ -387,7 +387,9 @@ def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     epochs = list[EpochRecord]()
     callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
     planned = plan(config(tmp_path, NAMED))
-    with pytest.raises(Stopped, match="outputs/mine; the same command goes on from there") as told:
+    with pytest.raises(
+        Interrupted, match="outputs/mine; the same command goes on from there"
+    ) as told:
         compare(planned, tmp_path / "outputs", callbacks=callbacks)
     assert told.value.exit_code == 143
     assert "--resume" not in str(told.value)

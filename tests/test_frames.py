@@ -191,7 +191,7 @@ def test_the_command_line_works_on_a_run_of_a_frame(seqattn: Callable[..., Ended
     (kept,) = Path("outputs").glob("c-*.parquet")
     assert f"path: {kept}" in Path("outputs/c/config.yaml").read_text()
     assert seqattn("evaluate", "outputs/c").code == 0
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="already has a run"):
         package.train("c.yaml", data=table())
     run = package.train("c.yaml", data=table(), resume=True)
     assert len(run.history) == 2

@@ -270,7 +270,7 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
         for _, folder in away
     ]  # fmt: skip
     came = list(zip((folder for _, folder in here), files, strict=True))
-    show, shown, last = _PendingFile.show, 0, 0
+    show, shown, last = _PendingFile.commit, 0, 0
 
     def dying(written: _PendingFile) -> None:
         nonlocal shown
@@ -279,7 +279,7 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
             raise Killed
         show(written)
 
-    monkeypatch.setattr(_PendingFile, "show", dying)
+    monkeypatch.setattr(_PendingFile, "commit", dying)
     count = sum(map(len, files))
     for last in (9, 25, count - 8, count - 4, count - 3, count):
         shown = 0

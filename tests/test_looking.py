@@ -25,7 +25,7 @@ from seqattn.cli.panel import Panel, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
 from seqattn.data.sequences import share_a_plane
-from seqattn.errors import CheckpointError, DataError, Stopped, UsageError
+from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
 from seqattn.plots import attention_figure, run_pictures
 from seqattn.report import report
 from seqattn.report.content import MOST_EXAMPLES, classes, errors, of_outcome, of_run, thinned
@@ -79,7 +79,7 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
         steps += 1
         return 15 if steps >= 13 else 0
 
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         experiments.train_one(
             config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
         )
@@ -472,12 +472,12 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
         steps += 1
         return 15 if steps >= 13 else 0
 
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         experiments.train_one(
             config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
         )
     folder, summary = experiments.train_one(config, tmp_path, resume=True, plots=False)
-    events = EventAccumulator(str(folder.board))
+    events = EventAccumulator(str(folder.tensorboard))
     events.Reload()
     rows = [(event.step, event.value) for event in events.Scalars("loss/validation")]
     assert [step for step, _ in rows] == [1, 2, 3, 4]

@@ -81,7 +81,7 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     for module in (npz_arrays, npz):
-        monkeypatch.setattr(module, "PACKED_FROM", packed_from)
+        monkeypatch.setattr(module, "MIN_COMPRESSED_BYTES", packed_from)
     monkeypatch.setattr(predictions_file, "IN_MEMORY", in_memory)
     monkeypatch.setattr(predictions_file, "AT_ONCE", 40)
     monkeypatch.setattr(npz, "TEXTS_AT_ONCE", 5)
@@ -202,7 +202,7 @@ def test_few_rows_of_an_array_are_kept_and_all_are_checked(
     path, cells = tmp_path / "a.npz", SEEDED.normal(size=(50, 5, 3))
     write_arrays(path, {"source": cells, "ids": np.array([str(k) for k in range(50)])})
     assert len(read_arrays(path, 7)["source"]) == 50  # small
-    monkeypatch.setattr(npz_arrays, "KEPT_WHOLE", 100)
+    monkeypatch.setattr(npz_arrays, "MAX_WHOLE_BYTES", 100)
     found = read_arrays(path, 7)["source"]
     assert np.array_equal(found, cells[:7])
     assert found.base is None or found.base.nbytes < cells.nbytes / 2
@@ -211,5 +211,5 @@ def test_few_rows_of_an_array_are_kept_and_all_are_checked(
         at = archive.getinfo("source.npy").header_offset + 5000  # far behind the first rows
     content[at] ^= 1
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="cannot be read back"):
+    with pytest.raises(CheckpointError, match="cannot be read"):
         read_arrays(path, 7)

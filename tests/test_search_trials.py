@@ -19,8 +19,8 @@ from seqattn.config.searching import Range, Search, search
 from seqattn.errors import (
     ConfigError,
     FolderLockedError,
+    Interrupted,
     NonFiniteError,
-    Stopped,
     StorageError,
     UsageError,
 )
@@ -412,7 +412,7 @@ def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_pat
 
 def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
     callbacks = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
-    with pytest.raises(Stopped) as told:
+    with pytest.raises(Interrupted) as told:
         tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, callbacks=callbacks)
     assert told.value.exit_code == 143
     assert len(trainer.configs) == 2

@@ -12,7 +12,7 @@ import pytest
 
 from seqattn.config import resolve
 from seqattn.config.searching import Search, search
-from seqattn.errors import ConfigError, Stopped
+from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks, tuning
 from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
@@ -104,7 +104,9 @@ def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path
     asked, epochs = wanted(tmp_path), 4
     seen = list[EpochRecord]()
     at_the_last = Callbacks(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
-    with pytest.raises(Stopped, match="found/trial-2; the same command goes on, and tries") as told:
+    with pytest.raises(
+        Interrupted, match="found/trial-2; the same command goes on, and tries"
+    ) as told:
         tuning.tune(asked, tmp_path, 3, threads=1, callbacks=at_the_last)
     assert told.value.exit_code == 130
     assert "--resume" not in str(told.value)

@@ -28,7 +28,7 @@ from seqattn.data.files.writing import (
 from seqattn.data.sequences import Floats
 from seqattn.models.attention import Override
 from seqattn.runs.output_files import output_file, write_output
-from seqattn.runs.storage import packed
+from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel
 
 
@@ -75,7 +75,7 @@ class Forecasts:
         if self.form == "npz":
             yield self
             assert self.output is not None
-            write_output(self.output, packed(self._arrays()))
+            write_output(self.output, npz_bytes(self._arrays()))
             return
         try:
             if self.output is None:

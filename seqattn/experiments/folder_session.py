@@ -73,7 +73,7 @@ class FolderSession(Session):
 
     def stop_requested(self) -> bool:
         if self.background is not None:
-            self.background.ask()
+            self.background.raise_if_failed()
         return self.callbacks.stop() != 0
 
     def save_due(self) -> bool:
@@ -91,7 +91,7 @@ class FolderSession(Session):
                 if self.background is None:
                     write()
                 else:
-                    self.background.begin(write)
+                    self.background.submit(write)
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for progress in runs:

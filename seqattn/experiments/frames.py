@@ -11,7 +11,7 @@ from seqattn.config import Config, OwnFile, as_value, resolve
 from seqattn.data.frames import kind_of_frame, notes_of_frame, write_frame
 from seqattn.data.reading import digest_of
 from seqattn.errors import DataError, UsageError
-from seqattn.runs import RunFolder, check_not_taken
+from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
 """data.path until the name of the run is known."""
@@ -46,7 +46,7 @@ def train_on_frames(
     if not frames:
         experiments.train_one(found, output_dir, resume=resume, overwrite=overwrite)
         return folder
-    check_not_taken(folder, resume=resume, overwrite=overwrite)
+    check_folder_available(folder, resume=resume, overwrite=overwrite)
     written = dict[str, Path]()
     made = list[Path]()
     try:

@@ -57,7 +57,7 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
         the jobs with their final state, and with a summary or an error where they have ended.
 
     Raises:
-        Stopped: a stop was requested; the state is saved.
+        Interrupted: a stop was requested; the state is saved.
         SeqattnError: an error that a user can correct.
     """
     runs = build_runs(jobs, compute.device)

@@ -30,7 +30,7 @@ class TensorBoardLogger:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.written = 0
-        folder.clear_board()
+        folder.clear_tensorboard()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
         """Write the scalars of epochs that are not written yet."""
@@ -74,4 +74,4 @@ def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any])
 def _writer(folder: RunFolder) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder.board))
+    return SummaryWriter(str(folder.tensorboard))

@@ -25,8 +25,8 @@ from seqattn.experiments.run_folders import (
     report_change_of_numerics,
 )
 from seqattn.experiments.skip_start import fit_skip_maps
-from seqattn.runs import RunFolder, check_not_taken
-from seqattn.runs.storage import allow_open_files, check_free_space, read_file
+from seqattn.runs import RunFolder, check_folder_available
+from seqattn.runs.storage import allow_open_files, check_free_space, read_regular_file
 from seqattn.training import ProcessGroup
 
 
@@ -132,7 +132,7 @@ def _plan(
     if len({folder.path for _, folder in configs}) < len(configs):
         raise UsageError("each run needs a folder of its own, and two of these name the same.")
     for config, folder in configs:
-        check_not_taken(folder, resume=resume, overwrite=overwrite)
+        check_folder_available(folder, resume=resume, overwrite=overwrite)
         tensorboard.require_tensorboard(config)
     check_memory_of_runs([config for config, _ in configs])
     allow_open_files(len(configs))  # a lock each
@@ -208,4 +208,4 @@ def _sync_with_workers(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
     if not job.is_pending:
         processes.broadcast(worker.TRAINED)
     else:
-        processes.broadcast(b"" if job.checkpoint is None else read_file(job.checkpoint))
+        processes.broadcast(b"" if job.checkpoint is None else read_regular_file(job.checkpoint))

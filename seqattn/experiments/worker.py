@@ -13,7 +13,7 @@ import torch
 
 from seqattn.config import Config, as_plain
 from seqattn.data import Splits, load
-from seqattn.errors import Stopped, UsageError
+from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
@@ -89,7 +89,7 @@ def run_worker(
     Raises:
         DistributedError: the others have another config or other data, or are lost.
         NonFiniteError: the run diverged.
-        Stopped: a stop was requested of one of the processes.
+        Interrupted: a stop was requested of one of the processes.
     """
     with processes.startup():
         chosen = choose_device(device)
@@ -113,4 +113,4 @@ def run_worker(
     if trained.error is not None:
         raise trained.error
     if processes.stopped:
-        raise Stopped(stop() or signal.SIGTERM, "with the other processes.")
+        raise Interrupted(stop() or signal.SIGTERM, "with the other processes.")

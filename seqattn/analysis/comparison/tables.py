@@ -12,7 +12,7 @@ import numpy as np
 
 from seqattn.analysis.comparison.result import ComparisonResult, DataOfSeeds, Variant
 from seqattn.analysis.comparison.statistics import LEVEL, SEEDS_NEEDED, PairedTest, SeedSummary
-from seqattn.runs.storage import atomic_write, read_file
+from seqattn.runs.storage import atomic_write, read_regular_file
 
 VARIANTS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "best",
@@ -36,7 +36,7 @@ def write_tables(outcome: ComparisonResult) -> bool:
         whether they are of other runs or losses than those that were there.
     """
     of_seeds = outcome.path / "seeds.csv"
-    before = read_file(of_seeds) if of_seeds.is_file() else None
+    before = read_regular_file(of_seeds) if of_seeds.is_file() else None
     atomic_write(outcome.path / "variants.csv", _csv(VARIANTS, map(_row_of, outcome.arms)))
     atomic_write(outcome.path / "pairs.csv", _csv(PAIRS, [
         (pair.first, pair.second, pair.seeds, pair.typical, *(pair.interval or (None, None)),

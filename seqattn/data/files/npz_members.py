@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import first_line
 from seqattn.errors import DataError
-from seqattn.runs.storage import MOST_UNPACKED
+from seqattn.runs.storage import MAX_UNPACKED_BYTES
 
 
 def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
@@ -20,12 +20,12 @@ def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             size = sum(entry.file_size for entry in entries)
-            if size > MOST_UNPACKED:
+            if size > MAX_UNPACKED_BYTES:
                 largest = max(entries, key=lambda entry: entry.file_size)
                 raise DataError(
                     f"{name}: unpacks to {size / 2**30:.1f} GiB ({largest.filename!r} alone to"
-                    f" {largest.file_size / 2**30:.1f}); at most {MOST_UNPACKED / 2**30:.0f} GiB"
-                    " are unpacked. Save it as NPY, which is mapped instead."
+                    f" {largest.file_size / 2**30:.1f}); at most {MAX_UNPACKED_BYTES / 2**30:.0f}"
+                    " GiB are unpacked. Save it as NPY, which is mapped instead."
                 )
             arrays: dict[str, NDArray[Any]] = {}
             for entry in entries:

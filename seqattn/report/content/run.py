@@ -28,7 +28,7 @@ def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         CheckpointError: it is no run, or has not finished an epoch.
     """
     if not folder.is_run:
-        raise CheckpointError(f"{folder.path}: is no folder of a run ({folder.lacks}).")
+        raise CheckpointError(f"{folder.path}: is no folder of a run ({folder.missing_files}).")
     notices = list[str]()
     config, rows = _config(folder, notices)
     history = folder.read_metrics() if folder.metrics.exists() else []
