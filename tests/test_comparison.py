@@ -19,7 +19,7 @@ import yaml
 from matplotlib.image import imread
 from scipy import stats
 
-from seqattn.analysis.comparison import Variant, compare, read_comparison, sentences
+from seqattn.analysis.comparison import Variant, read_comparison, sentences
 from seqattn.analysis.comparison.statistics import (
     PairedTest,
     SeedSummary,
@@ -32,6 +32,7 @@ from seqattn.config import json_schema
 from seqattn.config.comparing import plan
 from seqattn.errors import ConfigError, Stopped
 from seqattn.experiments import Callbacks
+from seqattn.experiments.compare import compare
 from seqattn.plots import as_bytes, attention_figure
 from seqattn.plots.comparison_pictures import median_attention
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays

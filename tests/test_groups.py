@@ -13,12 +13,13 @@ import pytest
 import torch
 
 from seqattn.analysis import doctor
-from seqattn.analysis.comparison import compare, read_comparison
+from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_of, train_many
+from seqattn.experiments.compare import compare
 from seqattn.experiments.ray_cluster import _take_in
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures

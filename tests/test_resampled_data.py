@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import yaml
 
-from seqattn.analysis.comparison import compare, read_comparison, sentences
+from seqattn.analysis.comparison import read_comparison, sentences
 from seqattn.analysis.comparison.result import Variant
 from seqattn.analysis.comparison.tables import reference_sentence, references
 from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
 from seqattn.errors import CheckpointError, ConfigError, UsageError
+from seqattn.experiments.compare import compare
 from seqattn.plots.comparison_pictures import median_attention
 from seqattn.report import report
 from seqattn.runs import RunFolder, attention_arrays

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.analysis.comparison import compare, read_comparison, sentences
+from seqattn.analysis.comparison import read_comparison, sentences
 from seqattn.analysis.comparison.checks import have_data_of_their_own
 from seqattn.analysis.comparison.result import seeds_in_words
 from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks
+from seqattn.experiments.compare import compare
 from seqattn.plots.comparison_pictures import draw_all
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
