@@ -308,7 +308,7 @@ def _draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
         raise_if_stopped(callbacks, [job], where)
         from seqattn.plots import run_pictures  # matplotlib is slow to import and not needed before
 
-        for path in run_pictures.draw_each(folder):
+        for path in run_pictures.draw_run(folder):
             raise_if_stopped(
                 callbacks, [job], "; nothing is missing" if path == drawn[-1] else where
             )
