@@ -350,17 +350,20 @@ def test_gathered_batches_are_those_of_tensors(
     data = load(config(folder_of(tmp_path / "d", table), **cut))
     whole = batch_of(data.train, scaling=data.scaling)
     assert isinstance(whole, Batch)
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     some = gathered(data.train, data)
     assert some.shape == whole.shape
     places = torch.tensor([[3, 1, 4], [1, 5, 9]])
     for one, other in (
         (some.take(slice(2, 9)), whole.take(slice(2, 9))),
-        (some.at(places[0]), whole.at(places[0])),
-        (some.of_runs(2).at(places), batches.together([whole, whole]).at(places)),
-        (some.of_runs(2).take(slice(0, 4)), batches.together([whole, whole]).take(slice(0, 4))),
+        (some.gather(places[0]), whole.gather(places[0])),
+        (some.of_runs(2).gather(places), batches.stack_batches([whole, whole]).gather(places)),
+        (
+            some.of_runs(2).take(slice(0, 4)),
+            batches.stack_batches([whole, whole]).take(slice(0, 4)),
+        ),
     ):
-        assert one.points == other.points
+        assert one.loss_counts == other.loss_counts
         for key in ("source", "target", "source_lengths", "target_keep"):
             a, b = getattr(one, key), getattr(other, key)
             assert (a is None) == (b is None), key
@@ -370,7 +373,7 @@ def test_gathered_batches_are_those_of_tensors(
 def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load(config(folder_of(tmp_path / "d", wide(40, 0, ragged=True)), source_length=2))
     whole = DataLoader([batch_of(data.train, scaling=data.scaling)], 7, None)
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
 
     class Two:
         rank = 0
@@ -389,8 +392,8 @@ def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.M
         assert torch.equal(torch.cat([each.batch.source for each in found]), batch.source)
         assert torch.equal(torch.cat([each.batch.target for each in found]), batch.target)
         assert [each.n for each in found] == [len(batch)] * 2
-        shares[0].set_points(step, torch.tensor(float(batch.points[0])))
-        assert shares[0].points(step) == batch.points
+        shares[0].set_loss_count(step, torch.tensor(float(batch.loss_counts[0])))
+        assert shares[0].loss_counts(step) == batch.loss_counts
 
 
 def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,7 +424,7 @@ def test_a_training_that_gathers_is_one_in_memory(
     folder = folder_of(tmp_path / "d", long(30, 0), long(30, 30))
     config = a_run(folder)
     rows, files = trained(config, tmp_path / "one")
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     assert isinstance(load(config.data).train, Windows)
     again, same = trained(config, tmp_path / "other")
     assert again == rows
@@ -431,7 +434,7 @@ def test_a_training_that_gathers_is_one_in_memory(
 def test_stops_inside_epochs_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
     found = verify_resume(a_run(folder), tmp_path, stops=5, say=lambda line: None)
     assert found.difference is None

@@ -48,17 +48,17 @@ def without_targets(run: Run) -> Run:
 @pytest.fixture
 def overflowing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs at learning rate 99 have a first update that is not finite."""
-    runs_of = group_training.runs_of
+    build_runs = group_training.build_runs
 
     def steeper(*args: Any) -> list[Run]:
         steep = {"learning_rate": 1e300}
         return [
             replace(run, config=run.config.model_copy(update=steep))
             if run.config.learning_rate == 99 else run
-            for run in runs_of(*args)
+            for run in build_runs(*args)
         ]  # fmt: skip
 
-    monkeypatch.setattr(group_training, "runs_of", steeper)
+    monkeypatch.setattr(group_training, "build_runs", steeper)
 
 
 def filled(data: Any, number: float) -> Batch:
@@ -79,7 +79,7 @@ def same_state(one: RunState | None, other: RunState | None) -> bool:
         for state in (one, other)
     ]
     numbers = [
-        (state.position, state.loss_sum, state.points, state.best_epoch, state.slot,
+        (state.position, state.loss_sum, state.loss_count, state.best_epoch, state.slot,
          [replace(record, seconds=0.0) for record in state.history])
         for state in (one, other)
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_run_that_diverges_at_its_first_step_is_saved_as_it_began(
     assert (ended.ended, ended.is_finished, ended.history) == ("diverged", False, [])
     (state,) = saved
     assert state is ended.checkpoint
-    assert (state.position, state.points, state.loss_sum) == ((0, 0), 0, 0.0)
+    assert (state.position, state.loss_count, state.loss_sum) == ((0, 0), 0, 0.0)
     assert (state.best_epoch, state.best_weights, state.buffers) == (0, {}, {})
     assert state.weights.keys() == before.keys()
     assert all(torch.equal(state.weights[name], tensor) for name, tensor in before.items())
@@ -149,7 +149,7 @@ def test_a_folder_of_a_run_that_diverged_at_its_first_step(tmp_path: Path) -> No
     assert summary["diverged_at"] == {"epoch": 1, "step": 1}
     assert (summary["epochs"], summary["test_loss"]) == (0, None)
     assert folder.read_metrics() == []
-    state, _ = load_state(folder.last, build_model(config.model, 2, 1))
+    state = load_state(folder.last, build_model(config.model, 2, 1))
     assert (state.position, state.buffers) == ((0, 0), {})
     began = build_model(config.model, 2, config.seed).state_dict()
     assert all(torch.equal(state.weights[name], tensor) for name, tensor in began.items())

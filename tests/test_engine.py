@@ -41,7 +41,7 @@ from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.learner import build_group
-from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, stacked
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss
 from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
 from seqattn.training.threads import choose_threads
@@ -132,7 +132,7 @@ def test_derived_gradients_are_autograds(
             source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=told
         )
         torch.testing.assert_close(found, expected.detach(), atol=1e-10, rtol=1e-12)
-        slopes = stack.pieces(stack.gradient)
+        slopes = stack.as_named(stack.gradient)
         wanted = torch.autograd.grad(expected.sum(), [*parameters.values()], allow_unused=True)
         for (name, parameter), other in zip(parameters.items(), wanted, strict=True):
             scale = 1e-10 * max(1.0, float(expected.detach().max()))
@@ -148,7 +148,7 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     config = Recurrent.model_validate({"hidden_dim": 2, "attention": {"score": "scaled_dot"}})
     models = [build_model(config, F, k).double() for k in range(9)]
     assert wants_runs_inner(models[0], 9)
-    stack, objective = stacked([copy.deepcopy(model) for model in models])
+    stack, objective = build_loss([copy.deepcopy(model) for model in models])
     assert stack.runs_innermost
     assert isinstance(objective, ManualBackwardLoss)
     source, target, lengths, keep = batch_of((9,), ragged)
@@ -158,7 +158,7 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
         of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, told)]
         said = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
         mean_squared_error(said.values, of_run[1], of_run[3]).backward()
-        found = stack.of_run(stack.gradient, k)
+        found = stack.get_row(stack.gradient, k)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-10, rtol=1e-9)
 
@@ -191,12 +191,12 @@ def test_sequences_innermost_are_the_same(
     for narrow in (0, H):
         monkeypatch.setattr(layers_module, "NARROW", narrow)
         models = [build_model(config.model, 2, seed).double() for seed in range(RUNS)]
-        stack, objective = stacked(models, by_hand=False)
+        stack, objective = build_loss(models, manual_backward=False)
         assert isinstance(stack.model, RecurrentModel)
         inner.append(
             layers_module.is_batch_innermost(stack.model.encode(source, lengths).state.cells[0])
         )
-        found, gradients = [*objective.both_losses(batch)], list[Tensor]()
+        found, gradients = [*objective.validation_losses(batch)], list[Tensor]()
         for coins in (coins_of("element", (RUNS,))[..., :3], torch.ones(3, dtype=torch.bool)):
             found.append(objective.value_and_grad(batch, coins))
             gradients.append(stack.gradient.clone())
@@ -226,14 +226,14 @@ def test_what_is_not_covered_goes_to_autograd() -> None:
     for name, section in MODELS.items():
         model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1)
         by_hand = name.split(",")[0] in ("dot", "scaled_dot", "general") and "output" in name
-        _, objective = stacked([model])
+        _, objective = build_loss([model])
         assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss), name
 
 
 def test_very_many_pairs_go_to_autograd() -> None:
     """Where scores fill the memory, three numbers for each pair are two too many."""
     model = build_model(Recurrent.model_validate({"hidden_dim": H}), F, 1)
-    _, objective = stacked([model], pairs=2**26)
+    _, objective = build_loss([model], pairs=2**26)
     assert isinstance(objective, AutogradLoss)
 
 
@@ -247,17 +247,17 @@ def test_without_the_file_all_works_slower(tmp_path: Path) -> None:
         import torch
         from seqattn import experiments, config
         from pathlib import Path
-        from seqattn.training.objective import derived_passes
+        from seqattn.training.objective import _import_manual_backward
         torch.set_num_threads(1)
         config = config.resolve(None, {sets!r}).config
         folder, summary = experiments.train_one(config, Path("without"), plots=False)
-        print(derived_passes() is None, summary["test_loss"])
+        print(_import_manual_backward() is None, summary["test_loss"])
         """
     )
     folder, summary = experiments.train_one(
         resolve(None, sets).config, tmp_path / "with", plots=False
     )
-    assert objective_module.derived_passes() is not None
+    assert objective_module._import_manual_backward() is not None
     assert "autograd" not in folder.log.read_text()
     ended = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
@@ -300,11 +300,12 @@ def losses_of(run: RunProgress) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def check_alone(configs: list[Config], *, by_hand: bool = True, dtype: torch.dtype = torch.float64,
+def check_alone(configs: list[Config], *, manual_backward: bool = True,
+                dtype: torch.dtype = torch.float64,
                 tolerance: float = 1e-9) -> list[RunProgress]:  # fmt: skip
-    together = train([run_of(config, dtype) for config in configs], manual_backward=by_hand)
+    together = train([run_of(config, dtype) for config in configs], manual_backward=manual_backward)
     for config, run in zip(configs, together, strict=True):
-        (alone,) = train([run_of(config, dtype)], manual_backward=by_hand)
+        (alone,) = train([run_of(config, dtype)], manual_backward=manual_backward)
         assert (run.is_finished, run.ended, run.best_epoch) == (
             alone.is_finished, alone.ended, alone.best_epoch
         )  # fmt: skip
@@ -329,7 +330,9 @@ def test_run_k_of_many_is_the_run_alone(model: str, ragged: bool) -> None:
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_each_run_keeps_its_coins(coin: str, by_hand: bool) -> None:
     forcing = {"teacher_forcing": {"coin": coin}}
-    check_alone([config_of({}, forcing, True, seed) for seed in range(RUNS)], by_hand=by_hand)
+    check_alone(
+        [config_of({}, forcing, True, seed) for seed in range(RUNS)], manual_backward=by_hand
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
@@ -591,7 +594,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
 
     def timed(compiler: StepCompiler, seconds: float, epochs_left: int, batch: Any) -> None:
         after_epoch(compiler, next(took), epochs_left, batch)
-        ended.append(compiler.objective.name)
+        ended.append(compiler.loss_fn.name)
 
     monkeypatch.setattr(StepCompiler, "after_epoch", timed)
     config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
@@ -629,12 +632,12 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     weights = {k: v.clone() for k, v in run.model.state_dict().items()}
     assert choose_threads([run])[0] == 1
     monkeypatch.setattr(threads_module, "cores", lambda: [0, 1])
-    monkeypatch.setattr(threads_module, "TINY", 0)
+    monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
     count, why = choose_threads([run])
     assert count == 1
     assert "ms with 1" in why
-    monkeypatch.setattr(threads_module, "SMALL", 0.0)
-    monkeypatch.setattr(threads_module, "WORTH", 1e9)
+    monkeypatch.setattr(threads_module, "MIN_STEP_SECONDS", 0.0)
+    monkeypatch.setattr(threads_module, "MAX_TIME_RATIO", 1e9)
     assert choose_threads([run])[0] == 2
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
     torch.set_num_threads(before)
@@ -643,8 +646,8 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
 def test_each_run_takes_from_its_own_sequences() -> None:
     parts = [torch.arange(10.0).view(5, 1, 2) + 100 * k for k in range(RUNS)]
     places = torch.tensor([[4, 0], [1, 1], [2, 3]])
-    own = Batch(torch.stack(parts), torch.stack(parts)).at(places)
-    same = Batch(*[parts[0].expand(RUNS, 5, 1, 2)] * 2).at(places)
+    own = Batch(torch.stack(parts), torch.stack(parts)).gather(places)
+    same = Batch(*[parts[0].expand(RUNS, 5, 1, 2)] * 2).gather(places)
     for k in range(RUNS):
         assert torch.equal(own.source[k], parts[k][places[k]])
         assert torch.equal(same.target[k], parts[0][places[k]])

@@ -63,7 +63,7 @@ def test_runs_are_grouped_whatever_they_read_for_themselves(tmp_path: Path) -> N
     configs = [small_config(), *(small_config(training={key: own[key]}) for key in own)]
     data = {"n_train": 12, "n_validation": 6, "n_test": 9}
     configs.append(small_config(data={**data, "noise": 0.7, "train_seed": 5}))
-    found = experiments.groups_of(
+    found = experiments.groups_to_train(
         [(config, RunFolder(tmp_path / str(k))) for k, config in enumerate(configs)]
     )
     assert [len(group) for group in found] == [len(configs)]

@@ -18,7 +18,7 @@ from seqattn.config import resolve
 from seqattn.config.comparing import plan
 from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
-from seqattn.experiments import Callbacks, api, groups_of, train_many
+from seqattn.experiments import Callbacks, api, groups_to_train, train_many
 from seqattn.experiments.compare import compare
 from seqattn.experiments.ray_cluster import _take_in
 from seqattn.models import FeatureSpec, build_model
@@ -27,7 +27,7 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training import Run, RunProgress, to_tensors, train
-from seqattn.training.batches import Batch, together
+from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
 from seqattn.training.optimizers import Optimizer
@@ -75,7 +75,7 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     epoch = learner.start_epoch(state)
     assert epoch.learning_rates == [0.1] * 5
     left = [
-        RunProgress(runs[k], replace(state.checkpoint(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
+        RunProgress(runs[k], replace(state.run_state(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
     ]
     again, relearner = build_group(left)
     with_rates(relearner, [0.0, 0.1, 0.1, 0.0, 0.1])
@@ -121,14 +121,14 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     limited, free = run_of(0, "training.clip_norm=1"), run_of(1)
     state, learner = group_of([limited, free])
     epoch = learner.start_epoch(state)
-    value_and_grad, gradient = learner.objective.value_and_grad, learner.params.gradient
+    value_and_grad, gradient = learner.loss_fn.value_and_grad, learner.params.gradient
 
     def steep(*args: Any) -> Any:
         losses = value_and_grad(*args)
         gradient[1].fill_(1e20)
         return losses
 
-    learner.objective.value_and_grad = steep  # type: ignore[method-assign]
+    learner.loss_fn.value_and_grad = steep  # type: ignore[method-assign]
     train_step(state, learner, epoch)
     assert (gradient[1] == 1e20).all()
     assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
@@ -137,7 +137,7 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
 def test_a_run_without_a_mask_beside_one_with_a_mask_has_seen_all() -> None:
     points = torch.zeros(2, 3, 2)
     keep = torch.tensor([[True, True, False], [True, False, False]])
-    batch = together([Batch(points, points), Batch(points, points, None, keep)])
+    batch = stack_batches([Batch(points, points), Batch(points, points, None, keep)])
     assert batch.target_keep is not None
     assert batch.target_keep[0].all()
     assert torch.equal(batch.target_keep[1], keep)
@@ -148,7 +148,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
     runs = [run_of(0), run_of(1)]
     state, _ = group_of(runs)
     states = {
-        run: replace(state.checkpoint(k), slot=Slot("g", *slot))
+        run: replace(state.run_state(k), slot=Slot("g", *slot))
         for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
     }
     with pytest.raises(ValueError, match="rows of one group, each its own"):
@@ -160,7 +160,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
     epochs, said = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
     return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 
@@ -285,12 +285,12 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
         shown = 0
         with pytest.raises(Killed):
             _take_in(came, Callbacks())
-        sizes = [len(group) for group in groups_of(here)]
+        sizes = [len(group) for group in groups_to_train(here)]
         # Once the first of them has results, all that is missing is known from the checkpoints.
         assert sizes == ([5] if last <= count - 3 else []), last
     last = 0
     _take_in(came, Callbacks())
-    assert groups_of(here) == []
+    assert groups_to_train(here) == []
     assert [json.loads(each["summary.json"])["test_loss"] is None for each in files] == [
         folder.divergence() is not None for _, folder in here
     ]

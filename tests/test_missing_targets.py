@@ -28,9 +28,9 @@ from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
 from seqattn.models import SampledActions, build_model
 from seqattn.training import Batch, batches, to_tensors
-from seqattn.training.batches import together
+from seqattn.training.batches import stack_batches
 from seqattn.training.data_loader import DataLoader
-from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, reinforcement, stacked
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss, reinforce_loss
 from seqattn.training.validation import validate
 from tests.conftest import whole
 
@@ -161,9 +161,9 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
     slopes = torch.cat([
         slope.flatten() for slope in torch.autograd.grad(expected, list(model.parameters()))
     ])  # fmt: skip
-    assert data.points == [len(cells)]
+    assert data.loss_counts == [len(cells)]
     for by_hand in (True, False):
-        stack, objective = stacked([copy.deepcopy(model)], by_hand=by_hand)
+        stack, objective = build_loss([copy.deepcopy(model)], manual_backward=by_hand)
         assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss)
         loss = objective.value_and_grad(data, told)
         assert float(loss) == pytest.approx(expected.item())
@@ -172,7 +172,7 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
         for rows in (slice(0, 2), slice(2, 9), slice(9, N)):
             share = data.take(rows)
             objective.value_and_grad(share, told)
-            shares += stack.gradient * share.points[0]
+            shares += stack.gradient * share.loss_counts[0]
         assert torch.allclose(shares.flatten() / len(cells), slopes, atol=1e-12)
         free, forced = validate(objective, data)
         alone = model.forecast(data.source, T).values.detach().numpy()
@@ -182,11 +182,11 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
 
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_batch_of_which_nothing_was_observed_teaches_nothing(by_hand: bool) -> None:
-    stack, objective = stacked([build_model(MODEL, F, 1)], by_hand=by_hand)
+    stack, objective = build_loss([build_model(MODEL, F, 1)], manual_backward=by_hand)
     batch = to_tensors(part_of(1)).take(slice(1, 2))
     loss = objective.value_and_grad(batch, torch.ones(T, dtype=torch.bool))
     assert float(loss) == 0
-    assert batch.points == [0]
+    assert batch.loss_counts == [0]
     assert not stack.gradient.any()
 
 
@@ -204,17 +204,20 @@ def test_runs_side_by_side_keep_the_mask_that_one_of_them_has(by_hand: bool) -> 
             AutogradLoss(model).loss(to_tensors(part, dtype=torch.float64), told).item()
             for model, part in zip(models, others, strict=True)
         ]
-        _, objective = stacked(models, by_hand=by_hand)
-        data = together([to_tensors(part, dtype=torch.float64) for part in others])
+        _, objective = build_loss(models, manual_backward=by_hand)
+        data = stack_batches([to_tensors(part, dtype=torch.float64) for part in others])
         assert objective.value_and_grad(data, told).tolist() == pytest.approx(alone)
         if others[0] is cells:
-            assert data.points == [int(cells.target_cells.sum()), int(points.target_cells.sum())]
+            assert data.loss_counts == [
+                int(cells.target_cells.sum()),
+                int(points.target_cells.sum()),
+            ]
 
 
 def test_short_sources_of_one_run_stay_short_beside_another() -> None:
     whole = to_tensors(part_of(3))
     short = Batch(whole.source, whole.target, torch.ones(N, dtype=torch.int64), whole.target_keep)
-    lengths = together([short, whole]).source_lengths
+    lengths = stack_batches([short, whole]).source_lengths
     assert lengths is not None
     assert lengths.tolist() == [[1] * N, [S] * N]
 
@@ -226,7 +229,7 @@ def test_reinforced_errors_are_those_of_observed_cells() -> None:
     keep = torch.from_numpy(part_of(5).target_cells.copy())
     choices = SampledActions(chance, torch.tensor(0.3, dtype=torch.float64))
     share = keep.double().mean(dim=-1)
-    reinforcement(choices, squared.masked_fill(~keep, 0).mean(dim=-1), share).backward()
+    reinforce_loss(choices, squared.masked_fill(~keep, 0).mean(dim=-1), share).backward()
     assert chance.grad is not None
     errors = torch.where(keep, squared - 0.3, torch.zeros_like(squared))
     for n, t in np.ndindex(N, T):
@@ -321,7 +324,7 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
         "validation_path": str(tmp_path / "validation.parquet"),
         "test_path": str(tmp_path / "test.parquet"),
     }  # fmt: skip
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     in_memory, on_disk = (
         load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )
@@ -336,7 +339,7 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
         assert one.target_keep is not None and other.target_keep is not None
         assert torch.equal(one.target_keep, other.target_keep)
         assert torch.equal(one.target, other.target)
-        assert loaders[0].points(step) == loaders[1].points(step)
+        assert loaders[0].loss_counts(step) == loaders[1].loss_counts(step)
 
 
 @settings(max_examples=15, deadline=None)

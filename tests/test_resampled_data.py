@@ -353,7 +353,7 @@ def test_a_variant_of_a_comparison_is_many_seeds(
 def test_data_of_too_many_seeds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seqattn.experiments.sizes.physical_memory", lambda: 2**20)
+    monkeypatch.setattr("seqattn.experiments.memory_estimate.physical_memory", lambda: 2**20)
     planned = plan(config(tmp_path), seeds=300)
     with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
         compare(planned, tmp_path)

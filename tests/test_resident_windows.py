@@ -56,7 +56,7 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Splits:
 def test_windows_become_the_same_tensors(
     data: Splits, numbers: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "GATHERED_AT_ONCE", numbers)
+    monkeypatch.setattr(batches, "GATHER_CHUNK", numbers)
     assert isinstance(data.train, Windows)
     found = batch_of(data.train, dtype=dtype, scaling=data.scaling)
     wanted = to_tensors(data.train, dtype=dtype, scaling=data.scaling)

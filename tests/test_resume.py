@@ -15,7 +15,7 @@ from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import Config, resolve
 from seqattn.errors import CheckpointError, Stopped, StorageError
-from seqattn.experiments import Callbacks, seeds_of, train_many, train_runs
+from seqattn.experiments import Callbacks, run_folders, seeds_of, train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import limits
 from seqattn.runs.storage.atomic import _PendingFile
@@ -44,7 +44,7 @@ def stopped(runs: Runs, steps: int) -> None:
 def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiments.Job]]:
     """The epochs that were trained, what was said, and what came of it."""
     epochs, said = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
     jobs = train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
     return epochs, said, jobs
 
@@ -166,7 +166,7 @@ def test_an_interrupted_overwrite_leaves_a_run(
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(train_runs, "atomic_write", full)
+        patch.setattr(run_folders, "atomic_write", full)
         with pytest.raises(OSError, match="No space"):
             train_many(runs, threads=1, overwrite=True)
     folder = runs[0][1]

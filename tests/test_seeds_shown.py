@@ -173,7 +173,7 @@ def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> N
     assert (home / "report.html").exists()
     said = list[str]()
     compare(plan(config(tmp_path), seeds=4), home.parent, threads=1,
-            callbacks=Callbacks(say=said.append))  # fmt: skip
+            callbacks=Callbacks(message=said.append))  # fmt: skip
     assert not (home / "report.html").exists()
     assert not [line for line in said if "did not ask" in line]
 

@@ -21,7 +21,7 @@ from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, work_of
 from seqattn.errors import ConfigError
 from seqattn.experiments import train_one
 from seqattn.experiments.job import Job
-from seqattn.experiments.skip_start import initial_model, share_skip_map, with_skip_maps
+from seqattn.experiments.skip_start import build_initial_model, fit_skip_maps, share_skip_map
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import LinearSkip, Seq2SeqModel
 from seqattn.runs import RunFolder
@@ -173,8 +173,8 @@ def window_file(path: Path, *, gaps: bool = True) -> list[str]:
 
 
 def started(config: Config) -> tuple[Job, Seq2SeqModel]:
-    (job,) = with_skip_maps([Job(config, RunFolder(Path("nowhere")), load(config.data))])
-    return job, initial_model(job)
+    ((job,),) = fit_skip_maps([[Job(config, RunFolder(Path("nowhere")), load(config.data))]])
+    return job, build_initial_model(job)
 
 
 def skip_of(model: Seq2SeqModel) -> LinearSkip:
@@ -309,12 +309,12 @@ def test_maps_are_those_of_the_first_process(tmp_path: Path) -> None:
             return sent[0]
 
     world: Any = OneOfTwo()
-    first = initial_model(share_skip_map(world, job))
+    first = build_initial_model(share_skip_map(world, job))
     other = Job(config, job.folder, job.data)
-    before = skip_of(initial_model(other))
+    before = skip_of(build_initial_model(other))
     assert not before.weight.any()
     assert not before.trained
-    second = initial_model(share_skip_map(world, other))
+    second = build_initial_model(share_skip_map(world, other))
     for shared in (skip_of(first), skip_of(second)):
         assert torch.equal(shared.weight, skip_of(model).weight)
         assert torch.equal(shared.bias, skip_of(model).bias)

@@ -34,9 +34,11 @@ from seqattn.training import (
     teacher_forcing_probability,
     to_tensors,
 )
-from seqattn.training.batches import orders, shuffled_batches, slices
+from seqattn.training.batches import chunk_slices
 from seqattn.training.checkpoint_file import VERSION
+from seqattn.training.checkpoints import read_training
 from seqattn.training.checksummed import load_checksummed, save_checksummed
+from seqattn.training.data_loader import epoch_orders, shuffled_batches
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import EarlyStopper
@@ -97,7 +99,7 @@ def weights(state: RunState) -> dict[str, Tensor]:
 
 
 def shuffled(data: Batch, seed: int, epoch: int) -> Batch:
-    return shuffled_batches(data, orders([seed], epoch, len(data)), len(data))(0)
+    return shuffled_batches(data, epoch_orders([seed], epoch, len(data)), len(data))(0)
 
 
 def validated(model: Seq2SeqModel, data: Batch) -> tuple[float, float]:
@@ -249,8 +251,8 @@ def test_order_is_a_function_of_seed_and_epoch() -> None:
 
 
 def test_slices_cover_everything_once() -> None:
-    assert list(slices(10, 4)) == [slice(0, 4), slice(4, 8), slice(8, 10)]
-    assert list(slices(8, 4)) == [slice(0, 4), slice(4, 8)]
+    assert list(chunk_slices(10, 4)) == [slice(0, 4), slice(4, 8), slice(8, 10)]
+    assert list(chunk_slices(8, 4)) == [slice(0, 4), slice(4, 8)]
 
 
 def test_loss_is_the_mean_over_real_points() -> None:
@@ -469,7 +471,7 @@ def test_no_step_on_a_gradient_that_is_not_finite(
         one(model, data, validation, section.training, seed=23, save=steps.append)
     assert "The gradient's norm is inf in epoch 2, step 3, at" in str(caught.value)
     ids = str(caught.value).partition("11 training sequences: ")[2].partition(" and 3 more")[0]
-    assert ids == ", ".join(map(str, orders([23], 1, len(data))[0][22:30]))
+    assert ids == ", ".join(map(str, epoch_orders([23], 1, len(data))[0][22:30]))
     assert (steps[-1].epoch, steps[-1].step) == (1, 2)
     for kept in (steps[-1].weights, *steps[-1].buffers.values()):
         assert all(torch.isfinite(tensor).all() for tensor in kept.values())
@@ -496,8 +498,8 @@ def test_stopped_at_any_step_and_resumed_ends_the_same(tmp_path: Path, optimizer
             save=lambda state, spec=spec, file=file: save_state(file, state, section, spec),
         )  # fmt: skip
         model, data, validation, _ = started(section.model_copy(update={"seed": 99}))
-        state, read = load_state(file, model)
-        assert read == section
+        assert read_training(file).config == section
+        state = load_state(file, model)
         assert state.epoch * 4 + state.step == stop_after
         run = one(model, data, validation, section.training, seed=section.seed, state=state)
         assert run.is_finished
@@ -681,5 +683,5 @@ def test_the_history_survives_exactly(tmp_path: Path) -> None:
     file = tmp_path / "last.safetensors"
     save_state(file, state, config(epochs=2), XY)
     model, *_ = started(config())
-    read, _ = load_state(file, model)
+    read = load_state(file, model)
     assert read.history == state.history

@@ -88,7 +88,7 @@ def _shown(path: Path, comparison: Comparison, callbacks: Callbacks) -> Comparis
     """The result of all runs that the folder holds, as tables and pictures in it."""
     outcome = _outcome_of(path, comparison)
     if seeds := _more_than_asked(outcome, comparison):
-        callbacks.say(
+        callbacks.message(
             f"{path} holds seeds that this command did not ask for, too"
             f" ({', '.join(map(str, seeds))}): tables and pictures are of all that it holds."
         )

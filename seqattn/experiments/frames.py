@@ -1,4 +1,4 @@
-"""DataFrames in the place of files of a config: each is read from a Parquet file of it."""
+"""Training on DataFrames: each is written to a Parquet file, which the config then names."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def train_on_frames(
     config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str],
     output_dir: Path, note: Callable[[str], None], *, resume: bool, overwrite: bool,
 ) -> RunFolder:  # fmt: skip
-    """Train, with DataFrames in the place of files.
+    """Train on DataFrames instead of files.
 
     Args:
         config: a YAML file, a config, or None for the defaults.
         frames: by key of `data`: path, validation_path, test_path; None: there is none. Each is
             written beside the run's folder, under a name that says its content.
-        note: takes what a user should be told.
+        note: called with a line for the user.
 
     Raises:
-        UsageError: the config is not of files, or is there beside overrides.
-        SeqattnError: what a user can mend.
+        UsageError: the config is not of files, or a Config has overrides.
+        SeqattnError: an error that a user can correct.
     """
     from seqattn import experiments
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from seqattn.config import Config
 from seqattn.errors import DistributedError, SeqattnError, Stopped, UsageError
-from seqattn.experiments import Callbacks, Launch, groups_of, train_many
+from seqattn.experiments import Callbacks, Launch, groups_to_train, train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock, write_transaction
 
@@ -77,7 +77,7 @@ def train(
         Stopped: told to.
     """
     callbacks = callbacks or Callbacks()
-    groups = groups_of(configs)
+    groups = groups_to_train(configs)
     if not groups:
         return
     total = sum(config.training.epochs for config, _ in configs)
@@ -86,7 +86,7 @@ def train(
         before_writing()
         begun = sum(folder.last.exists() for group in groups for _, folder in group)
         if begun:
-            callbacks.say(f"Restarting {begun} partially trained runs on the cluster.")
+            callbacks.message(f"Restarting {begun} partially trained runs on the cluster.")
         left = sum(config.training.epochs for group in groups for config, _ in group)
         callbacks.begin(total - left, total)
         _collect(ray, _submit(ray, groups, gpus, threads or 1, provenance or {}), callbacks)

@@ -1,4 +1,4 @@
-"""Device, versions and git revision: what the numbers of a run may depend on."""
+"""The content of environment.json: device, versions and git revision."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any
 
 import torch
 
-from seqattn.errors import (
-    UsageError,
-)
+from seqattn.errors import UsageError
 
 
 def choose_device(name: str) -> torch.device:
@@ -34,7 +32,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
-    """What the numbers of a run may depend on beside its config."""
+    """Versions and hardware that the numbers of a run may depend on."""
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
@@ -51,12 +49,12 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 
 
 def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A sentence where a run goes on with another device or another torch than before: they round
-    differently, so it is no longer, bit for bit, the run that was never stopped.
+    """A sentence for a run that continues with another device or version of torch, which round
+    differently; None where both are the same.
 
     Args:
-        before, now: as `environment` has them; what an older version did not write down is taken
-            to be the same.
+        before, now: content of environment.json; what an older version did not write counts as
+            the same.
     """
     changes = []
     if before.get("device") is not None:

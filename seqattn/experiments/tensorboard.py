@@ -1,4 +1,4 @@
-"""A run for TensorBoard: scalars by epoch; pictures and hyperparameters at its end."""
+"""TensorBoard files of a run: scalars by epoch; pictures and hyperparameters at its end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from seqattn.runs import EpochRecord, RunFolder
 
 
 def require_tensorboard(config: Config) -> None:
-    """
+    """Check that tensorboard is installed where `logging.tensorboard` is true.
+
     Raises:
-        UsageError: it is asked for, and missing.
+        UsageError: it is not.
     """
     if config.logging.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UsageError(
@@ -23,8 +24,8 @@ def require_tensorboard(config: Config) -> None:
 
 
 class TensorBoardLogger:
-    """Writes what is new since it was last asked. What an earlier process wrote is written again,
-    so that after a stop and a resume every epoch is there once."""
+    """Writes the scalars of new epochs. Files of an earlier process are removed and written anew,
+    so that every epoch is there once after a resume."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -32,7 +33,7 @@ class TensorBoardLogger:
         folder.clear_board()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
-        """Scalars of the epochs that are new."""
+        """Write the scalars of epochs that are not written yet."""
         if self.written == len(history):
             return
         with _writer(self.folder) as writer:
@@ -48,8 +49,8 @@ class TensorBoardLogger:
         self.written = len(history)
 
 
-def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
-    """Pictures of the finished run, and its hyperparameters with its test loss."""
+def write_results(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
+    """Write the pictures of a finished run, and its hyperparameters with its test loss."""
     from seqattn.plots import run_pictures
 
     known = {}

@@ -20,9 +20,9 @@ from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.data import Sequences
 from seqattn.export.graphs import NEXT, POINT, WEIGHTS
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
+from seqattn.models.memory import attention_weights_per_sequence
 from seqattn.training import LoadedModel
-from seqattn.training.batches import slices
-from seqattn.training.memory import attention_weights_per_sequence
+from seqattn.training.batches import chunk_slices
 
 Arrays = dict[str, NDArray[Any]]
 MOST = 1e-5
@@ -80,7 +80,7 @@ def check(
     precise = copy.deepcopy(trained.model).double()
     for words, whole in sets.items():
         noise, apart = 0.0, dict[str, dict[str, float]]()
-        for places in slices(len(whole), together):
+        for places in chunk_slices(len(whole), together):
             part = all_observed(whole.at(places))
             unit = scaling.units(part)
             expected = _in_units(free_run(trained.model, part, steps, scaling=scaling), unit)
@@ -170,7 +170,7 @@ def forecasts(graph: ModelProto, part: Sequences, together: int) -> NDArray[np.f
         together: sequences that it is given at a time, since it works out all their weights.
     """
     session, said = session_of(graph), list[NDArray[np.float64]]()
-    for places in slices(len(part), together):
+    for places in chunk_slices(len(part), together):
         some = part.at(places)
         given = {SOURCE: some.source.astype(np.float64), LENGTHS: some.source_lengths}
         (forecast,) = session.run([FORECAST], given)

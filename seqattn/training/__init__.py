@@ -1,4 +1,4 @@
-"""How a model learns: the loop, its schedules, and the state that a checkpoint keeps."""
+"""Training: the loop, its state and schedules, losses and checkpoints."""
 
 from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors

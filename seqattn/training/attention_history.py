@@ -1,5 +1,5 @@
-"""What `training.record_attention` keeps: attention weights of a few validation sequences at some
-epochs, in film.npz of the run folder.
+"""`training.record_attention`: attention weights of a few validation sequences at some epochs, kept
+in film.npz of the run folder.
 
 Letters: P probe sequences, L layers, A heads, T target steps, S source steps.
 """
@@ -29,11 +29,12 @@ MAX_CELLS = 2**15
 
 @dataclass(frozen=True)
 class AttentionSnapshot:
-    """
+    """Cross-attention weights of the probe sequences after an epoch.
+
     Attributes:
         epoch: finished epochs; 0 is before the first.
-        weights: (P, L, A, T, S), of cross-attention.
-        meaning: of the numbers; see `seqattn.models.AttentionMap`.
+        weights: (P, L, A, T, S).
+        meaning: of the weights; see `seqattn.models.AttentionMap`.
     """
 
     epoch: int
@@ -42,16 +43,16 @@ class AttentionSnapshot:
 
 
 def probe_batch(validation: Batch | GatheredBatch) -> Batch:
-    """The first validation sequences, of each run, fewer where they are long."""
+    """The first validation sequences of each run, fewer where they are long."""
     cells = validation.source_steps * validation.target_steps
-    return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).owned()
+    return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).contiguous()
 
 
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
-    """A snapshot of each run, or none of models without attention.
+    """A snapshot of each run; an empty list for models without attention.
 
-    They run free, nothing is left to chance, and no random number is drawn: a training ends the
-    same whether its attention is recorded or not.
+    The forecasts are free running and draw no random number, so that recording does not change a
+    training.
     """
     with torch.inference_mode():
         forecast = model.forecast(

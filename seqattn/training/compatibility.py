@@ -1,4 +1,4 @@
-"""Whether a checkpoint belongs to a config, to data and to a model."""
+"""Checks that a checkpoint belongs to a config, to data and to a model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
     "training.record_attention", "logging.tensorboard", *PATHS,
 )  # fmt: skip
-"""Keys that may change between a stop and a resume: what was learned stays the same."""
+"""Keys that may change between a stop and a resume: they do not change what is learned."""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
-    """Hold the files of now against those of the training.
+    """Check that the data files are those of the training.
 
     Args:
         now, before: SHA-256 of each file.
+        since: rest of the sentence "what data.path names has changed ...".
 
     Raises:
         DataError: the files are not those of the training.
@@ -46,7 +47,7 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
 
 
 def check_same_model(file: CheckpointFile, expected: Config) -> None:
-    """Hold a checkpoint against a config.
+    """Check that a checkpoint is of the model and data of a config.
 
     Raises:
         CheckpointError: it is of another model, or of other data.
@@ -64,7 +65,7 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
 
 
 def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Copy weights into a model after holding every name and shape against it.
+    """Copy weights into a model after checking every name and shape.
 
     Raises:
         CheckpointError: a name or a shape differs.
@@ -84,10 +85,10 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
 def optimizer_buffers(
     file: CheckpointFile, model: Seq2SeqModel, config: Training
 ) -> dict[str, dict[str, Tensor]]:
-    """The optimizer's buffers: parameter's name -> buffer's name -> tensor.
+    """The optimizer's buffers: parameter name -> buffer name -> tensor.
 
     Raises:
-        CheckpointError: the optimizer keeps something else, or of another shape.
+        CheckpointError: names or shapes are not those of the config's optimizer.
     """
     wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}

@@ -53,7 +53,7 @@ class Bench:
         model = build_model(
             self.config.model, FeatureSpec.of(self.spec), 99 if resume else self.config.seed
         )
-        state = load_state(file, model, self.spec)[0] if resume else None
+        state = load_state(file, model) if resume else None
         asked = 0
 
         def stop() -> bool:
@@ -188,7 +188,7 @@ def _forgetting(name: str) -> Any:
         elif name == "loss sum":
             state.loss_sum = 0.0
         elif name == "points":
-            state.points = 1
+            state.loss_count = 1
         real(run)
 
     def other(stream: str) -> Callable[..., Any]:

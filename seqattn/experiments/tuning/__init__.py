@@ -212,7 +212,7 @@ class _Searching:
             config.model_copy(update={"name": name}), self.path,
             device=self.device, threads=self.threads, plots=False,
             callbacks=replace(self.callbacks, begin=lambda done, epochs: None, epoch=epoch,
-                             say=lambda line: None, facts=lambda facts: None),
+                             message=lambda line: None, facts=lambda facts: None),
         )  # fmt: skip
         return float(summary["validation_loss"])
 
