@@ -27,7 +27,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from seqattn.config import AdditiveAttention, Recurrent, ScaledDotAttention, Training
 from seqattn.models import build_model
 from seqattn.plots import as_bytes
-from seqattn.plots.style import styled
+from seqattn.plots.style import with_style
 from seqattn.training import Batch, RunProgress, TrainingRun
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
@@ -111,7 +111,7 @@ def main() -> None:
         arguments.picture.write_bytes(as_bytes(picture(found)))
 
 
-@styled
+@with_style
 def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
     """A column a letter; time above, memory below; a grey line grows with the size itself."""
     figure = Figure(figsize=(13, 5.2), layout="constrained")

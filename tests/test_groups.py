@@ -23,7 +23,7 @@ from seqattn.experiments.compare import compare
 from seqattn.experiments.ray_cluster import _take_in
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures
-from seqattn.report.content import of_run
+from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
@@ -186,9 +186,9 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     assert {"name", "seed", "best_epoch", "parameters", "model", "seconds", "data"} <= found.keys()
     assert folder.divergence() == found["diverged"]
     with pytest.raises(CheckpointError, match="diverged, so it has no results. The "):
-        list(run_pictures.draw_each(folder))
+        list(run_pictures.draw_run(folder))
     assert doctor.losses_beside(folder) == [math.inf]
-    page = of_run(folder, examine=False)
+    page = run_content(folder, examine=False)
     assert page["summary"] is None
     assert any(line.startswith("The training diverged, so") for line in page["notices"])
     opened = api.load(folder.path)
@@ -246,7 +246,7 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     compare(planned, tmp_path)
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
-    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").arms] == [0, 6]
+    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").variants] == [0, 6]
     epochs = list[int]()
     compare(
         planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))

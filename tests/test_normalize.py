@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seqattn import experiments
-from seqattn.analysis.comparison import sentences
+from seqattn.analysis.comparison import describe_result
 from seqattn.analysis.evaluation import References, evaluate, free_run
 from seqattn.analysis.evaluation.load_run import data_of, open_run
 from seqattn.config import Config, OwnFile, from_plain, resolve
@@ -34,7 +34,7 @@ from seqattn.data.sequences import Floats
 from seqattn.errors import ConfigError
 from seqattn.experiments.compare import compare
 from seqattn.experiments.verify_resume import verify_resume
-from seqattn.report.content import of_run
+from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel, to_tensors
 from seqattn.training.objective import AutogradLoss
@@ -281,7 +281,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
 
 def test_report_and_doctor_speak_of_the_same_losses(run: tuple[RunFolder, LoadedModel]) -> None:
     folder, _ = run
-    content, summary = of_run(folder), folder.read_summary()
+    content, summary = run_content(folder), folder.read_summary()
     assert np.mean(content["examples"]["losses"]) == pytest.approx(summary["test_loss"], rel=1e-5)
     (loss,) = [row for row in content["doctor"] if row["name"] == "worse than a baseline"]
     assert f"{summary['test_loss']:.4g}" in loss["number"]
@@ -488,7 +488,7 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     outcome = compare(comparison, tmp_path)
     assert [(pair.first, pair.second) for pair in outcome.pairs] == [("global", "instance")]
     assert not outcome.same_units
-    said = " ".join(sentences(outcome))
+    said = " ".join(describe_result(outcome))
     assert "differ in data.scaling or data.relative" in said
     assert "(curves.png) are in different units" in said
     comparison = plan(path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2)
@@ -496,10 +496,10 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     assert outcome.same_data
     assert outcome.same_units
     assert outcome.same_data_in_pairs
-    said = " ".join(sentences(outcome))
+    said = " ".join(describe_result(outcome))
     assert "differ in data.scaling or" not in said
     assert "(curves.png) are in different units" in said
-    one, other = (arm.any_summary["baselines"] for arm in outcome.arms)
+    one, other = (arm.any_summary["baselines"] for arm in outcome.variants)
     assert one == pytest.approx(other)
 
 

@@ -157,13 +157,13 @@ def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None
     scale = None if data.scaling is None else data.scaling.target.scale
     assert found.loss == over_cells(values, part, scale)
     assert found.loss_by_step == over_axis(values, part, scale, 1)
-    rooted = [None if one is None else math.sqrt(one) for one in over_axis(values, part, None, 2)]
-    assert found.rmse == rooted
+    use_rmse = [None if one is None else math.sqrt(one) for one in over_axis(values, part, None, 2)]
+    assert found.rmse == use_rmse
     if against.in_sample is not None:
         assert found.errors == Errors.of(values, part, against.in_sample)
         assert found.errors is not None
         assert found.errors.mae == absolute_errors(values, part)
-        assert found.errors.rmse == rooted
+        assert found.errors.rmse == use_rmse
     forced = list(forecasts.teacher_forced_chunks(model, part, data.scaling))
     whole = np.concatenate([one for _, one in forced])
     assert found.loss_teacher_forced == over_cells(whole, part, scale)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import yaml
 
-from seqattn.analysis.comparison import read_comparison, sentences
-from seqattn.analysis.comparison.result import Variant
-from seqattn.analysis.comparison.tables import reference_sentence, references
+from seqattn.analysis.comparison import describe_result, read_comparison
+from seqattn.analysis.comparison.result import VariantResult
+from seqattn.analysis.comparison.tables import describe_references, reference_losses
 from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
 from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.experiments.compare import compare
@@ -132,8 +132,11 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--resample-data: goes with generated data"):
         plan(path, resample_data=True)
     outcome = compare(planned, tmp_path, threads=1)
-    assert "your files: the results are about this training set and this" in sentences(outcome)[-1]
-    assert sentences(read_comparison(outcome.path)) == sentences(outcome)
+    assert (
+        "your files: the results hold for this training set and this"
+        in describe_result(outcome)[-1]
+    )
+    assert describe_result(read_comparison(outcome.path)) == describe_result(outcome)
 
 
 @pytest.mark.parametrize("key", ["train", "validation", "test"])
@@ -173,11 +176,14 @@ def test_a_folder_of_the_other_kind_is_refused_with_what_to_type(
 
 
 def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) -> None:
-    assert "the results are about new data of this kind" in sentences(read_comparison(finished))[-1]
+    assert (
+        "the results hold for new data of this kind"
+        in describe_result(read_comparison(finished))[-1]
+    )
     fixed = compare(plan(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1)
-    assert "about this training set and this test set" in sentences(fixed)[-1]
+    assert "hold for this training set and this test set" in describe_result(fixed)[-1]
     text = (fixed.path / "comparison.md").read_text()
-    assert "about this training set and this test set" in text
+    assert "hold for this training set and this test set" in text
     assert "medians over" not in text
 
 
@@ -187,7 +193,7 @@ def test_many_seeds_of_train_say_that_the_data_are_the_same(
     text = TEXT[: TEXT.index("compare:")]
     done = seqattn("train", config(tmp_path, text), "--seeds", "2")
     assert done.code == 0, done.err
-    assert "the data are the same: the results are about this training set" in done.out
+    assert "the data are the same: the results hold for this training set" in done.out
     assert "bootstrap" not in done.out
     assert len({seeds_of(tmp_path / f"outputs/mine/seed-{seed}") for seed in (3, 4)}) == 1
 
@@ -196,16 +202,16 @@ def test_references_are_medians_over_the_seeds(finished: Path) -> None:
     outcome = read_comparison(finished)
     floors = [json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
               for seed in (3, 4, 5)]  # fmt: skip
-    assert dict(references(outcome))["noise floor"] == np.median(floors)
-    said = reference_sentence(outcome)
-    assert said.startswith("For comparison (medians over the seeds' test sets): noise floor ")
+    assert dict(reference_losses(outcome))["noise floor"] == np.median(floors)
+    said = describe_references(outcome)
+    assert said.startswith("Reference losses (medians over the seeds' test sets): noise floor ")
     assert said in (finished / "comparison.md").read_text()
     # A seed of one variant without a result changes nothing: the other variant has the same data.
-    plain, dot = outcome.arms
+    plain, dot = outcome.variants
     rest = {seed: summary for seed, summary in plain.summaries.items() if seed != 3}
-    fewer = Variant("plain", plain.folders, rest, frozenset({3}))
-    changed = type(outcome)(**{**vars(outcome), "arms": (fewer, dot)})
-    assert references(changed) == references(outcome)
+    fewer = VariantResult("plain", plain.folders, rest, frozenset({3}))
+    changed = type(outcome)(**{**vars(outcome), "variants": (fewer, dot)})
+    assert reference_losses(changed) == reference_losses(outcome)
 
 
 def test_every_seed_beats_or_misses_its_own_baseline(finished: Path) -> None:
@@ -238,14 +244,14 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
             weights, ids=list("abc"), source_lengths=sources, target_lengths=targets,
             meaning="distribution", alignment=alignment,
         ))  # fmt: skip
-    look = median_attention(Variant("dot", folders, {seed: {} for seed in folders}))
+    look = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
     assert look is not None
     assert look.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
-    lost = Variant("dot", folders, {3: {}, 5: {}}, frozenset({4}))
+    lost = VariantResult("dot", folders, {3: {}, 5: {}}, frozenset({4}))
     look = median_attention(lost)
     assert look is not None
     assert look.title.startswith("dot\nmedian of 2 of 3 seeds\n")
-    two = Variant("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
+    two = VariantResult("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
     look = median_attention(two)
     assert look is not None
     assert look.weights.shape == (2, 3)
@@ -333,7 +339,7 @@ def test_a_variant_of_a_comparison_is_many_seeds(
     shutil.copytree(finished / "dot", home)
     outcome = read_comparison(home)
     assert outcome.data_of_seeds == "new"
-    assert len(outcome.arms[0].losses) == 3
+    assert len(outcome.variants[0].losses) == 3
     assert seqattn("doctor", home).code == 0
     text = (home / "seed-3/config.yaml").read_text()
     assert "\nseed: 3\n" in text

@@ -148,7 +148,7 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
 
 def test_seeds_of_two_configs_are_not_told_of_as_one(tmp_path: Path) -> None:
     train_many(seeds_of(base(), tmp_path / "s", 3), threads=1)
-    assert len(read_comparison(tmp_path / "s").arms[0].folders) == 3
+    assert len(read_comparison(tmp_path / "s").variants[0].folders) == 3
     fewer = seeds_of(base("training.epochs=2"), tmp_path / "s", 2)
     train_many(fewer, threads=1, overwrite=True)
     with pytest.raises(CheckpointError, match=r"seed-25 is of another .*training.epochs: 2 -> 8"):

@@ -269,7 +269,7 @@ def test_no_seed_is_left_out_without_a_word(two: Path, seqattn: Command) -> None
     home = two / "learning_rate-0.01"
     (home / "seed-5").mkdir()  # of a training that is about to begin
     shutil.copytree(home / "seed-3", home / "seed-03")  # no name of ours
-    assert list(read_comparison(two).arms[0].folders) == [3, 4]
+    assert list(read_comparison(two).variants[0].folders) == [3, 4]
     (home / "seed-3/environment.json").unlink()
     for words in (("report", two), ("report", home), ("doctor", home)):
         done = seqattn(*words)

@@ -260,14 +260,14 @@ def _show_features(side: str, ragged: Ragged) -> None:
 
 def _draw(chunk: Chunk, picture: Path) -> None:
     from seqattn.plots import paths_figure, run_pictures
-    from seqattn.plots.style import shortened
+    from seqattn.plots.style import shorten_name
 
     n = min(10, len(chunk))
     paths = [chunk.points.of(k)[:1000] for k in range(n)]
     none = [path[:0] for path in paths]
     run_pictures.save(
         paths_figure(
-            paths, none, none, titles=[shortened(name, 20) for name in chunk.ids[:n]],
+            paths, none, none, titles=[shorten_name(name, 20) for name in chunk.ids[:n]],
             features=list(chunk.points.features),
         ),
         picture,

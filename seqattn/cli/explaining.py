@@ -132,7 +132,7 @@ def explain(
     scaled, _ = trained.spec.scaling.scaled(chosen)
     source = scaled[0, : chosen.source_lengths[0]].astype("float64")
     described = forecast_arrays(chosen, chosen.target, with_target=False)
-    title = run_pictures.panel_titles(described)[0]
+    title = run_pictures.sequence_titles(described)[0]
     explanation = take_apart(
         trained.model, source, step=step, layer=layer, head=head,
         features=trained.spec.source_features, said=trained.spec.target_features,

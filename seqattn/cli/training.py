@@ -113,9 +113,9 @@ def train(
 def _print(jobs: Sequence[Job], home: Path, *, many: bool) -> None:
     """What came of a training in which a run has ended with a loss."""
     if many:
-        from seqattn.analysis.comparison import of_seeds
+        from seqattn.analysis.comparison import collect_seeds
 
         folders = {job.config.seed: job.folder for job in jobs}
-        print_seeds(of_seeds(home, jobs[0].config.name, folders))
+        print_seeds(collect_seeds(home, jobs[0].config.name, folders))
     elif jobs[0].summary is not None:
         print_summary(jobs[0].summary, home)

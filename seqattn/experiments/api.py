@@ -257,7 +257,7 @@ class Run:
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
         weights = self.folder.read_attention()
-        titles = run_pictures.panel_titles(self.folder.read_predictions())
+        titles = run_pictures.sequence_titles(self.folder.read_predictions())
         chosen = [_whole(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
         if not chosen:
             raise UsageError("example: expected a test sequence, counted from 0, or several.")

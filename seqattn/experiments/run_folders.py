@@ -110,5 +110,5 @@ def draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
     raise_if_stopped(callbacks, [job], hint)
     from seqattn.plots import run_pictures  # matplotlib is slow to import and not needed before
 
-    for path in run_pictures.draw_each(folder):
+    for path in run_pictures.draw_run(folder):
         raise_if_stopped(callbacks, [job], "; nothing is missing" if path == files[-1] else hint)

@@ -64,7 +64,7 @@ def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any])
         )
         writer.add_figure("predictions", shown)
         if folder.attention.exists():
-            titles = run_pictures.panel_titles(predictions)
+            titles = run_pictures.sequence_titles(predictions)
             weights = folder.read_attention(run_pictures.EXAMPLES)
             figure, _ = run_pictures.attention_picture(weights, titles, run_pictures.EXAMPLES)
             writer.add_figure("attention", figure)

@@ -210,7 +210,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.data.files.writing import forecast_arrays
     from seqattn.models import FeatureSpec, build_model
     from seqattn.plots import as_bytes
-    from seqattn.plots.run_pictures import attention_picture, panel_titles, predictions_picture
+    from seqattn.plots.run_pictures import attention_picture, predictions_picture, sequence_titles
     from seqattn.runs import attention_arrays
     from seqattn.training import load_model
     from seqattn.training.checkpoints import describe_checkpoint
@@ -243,7 +243,7 @@ def _named(home: Path, word: str, made: Path) -> None:
         np.full((len(part), 1, 1, 1, 2), 0.5), ids=part.ids, source_lengths=part.source_lengths,
         target_lengths=part.target_lengths, meaning="distribution",
     )  # fmt: skip
-    titles = panel_titles({k: np.asarray(v) for k, v in arrays.items()})
+    titles = sequence_titles({k: np.asarray(v) for k, v in arrays.items()})
     figure, _ = attention_picture(where, titles, 2)
     assert len(as_bytes(figure, "png")) > 1000
     assert not made.exists(), "it was run"

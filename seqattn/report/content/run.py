@@ -21,7 +21,7 @@ from seqattn.runs import EpochRecord, RunFolder, check_summary
 OTHER_UNIT = " (not scaled as the losses are)"
 
 
-def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
+def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
     """All of one run. What is not there, or cannot be read, is said in `notices`.
 
     Raises:
