@@ -12,7 +12,7 @@ from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
 from seqattn.errors import NonFiniteError, Stopped
-from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, parameters_of
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, early_stopping
 from seqattn.training.schedules import ending
@@ -132,7 +132,7 @@ class Job:
     @cached_property
     def parameters(self) -> int:
         """How many numbers its model learns."""
-        return parameters_of(self.config.model, FeatureSpec.of(self.spec), self.lengths)
+        return count_parameters(self.config.model, FeatureSpec.of(self.spec), self.lengths)
 
     def new_model(self) -> Seq2SeqModel:
         """Initialised by the seed; a linear skip starts at zero."""

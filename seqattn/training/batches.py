@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Scaling, Sequences, Windows
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 
 MOST_GATHERED = 2**26
 """Numbers of which an epoch keeps a second copy, in its order: 256 MB."""
@@ -330,7 +330,7 @@ def slices(sequences: int, size: int) -> Iterator[slice]:
 def orders(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
     """The order in which an epoch visits the sequences, for each seed: a function of both."""
     places = ((seed, epoch) for seed in seeds)
-    return [numbers.permutation(sequences) for numbers in streams(places, "shuffle")]
+    return [numbers.permutation(sequences) for numbers in rngs_for(places, "shuffle")]
 
 
 def shuffled_batches(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 from seqattn.training.attention_history import attention_snapshots, probe_batch
 from seqattn.training.batches import together
 from seqattn.training.compiling import StepCompiler
@@ -116,7 +116,7 @@ class Learner:
             teacher_forcing_probability(run.config.teacher_forcing, state.epoch, run.config.epochs)
             for run in runs
         ]
-        generators = streams(((run.seed, state.epoch) for run in runs), "coins")
+        generators = rngs_for(((run.seed, state.epoch) for run in runs), "coins")
         tosses = [
             sample_teacher_forcing(
                 run.config.teacher_forcing, chance, coins, sequences=self.loader.n,

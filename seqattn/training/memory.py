@@ -14,7 +14,7 @@ from seqattn.config import (
     Recurrent,
     Transformer,
 )
-from seqattn.models import Lengths, parameters_of
+from seqattn.models import Lengths, count_parameters
 
 POINT = 2  # features of a generated point
 NAME = 150  # bytes of a sequence's name and label
@@ -119,9 +119,10 @@ def bytes_needed(
         "the attention in the test sequences": 4 * looked,
     }
     largest = max(one_after_the_other, key=lambda what: one_after_the_other[what])
+    parameters = count_parameters(model, features, Lengths(S, T))
     return {
         "the sequences": bytes_of_sequences(sum(counts), S, T, features),
-        "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features, Lengths(S, T)),
+        "the parameters": 4 * COPIES_OF_PARAMETERS * parameters,
         largest: one_after_the_other[largest],
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 
 STEP_BITS, CALL_BITS = 32, 10
 
@@ -46,7 +46,7 @@ class StepRNG:
         places = ((seed, position) for seed in self.seeds)
         if self.part is not None:
             shape = (self.part[0], *shape[1:])
-        drawn = [numbers.random_sample(shape) for numbers in streams(places, name)]
+        drawn = [numbers.random_sample(shape) for numbers in rngs_for(places, name)]
         if self.part is not None:
             drawn = [numbers[self.part[1]] for numbers in drawn]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
