@@ -26,7 +26,7 @@ from seqattn.experiments import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models import layers as layers_module
 from seqattn.models.attention import normalizers
-from seqattn.models.manual_backward import ManualLoss, supports, wants_runs_inner
+from seqattn.models.manual_backward import ManualLoss, prefers_runs_innermost, supports
 from seqattn.runs import RunFolder
 from seqattn.training import (
     Batch,
@@ -148,7 +148,7 @@ def test_derived_gradients_are_autograds(
 def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     config = Recurrent.model_validate({"hidden_dim": 2, "attention": {"score": "scaled_dot"}})
     models = [build_model(config, F, k).double() for k in range(9)]
-    assert wants_runs_inner(models[0], 9)
+    assert prefers_runs_innermost(models[0], 9)
     stack, objective = build_loss([copy.deepcopy(model) for model in models])
     assert stack.runs_innermost
     assert isinstance(objective, ManualBackwardLoss)
@@ -187,10 +187,10 @@ def test_sequences_innermost_are_the_same(
     if ragged:
         lengths, keep = lengths.clamp(max=4), keep[..., :3]
     batch = Batch(source, target, lengths, keep)
-    monkeypatch.setattr(normalizers, "MANY", 1)
+    monkeypatch.setattr(normalizers, "MIN_FAST_SCORES", 1)
     losses, slopes, inner = list[Tensor](), list[Tensor](), list[bool]()
     for narrow in (0, H):
-        monkeypatch.setattr(layers_module, "NARROW", narrow)
+        monkeypatch.setattr(layers_module, "MAX_INNERMOST_WIDTH", narrow)
         models = [build_model(config.model, 2, seed).double() for seed in range(RUNS)]
         stack, objective = build_loss(models, manual_backward=False)
         assert isinstance(stack.model, RecurrentModel)

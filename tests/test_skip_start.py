@@ -313,9 +313,9 @@ def test_maps_are_those_of_the_first_process(tmp_path: Path) -> None:
     other = Job(config, job.folder, job.data)
     before = skip_of(build_initial_model(other))
     assert not before.weight.any()
-    assert not before.trained
+    assert not before.is_trainable
     second = build_initial_model(share_skip_map(world, other))
     for shared in (skip_of(first), skip_of(second)):
         assert torch.equal(shared.weight, skip_of(model).weight)
         assert torch.equal(shared.bias, skip_of(model).bias)
-        assert not shared.trained
+        assert not shared.is_trainable

@@ -15,7 +15,7 @@ from seqattn.data import DataSpec, load
 from seqattn.data.scaling import Scaler, Scaling
 from seqattn.errors import CheckpointError, NonFiniteError
 from seqattn.models import Seq2SeqModel, build_model
-from seqattn.rng import stream
+from seqattn.rng import rng_for
 from seqattn.runs import EpochRecord
 from seqattn.training import (
     Batch,
@@ -199,7 +199,7 @@ def test_patience() -> None:
 
 def tossed(coin: str, probability: float, seed: int = 1, epoch: int = 0) -> np.ndarray:
     knobs = Training.model_validate({"teacher_forcing": {"coin": coin}}).teacher_forcing
-    numbers = stream(seed, "coins", epoch)
+    numbers = rng_for(seed, "coins", epoch)
     return sample_teacher_forcing(
         knobs, probability, numbers, sequences=2003, batches=1009, steps=7
     )

@@ -31,7 +31,7 @@ from seqattn.data.splitting import PARTS, three_parts
 from seqattn.data.units import check_units
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
-from seqattn.rng import stream
+from seqattn.rng import rng_for
 
 UNKNOWN = "unknown"
 """The path in a checkpoint's config: a checkpoint names no file."""
@@ -236,7 +236,7 @@ def _some(train: Windows, config: OwnFile) -> Windows:
     most = max(1, MOST_FITTED // numbers)
     if len(train) <= most:
         return train
-    drawn = stream(config.split.seed, "sample", 0).permutation(len(train))[:most]
+    drawn = rng_for(config.split.seed, "sample", 0).permutation(len(train))[:most]
     return train.subset(np.sort(drawn))
 
 

@@ -10,7 +10,7 @@ from seqattn.config import OwnFile
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans
 from seqattn.errors import DataError
-from seqattn.rng import stream
+from seqattn.rng import rng_for
 
 PARTS = ("train", "validation", "test")
 
@@ -43,7 +43,7 @@ def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]
             )
         order = np.argsort(series.order[series.points.offsets[:-1]], kind="stable")
     else:
-        order = stream(split.seed, "split", split.by).permutation(count)
+        order = rng_for(split.seed, "split", split.by).permutation(count)
     counts = _counts(count, split.validation, split.test, what, name)
     found = []
     for first, last in itertools.pairwise(np.cumsum([0, *counts])):

@@ -19,7 +19,7 @@ from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort, Squares
 from seqattn.data import squares
 from seqattn.data.baselines import Rule
 from seqattn.data.sequences import Floats, Integers, Sequences, real_points
-from seqattn.rng import stream
+from seqattn.rng import rng_for
 
 Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag
 
@@ -104,7 +104,7 @@ def _told(
     """Sequences whose target step t is source point `alignment[:, t]`, with noise."""
     N, T = alignment.shape
     ideal = _picked(source, alignment)
-    moved = stream(seed, "data", "noise").standard_normal(ideal.shape) * noise
+    moved = rng_for(seed, "data", "noise").standard_normal(ideal.shape) * noise
     target = np.where(real_points(target_lengths, T)[:, :, None], ideal + moved, 0.0)
     return Sequences(
         source=source,
@@ -156,8 +156,8 @@ def _recall(task: Recall, n: int, seed: int) -> Sequences:
     lengths = 2 * pairs + 1
     S, rows = 2 * task.pairs + 1, np.arange(n)
     source = _points(n, seed, "points", S, lengths)
-    asked = (stream(seed, "data", "asked").random_sample(n) * pairs).astype(np.int64)
-    moved = stream(seed, "data", "noise").standard_normal((n, len(FEATURES))) * task.noise
+    asked = (rng_for(seed, "data", "asked").random_sample(n) * pairs).astype(np.int64)
+    moved = rng_for(seed, "data", "noise").standard_normal((n, len(FEATURES))) * task.noise
     source[rows, lengths - 1] = source[rows, 2 * asked] + moved
     alignment = (2 * asked + 1)[:, None]
     target = _picked(source, alignment)
@@ -202,15 +202,15 @@ def value_of_nearest_key(source: Floats, lengths: Integers, steps: int) -> Float
 
 def _polygons(task: Polygons, n: int, seed: int) -> Sequences:
     corners = _drawn(n, seed, task.min_corners, task.corners)
-    angles = stream(seed, "data", "rotation").random_sample(n) * 2 * np.pi
-    sizes = SMALLEST + stream(seed, "data", "scale").random_sample(n) * (LARGEST - SMALLEST)
-    clockwise = stream(seed, "data", "direction").randint(2, size=n)
-    starts = (stream(seed, "data", "start").random_sample(n) * corners).astype(np.int64)
+    angles = rng_for(seed, "data", "rotation").random_sample(n) * 2 * np.pi
+    sizes = SMALLEST + rng_for(seed, "data", "scale").random_sample(n) * (LARGEST - SMALLEST)
+    clockwise = rng_for(seed, "data", "direction").randint(2, size=n)
+    starts = (rng_for(seed, "data", "start").random_sample(n) * corners).astype(np.int64)
     steps = np.arange(task.corners)
     turn = np.where(clockwise, -1, 1)[:, None] * (starts[:, None] + steps)
     at = angles[:, None] + 2 * np.pi * turn / corners[:, None]
     ideal = sizes[:, None, None] * np.stack([np.cos(at), np.sin(at)], axis=-1)
-    points = ideal + stream(seed, "data", "noise").standard_normal(ideal.shape) * task.noise
+    points = ideal + rng_for(seed, "data", "noise").standard_normal(ideal.shape) * task.noise
     keep = real_points(corners, task.corners)[:, :, None]
     points, ideal = np.where(keep, points, 0.0), np.where(keep, ideal, 0.0)
     cut = task.source_length
@@ -255,11 +255,11 @@ def _drawn(n: int, seed: int, least: int | None, most: int) -> Integers:
     """(n,) whole numbers from `least` to `most`; without `least` all are `most`."""
     if least is None:
         return np.full(n, most, dtype=np.int64)
-    shares: NDArray[np.float64] = stream(seed, "data", "lengths").random_sample(n)
+    shares: NDArray[np.float64] = rng_for(seed, "data", "lengths").random_sample(n)
     return (least + shares * (most - least + 1)).astype(np.int64)
 
 
 def _points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
     """(n, longest, 2) points in the square from -1 to 1; 0 beyond each length."""
-    drawn = 2 * stream(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
+    drawn = 2 * rng_for(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
     return np.where(real_points(lengths, longest)[:, :, None], drawn, 0.0)

@@ -14,7 +14,7 @@ from seqattn.config import Config, Generated
 from seqattn.data import Sequences, Splits, shape_of
 from seqattn.errors import UsageError
 from seqattn.experiments.job import Job
-from seqattn.models import Lengths, parameters_of
+from seqattn.models import Lengths, count_parameters
 from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
@@ -75,7 +75,9 @@ def estimate_training_memory(
     largest = max(phases, key=lambda phase: phases[phase])
     return {
         "the sequences": sum(counts) * _bytes_per_sequence(S, T, features),
-        "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features, Lengths(S, T)),
+        "the parameters": 4
+        * COPIES_OF_PARAMETERS
+        * count_parameters(model, features, Lengths(S, T)),
         largest: phases[largest],
     }
 

@@ -36,9 +36,9 @@ def build_initial_model(job: Job) -> Seq2SeqModel:
     `model.skip_map` says so."""
     model = job.new_model()
     if model.skip is not None and _starts_at_map(job):
-        model.skip.trained = job.config.model.skip_map == "finetuned"
+        model.skip.is_trainable = job.config.model.skip_map == "finetuned"
         if job.skip_map is not None:
-            model.skip.start_at(job.skip_map.weight, job.skip_map.bias)
+            model.skip.set_weights(job.skip_map.weight, job.skip_map.bias)
     return model
 
 

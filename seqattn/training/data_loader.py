@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 from seqattn.training.batches import Batch, GatheredBatch, chunk_slices, stack_batches
 from seqattn.training.process_group import ProcessGroup
 
@@ -113,7 +113,7 @@ class DataLoader:
 def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
     """The order in which an epoch visits the sequences, for each seed: a function of both."""
     positions = ((seed, epoch) for seed in seeds)
-    return [generator.permutation(sequences) for generator in streams(positions, "shuffle")]
+    return [generator.permutation(sequences) for generator in rngs_for(positions, "shuffle")]
 
 
 def shuffled_batches(

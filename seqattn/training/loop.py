@@ -78,7 +78,7 @@ def train_models(
 
 
 def _batch_key(run: TrainingRun) -> str:
-    return batch_key(run.model.points, run.config, [run.data.shape, run.validation.shape])
+    return batch_key(run.model.features, run.config, [run.data.shape, run.validation.shape])
 
 
 def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgress]:

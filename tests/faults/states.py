@@ -195,20 +195,20 @@ def _forgetting(name: str) -> Any:
         """Draws that begin again instead of being a function of the position."""
 
         def of(places: Any, wanted: str) -> Any:
-            from seqattn.rng import streams
+            from seqattn.rng import rngs_for
 
             moved = [(seed + (wanted == stream), position) for seed, position in places]
-            return streams(moved, wanted)  # type: ignore[arg-type]
+            return rngs_for(moved, wanted)  # type: ignore[arg-type]
 
         return of
 
     patches = [mock.patch.object(RunProgress, "__post_init__", begin)]
     if name == "coins":
-        patches.append(mock.patch.object(learner, "streams", other("coins")))
+        patches.append(mock.patch.object(learner, "rngs_for", other("coins")))
     elif name == "order":
-        patches.append(mock.patch.object(batches, "streams", other("shuffle")))
+        patches.append(mock.patch.object(batches, "rngs_for", other("shuffle")))
     elif name in ("dropout", "sampling"):
-        patches.append(mock.patch.object(step_rng, "streams", other(name)))
+        patches.append(mock.patch.object(step_rng, "rngs_for", other(name)))
     elif name == "schedule":
         rate = learner.LearningRate
         patches.append(
