@@ -19,7 +19,7 @@ import pytest
 
 import seqattn
 from seqattn.data.files import Chunk, ReadOptions, read_all
-from seqattn.data.frames import frame_file, kind_of_frame
+from seqattn.data.frames import frame_kind, temporary_parquet
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments.api import DataNote, Run
 from tests.conftest import Ended, fresh_process
@@ -83,7 +83,7 @@ def of_file(trained: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def read(frame: Any, options: ReadOptions = OPTIONS) -> Chunk:
-    with frame_file(frame) as path:
+    with temporary_parquet(frame) as path:
         return read_all(path, options)
 
 
@@ -419,7 +419,7 @@ def test_polars_needs_no_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_arrays_are_no_frames() -> None:
     for value in ([1], np.zeros(3), {"x": [1]}, None, "x", pd.Timestamp("2021")):
-        assert kind_of_frame(value) is None
+        assert frame_kind(value) is None
 
 
 def test_notes_are_warnings(trained: Path) -> None:

@@ -20,14 +20,14 @@ from seqattn.analysis.comparison import sentences
 from seqattn.analysis.evaluation import References, evaluate, free_run
 from seqattn.analysis.evaluation.load_run import data_of, open_run
 from seqattn.config import Config, OwnFile, from_plain, resolve
-from seqattn.config.comparing import plan
-from seqattn.config.searching import search
-from seqattn.data import Scaling, Sequences, Splits, load
+from seqattn.config.comparing import plan_comparison
+from seqattn.config.searching import plan_search
+from seqattn.data import Scaling, Sequences, Splits, load_data
 from seqattn.data.baselines import (
-    baselines_of,
-    mean_squared_error,
+    build_baselines,
+    forecast_mse,
 )
-from seqattn.data.fitting import fit
+from seqattn.data.fitting import fit_scaling
 from seqattn.data.instance import InstanceStatistics
 from seqattn.data.least_squares import least_squares
 from seqattn.data.sequences import Floats
@@ -99,7 +99,7 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
     assert found.mean == pytest.approx(np.array([[3, 2], [12, -0.5]]))
     assert found.std == pytest.approx(np.array([[ROOT_OF_VARIANCE, 1], [2, 0.5]]))
     assert found.constant.tolist() == [[False, True], [False, False]]
-    made, notes = fit(INSTANCE.model_copy(update={"scaling": scaling}), part)
+    made, notes = fit_scaling(INSTANCE.model_copy(update={"scaling": scaling}), part)
     source, target = made.scaled(part)
     r = ROOT_OF_VARIANCE
     assert source[0] == pytest.approx(np.array([[-2 / r, 0], [0, 0], [96 / r, 0], [2 / r, 0]]))
@@ -148,7 +148,7 @@ def test_rounding_is_no_spread() -> None:
 
 def test_targets_padding_and_filled_cells_change_no_source(tmp_path: Path) -> None:
     part = by_hand()
-    scaling, _ = fit(INSTANCE, part)
+    scaling, _ = fit_scaling(INSTANCE, part)
     before, _ = scaling.scaled(part)
     other = by_hand()
     other.target[:], other.source[1, 2:], other.source[0, 2, 0] = 1e6, -7e5, 4.0
@@ -177,7 +177,7 @@ def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
 
     def test_part(values: Floats) -> Floats:
         (tmp_path / "s.csv").write_text("x\n" + "".join(f"{value}\n" for value in values))
-        found = load(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
+        found = load_data(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
         return np.asarray(found.scaling.scaled(found.test)[0])
 
     changed = rows.copy()
@@ -211,7 +211,7 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
     full = np.full(60, 1)
     part = Sequences(points[:, :10], 10 * full, points[:, 10:], 3 * full, ("x",),
                      tuple(map(str, range(60))))  # fmt: skip
-    scaling, _ = fit(INSTANCE, part)
+    scaling, _ = fit_scaling(INSTANCE, part)
     mean, std = (
         points[:, :10].mean(axis=1, keepdims=True),
         points[:, :10].std(axis=1, keepdims=True),
@@ -253,7 +253,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     assert summary["rmse"]["this model"] == pytest.approx(
         [np.sqrt(np.square(errors).mean())], rel=1e-5
     )
-    alike, _ = fit(OwnFile(path="-"), data.train)
+    alike, _ = fit_scaling(OwnFile(path="-"), data.train)
     for name, loss in References.of(data.test, data.train, None, alike).baselines.items():
         assert summary["baselines"][name] == pytest.approx(loss)
     # Told the truth: each sequence's loss in its own units, brought back.
@@ -271,7 +271,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     assert summary["validation_loss"] == pytest.approx(
         np.square((free - data.validation.target) / own).mean(), rel=1e-5
     )
-    last = baselines_of(data.train, data.validation, None).forecast(
+    last = build_baselines(data.train, data.validation, None).forecast(
         "last source point", data.validation
     )[:]
     assert summary["validation_baselines"]["last source point"] == pytest.approx(
@@ -410,9 +410,9 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     shared = {"target_length": 3, "normalize": "instance"}
     folders = {f"{part}_path": str(tmp_path / part) for part in ("validation", "test")}
     files = {key: f"{path}/p.parquet" for key, path in folders.items()}
-    cached = load(OwnFile.model_validate(
+    cached = load_data(OwnFile.model_validate(
         {"path": str(tmp_path / "train"), **folders, **shared, "cache": "always"}))  # fmt: skip
-    filed = load(
+    filed = load_data(
         OwnFile.model_validate({"path": str(tmp_path / "train" / "p.parquet"), **files, **shared})
     )
     assert cached.scaling.as_plain() == filed.scaling.as_plain()
@@ -451,7 +451,7 @@ def test_none_is_scaling_none() -> None:
     assert OwnFile.model_validate(config.model_dump()) == config
     part = by_hand()
     part.source[..., 1], part.target[..., 2] = 2, 2  # constant everywhere
-    assert fit(config, part)[0].is_identity
+    assert fit_scaling(config, part)[0].is_identity
 
 
 @pytest.mark.parametrize(("sets", "key", "words"), [
@@ -471,7 +471,7 @@ def test_keys_that_contradict_each_other_are_refused(sets: list[str], key: str, 
 
 def test_trials_are_not_judged_in_other_units() -> None:
     with pytest.raises(ConfigError, match="1 mistake"):
-        search(ROOT / "configs" / "own_data.yaml", (), ["data.normalize=global,instance"])
+        plan_search(ROOT / "configs" / "own_data.yaml", (), ["data.normalize=global,instance"])
 
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -484,14 +484,16 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
         f"name: three\ndata: {{kind: file, path: {tmp_path / 'points.npy'}, source_length: 10}}\n"
         "model: {hidden_dim: 3}\ntraining: {epochs: 2}\n"
     )
-    comparison = plan(path, vary=["data.normalize=none,global,instance"], seeds=2)
+    comparison = plan_comparison(path, vary=["data.normalize=none,global,instance"], seeds=2)
     outcome = compare(comparison, tmp_path)
     assert [(pair.first, pair.second) for pair in outcome.pairs] == [("global", "instance")]
     assert not outcome.same_units
     said = " ".join(sentences(outcome))
     assert "differ in data.scaling or data.relative" in said
     assert "(curves.png) are in different units" in said
-    comparison = plan(path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2)
+    comparison = plan_comparison(
+        path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2
+    )
     outcome = compare(comparison, tmp_path)
     assert outcome.same_data
     assert outcome.same_units
@@ -537,4 +539,4 @@ def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, LoadedMode
     assert evaluated(trained, replace(data, test=large)) == pytest.approx(
         100 * evaluated(trained, data), rel=1e-4
     )
-    assert mean_squared_error(large.target, large) == 0
+    assert forecast_mse(large.target, large) == 0

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import OwnFile
-from seqattn.data import Splits, load
-from seqattn.data.files.writing import Steps
+from seqattn.data import Splits, load_data
+from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from tests.conftest import Ended
@@ -78,7 +78,7 @@ def test_forecasts_go_on_in_the_series_own_calendar(dates: Dates, words: str) ->
         order, offsets, spacing = spacing_of(every[:n])
         assert str(spacing.frequency(0)) == words
         assert (spacing.distances(order, offsets) == 1).all()
-        assert np.array_equal(Steps(order[-1:], spacing).after(10)[0], every[n : n + 10])
+        assert np.array_equal(ForecastSteps(order[-1:], spacing).after(10)[0], every[n : n + 10])
 
 
 @calendars
@@ -138,11 +138,11 @@ def test_numbers_are_counted_by_their_smallest_distance(
 def test_where_nothing_can_be_told_steps_are_counted() -> None:
     times = np.datetime64("2001-01-01") + np.array([0, 61, 119, 200, 263]).astype("timedelta64[s]")
     _, _, spacing = spacing_of(times)
-    assert np.isnat(Steps(times[-1:], spacing).after(3)).all()
+    assert np.isnat(ForecastSteps(times[-1:], spacing).after(3)).all()
     _, _, spacing = spacing_of(np.array([0, 0.61, 1.19, 2.0]))
-    assert Steps(np.array([2.0]), spacing).after(3).tolist() == [[1, 2, 3]]
+    assert ForecastSteps(np.array([2.0]), spacing).after(3).tolist() == [[1, 2, 3]]
     _, _, spacing = spacing_of(np.array(["2001-01-01"], dtype="datetime64[us]"))
-    assert np.isnat(Steps(times[:1], spacing).after(1)).all()
+    assert np.isnat(ForecastSteps(times[:1], spacing).after(1)).all()
 
 
 def test_few_rows_take_the_spacing_of_the_training_or_of_the_others() -> None:
@@ -173,7 +173,7 @@ def table(*series: Any) -> str:
 def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
     file = tmp_path / "f.csv"
     file.write_text(text)
-    return load(OwnFile.model_validate({"path": str(file), "source_length": 3, **keys}))
+    return load_data(OwnFile.model_validate({"path": str(file), "source_length": 3, **keys}))
 
 
 @calendars
@@ -234,10 +234,10 @@ def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").write_text(text.replace("s0", name))
     paths = {f"{name}_path": str(tmp_path / f"{name}.csv") for name in ("validation", "test")}
     described = {"path": str(tmp_path / "train.csv"), "source_length": 3, **paths}
-    load(OwnFile.model_validate(described))
+    load_data(OwnFile.model_validate(described))
     (tmp_path / "test.csv").write_text(text.replace("s0", "train"))
     with pytest.raises(DataError, match=r"test.csv: has the bytes of .*train.csv, which belongs"):
-        load(OwnFile.model_validate(described))
+        load_data(OwnFile.model_validate(described))
 
 
 def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
         assert ("missing" in section) == (proposed == "missing: interpolate")
         import yaml
 
-        load(OwnFile.model_validate(yaml.safe_load(section)["data"]))
+        load_data(OwnFile.model_validate(yaml.safe_load(section)["data"]))
 
 
 @settings(max_examples=10, deadline=None)
@@ -350,7 +350,7 @@ def test_series_are_the_same_however_they_lie_in_files(
                 "x": [float(10 * int(name[1:]) + t) for name, t in mine],
             }), home / f"part-{k}.parquet")  # fmt: skip
     for cache in ("never", "always"):
-        splits = load(OwnFile.model_validate({
+        splits = load_data(OwnFile.model_validate({
             "path": str(home), "target_length": 1, "split": {"validation": 0.3, "test": 0.3},
             "cache": cache,
         }))  # fmt: skip
@@ -369,4 +369,4 @@ def test_a_time_that_comes_again_in_a_file_further_on_is_refused(tmp_path: Path)
             "step": [t + 3 * (k == 2) for _ in names for t in range(4)], "x": [0.0] * 8,
         }), tmp_path / f"part-{k}.parquet")  # fmt: skip
     with pytest.raises(DataError, match="the series 'a' has two rows of 3 in its files"):
-        load(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))
+        load_data(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqattn.config import Data, OwnFile, Squares
 from seqattn.data import file_dataset, tasks
-from seqattn.data.baselines import Rule
+from seqattn.data.baselines import NaiveForecast
 from seqattn.data.metrics import InSample
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
@@ -13,7 +13,7 @@ from seqattn.data.splits import Splits
 from seqattn.data.windows import Windows
 
 
-def load(config: Data) -> Splits:
+def load_data(config: Data) -> Splits:
     """Make or read the sequences of a config.
 
     Raises:
@@ -28,11 +28,11 @@ def load(config: Data) -> Splits:
         validation=tasks.generate(config, config.n_validation, config.validation_seed),
         test=tasks.generate(config, config.n_test, config.test_seed),
         scaling=Scaling.identity(train),
-        rule=tasks.rule_of(config),
+        rule=tasks.naive_forecast_of(config),
     )
 
 
-def shape_of(config: Data) -> tuple[int, int] | None:
+def fixed_shape(config: Data) -> tuple[int, int] | None:
     """Points of the longest source and of the longest target; None where a file knows."""
     if isinstance(config, OwnFile):
         return None
@@ -48,11 +48,11 @@ def shape_of(config: Data) -> tuple[int, int] | None:
 __all__ = [
     "DataSpec",
     "InSample",
-    "Rule",
+    "NaiveForecast",
     "Scaling",
     "Sequences",
     "Splits",
     "Windows",
-    "load",
-    "shape_of",
+    "fixed_shape",
+    "load_data",
 ]

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqattn.data.metrics import InSample
-from seqattn.data.naive import check_season, drift, last_value, places_of_targets, seasonal_naive
+from seqattn.data.naive import (
+    check_season,
+    drift,
+    last_value,
+    seasonal_naive,
+    source_columns_of_targets,
+)
 from seqattn.data.scoring import ErrorSums
-from seqattn.data.sequences import Floats, Forecast, Integers, Sequences
+from seqattn.data.sequences import Floats, ForecastLike, Integers, Sequences
 
-Rule = Callable[[Floats, Integers, int], Floats]
+NaiveForecast = Callable[[Floats, Integers, int], Floats]
 """(source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
 
 TRAINING_MEAN = "mean of the training targets"
@@ -53,10 +59,10 @@ class Baselines:
         return LazyForecast(part, self.forecasts[name])
 
 
-def baselines_of(
+def build_baselines(
     train: Sequences,
     test: Sequences,
-    rule: tuple[str, Rule] | None,
+    rule: tuple[str, NaiveForecast] | None,
     in_sample: InSample | None = None,
 ) -> Baselines:
     """
@@ -76,7 +82,7 @@ def baselines_of(
         TRAINING_MEAN: lambda part: np.repeat(means[None], len(part), axis=0)
     }
     notes = list[str]()
-    carried = places_of_targets(test)
+    carried = source_columns_of_targets(test)
     if carried is not None:  # else no source has the target features
         forecasts[LAST_POINT] = lambda part: last_value(part, carried)
         if in_sample is not None:
@@ -114,7 +120,7 @@ def mean_by_step(part: Sequences, steps: int) -> Floats:
     return means
 
 
-def mean_squared_error(forecast: Forecast, part: Sequences, scale: Floats | None = None) -> float:
+def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None = None) -> float:
     """Mean over all observed target cells.
 
     Args:
@@ -123,7 +129,9 @@ def mean_squared_error(forecast: Forecast, part: Sequences, scale: Floats | None
     return ErrorSums.of(forecast, part, scale).loss
 
 
-def verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
+def describe_verdict(
+    loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]
+) -> str:
     """Whether a loss beats its baselines, in words: "beats the best parameter-free baseline
     (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
 

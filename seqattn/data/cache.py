@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqattn.data.series import Series
-from seqattn.data.store import VERSION, SeriesStore, mapped
+from seqattn.data.store import VERSION, SeriesStore, open_mapped
 from seqattn.errors import DataError, StorageError
 
-FROM = 2**25
+MIN_CACHED_BYTES = 2**25
 """Bytes of files from which on `data.cache: auto` keeps their numbers."""
 
-ABANDONED = 86_400
+ABANDONED_SECONDS = 86_400
 """Seconds after which nobody goes on with an entry that is not whole."""
 
 
@@ -36,10 +36,10 @@ def cache_folder() -> Path:
 
 
 def is_large(files: Sequence[Path]) -> bool:
-    return sum(file.stat().st_size for file in files) >= FROM
+    return sum(file.stat().st_size for file in files) >= MIN_CACHED_BYTES
 
 
-def cached(
+def load_cached(
     files: Sequence[Path], how: str, name: str,
     read: Callable[[SeriesStore], dict[str, str]],
 ) -> Series:  # fmt: skip
@@ -54,34 +54,34 @@ def cached(
         DataError: a file changed while it was read.
         StorageError: there is no room for them.
     """
-    home, key = cache_folder(), _key(files, how)
+    home, key = cache_folder(), _cache_key(files, how)
     entry = home / key
-    found = mapped(entry)
+    found = open_mapped(entry)
     if found is not None:
-        return _named(found, name, files)
+        return _with_current_names(found, name, files)
     with _new_folder(home, files) as made:
         store = SeriesStore(made)
         digests = read(store)
-        if _key(files, how) != key:
+        if _cache_key(files, how) != key:
             raise DataError(f"{name}: changed while it was read. Give the same command again.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
         with contextlib.suppress(OSError):  # another process was faster, or an old one is broken
-            if mapped(entry) is None:
+            if open_mapped(entry) is None:
                 shutil.rmtree(entry, ignore_errors=True)
             made.rename(entry)
-    found = mapped(entry)
+    found = open_mapped(entry)
     if found is None:
         raise StorageError(f"{entry}: cannot be read back. Remove it, or set data.cache: never.")
     return found
 
 
-def _named(found: Series, name: str, files: Sequence[Path]) -> Series:
+def _with_current_names(found: Series, name: str, files: Sequence[Path]) -> Series:
     """With the names that the files have now: they may have been given another way before."""
     digests = dict(zip(map(str, files), found.digests.values(), strict=True))
     return replace(found, name=name, digests=digests)
 
 
-def _key(files: Sequence[Path], how: str) -> str:
+def _cache_key(files: Sequence[Path], how: str) -> str:
     text = [str(VERSION), how]
     for file in files:
         status = file.stat()
@@ -100,7 +100,7 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
     remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."
     try:
         made.mkdir(parents=True)
-        _remove_what_was_left(home)
+        _remove_abandoned(home)
         size, free = sum(file.stat().st_size for file in files), shutil.disk_usage(home).free
         if 2 * size > free:
             raise StorageError(
@@ -114,10 +114,10 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _remove_what_was_left(home: Path) -> None:
+def _remove_abandoned(home: Path) -> None:
     """Remove what processes that were killed were making: whatever nobody wrote to for a day."""
     for place in home.glob("making-*"):
         with contextlib.suppress(OSError):  # another process removes it
             written = max(one.stat().st_mtime for one in (place, *place.iterdir()))
-            if time.time() - written > ABANDONED:
+            if time.time() - written > ABANDONED_SECONDS:
                 shutil.rmtree(place, ignore_errors=True)

@@ -13,12 +13,12 @@ from seqattn.errors import DataError
 if TYPE_CHECKING:
     from seqattn.data.files.options import ReadOptions
 
-LONG, WIDE = "long", "wide"
-MAY_DIFFER = ("it is constant", "it is empty", "the same in every row")
+LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
+FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
 """Reasons why columns are left out that may not hold for another file."""
-WITHOUT: dict[str, Any] = {"series": (), "time": None}
+NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
 """What options say of a role that no column has."""
-MEANING = {
+ROLE_PHRASES = {
     "series": ("told the series apart", "if all rows are one series"),
     "time": ("gave the time", "to take the rows as they come"),
 }
@@ -64,7 +64,7 @@ class ColumnRoles:
         Raises:
             KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
         """
-        if plain["layout"] not in (LONG, WIDE):
+        if plain["layout"] not in (LONG_LAYOUT, WIDE_LAYOUT):
             raise ValueError("no such layout")
         series, time, features, formats = (
             tuple(str(name) for name in plain[key])
@@ -91,7 +91,7 @@ class ColumnRoles:
     def _ignored(self) -> list[str]:
         return [
             name for name, why in self.ignored.items()
-            if not any(reason in why for reason in MAY_DIFFER)
+            if not any(reason in why for reason in FILE_SPECIFIC_REASONS)
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:
@@ -126,7 +126,7 @@ class ColumnRoles:
         Raises:
             DataError: the table lacks the column of the series or of the time.
         """
-        if is_wide or self.layout == WIDE:  # a row may be a sequence whatever names it
+        if is_wide or self.layout == WIDE_LAYOUT:  # a row may be a sequence whatever names it
             has_series = bool(self.series) and set(self.series) <= set(header)
             is_asked = options.series == "auto" and has_series
             return replace(options, series=self.series) if is_asked else options
@@ -149,7 +149,7 @@ class ColumnRoles:
         Raises:
             DataError: a column of the role is not there.
         """
-        from seqattn.data.files.columns import listed
+        from seqattn.data.files.columns import join_names
 
         given, trained = getattr(options, role), getattr(self, role)
         only_known = {*self._known, *options.one_hot}.issuperset(header)
@@ -157,17 +157,18 @@ class ColumnRoles:
             return options
         lacking = next((column for column in trained if column not in header), None)
         if lacking is None:
-            return replace(options, **{role: trained or WITHOUT[role]})
+            return replace(options, **{role: trained or NO_COLUMN[role]})
         taken = {*self._taken(options), *options.ignore}
         taken |= {*self.series, *self.time} - set(trained)
         left = [column for column in header if column not in taken]
         left.sort(key=lambda column: column.casefold() != lacking.casefold())
         instead = f" or say which one it is: --set data.{role}={left[0]};" if left else ""
-        was, none = MEANING[role]
+        was, none = ROLE_PHRASES[role]
         instead += f" or, {none}: --set data.{role}=null."
         raise DataError(
-            f"{name}: no column {lacking!r}, which {was} in the training; found {listed(header)}."
-            f" Rename the column in the file{'.' if options.asks else f';{instead}'}"
+            f"{name}: no column {lacking!r}, which {was} in the training; found"
+            f" {join_names(header)}. Rename the column in the file"
+            f"{'.' if options.asks else f';{instead}'}"
         )
 
     def _taken(self, options: ReadOptions) -> set[str | None]:

@@ -10,8 +10,8 @@ from seqattn.config import OwnFile
 from seqattn.data.files.chunk import Ragged
 from seqattn.data.row_ranges import RowRanges
 from seqattn.data.sequences import Integers
-from seqattn.data.series import Series, Spans, ended_sides
-from seqattn.data.sliding import Cut, LeftOut, in_windows
+from seqattn.data.series import Series, Spans, ended_mask
+from seqattn.data.sliding import Cut, LeftOut, slide_windows
 from seqattn.data.windows import SeriesSteps, WindowNames, Windows
 from seqattn.errors import DataError
 
@@ -23,7 +23,7 @@ class _Features(NamedTuple):
     target: tuple[str, ...]
 
 
-def cut(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Windows:
+def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Windows:
     """Sequences as source and target.
 
     Args:
@@ -44,27 +44,27 @@ def cut(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Win
                 " data.source_length, target_length and window."
             )
         features = features._replace(target=target.features)
-        return _made(series, _with_target(spans, target), features)
+        return _build_parts(series, _paired_with_target(spans, target), features)
     if config.window is not None:
-        rows = in_windows(series, spans, config, features.source, left_out)
-        return _made(series, rows, features, is_window=True)
+        rows = slide_windows(series, spans, config, features.source, left_out)
+        return _build_parts(series, rows, features, is_window=True)
     if config.source_length is not None or config.target_length is not None:
-        return _made(series, _at_a_length(series, spans, config, left_out), features)
+        return _build_parts(series, _cut_by_length(series, spans, config, left_out), features)
     if config.source_features is None:
         raise DataError(
             f"{series.name}: nothing says what is source and what is target. Set"
             " data.source_length, target_length or window, or source_features and"
             " target_features."
         )
-    ended = ended_sides(series.points, config)
+    ended = ended_mask(series.points, config)
     seen = [np.concatenate([[0], np.cumsum(~ended[:, names.index(side[0])])]) for side in features]
     ends = spans.starts + spans.lengths
     source_lengths, target_lengths = (one[ends] - one[spans.starts] for one in seen)
     rows = Cut(spans.series_index, spans.starts, source_lengths, spans.starts, target_lengths)
-    return _made(series, rows, features)
+    return _build_parts(series, rows, features)
 
 
-def cut_at(series: Series, source_length: int) -> Windows:
+def cut_at_length(series: Series, source_length: int) -> Windows:
     """Sequences cut into a source of up to `source_length` points and a target of the rest, for a
     model of made sequences.
 
@@ -73,8 +73,8 @@ def cut_at(series: Series, source_length: int) -> Windows:
     """
     spans, names = Spans.of_series(series), series.columns
     if series.target is not None:
-        cut = _with_target(spans, series.target)
-        return _made(series, cut, _Features(names, series.target.features))
+        cut = _paired_with_target(spans, series.target)
+        return _build_parts(series, cut, _Features(names, series.target.features))
     short = np.flatnonzero(spans.lengths < 2)
     if short.size:
         raise DataError(
@@ -83,10 +83,10 @@ def cut_at(series: Series, source_length: int) -> Windows:
         )
     cuts = np.minimum(spans.lengths - 1, source_length)
     rows = Cut(spans.series_index, spans.starts, cuts, spans.starts + cuts, spans.lengths - cuts)
-    return _made(series, rows, _Features(names, names))
+    return _build_parts(series, rows, _Features(names, names))
 
 
-def as_sources(
+def make_sources(
     series: Series, config: OwnFile | None, target_features: tuple[str, ...] = ()
 ) -> Windows:
     """Whole series as sources, with no target known; of a run with windows, the last points that
@@ -107,16 +107,16 @@ def as_sources(
     nothing = np.zeros(len(spans), dtype=np.int64)
     rows = Cut(spans.series_index, starts, lengths, starts, nothing)
     features = _Features(series.columns, target_features or series.columns)
-    return _windows(series, rows, features, ())
+    return _build_windows(series, rows, features, ())
 
 
-def _with_target(spans: Spans, target: Ragged) -> Cut:
+def _paired_with_target(spans: Spans, target: Ragged) -> Cut:
     places = spans.series_index
     return Cut(places, spans.starts, spans.lengths, target.offsets[:-1][places],
                target.lengths[places])  # fmt: skip
 
 
-def _at_a_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Cut:
+def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Cut:
     short = config.source_length or config.target_length or 0
     is_long = spans.lengths > short
     if not is_long.any():
@@ -133,19 +133,21 @@ def _at_a_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOu
         series_index, starts, lengths = series_index[is_long], starts[is_long], lengths[is_long]
     cut = np.broadcast_to(np.int64(short), len(starts))
     if config.source_length:
-        return Cut(series_index, starts, cut, starts + short, _less(lengths, short))
-    cuts = _less(lengths, short)
+        return Cut(series_index, starts, cut, starts + short, _subtract_rows(lengths, short))
+    cuts = _subtract_rows(lengths, short)
     return Cut(series_index, starts, cuts, starts + cuts, cut)
 
 
-def _less(lengths: Integers, short: int) -> Integers:
+def _subtract_rows(lengths: Integers, short: int) -> Integers:
     """Lengths less some rows, of equal ones without a copy of each."""
     if lengths.strides == (0,):
         return np.broadcast_to(lengths[0] - short, len(lengths))
     return lengths - short
 
 
-def _made(series: Series, cut: Cut, features: _Features, *, is_window: bool = False) -> Windows:
+def _build_parts(
+    series: Series, cut: Cut, features: _Features, *, is_window: bool = False
+) -> Windows:
     """
     Raises:
         DataError: a side of a sequence has no points.
@@ -154,7 +156,7 @@ def _made(series: Series, cut: Cut, features: _Features, *, is_window: bool = Fa
         _check_lengths(series, what, cut.series_index, lengths)
     target = series.points if series.target is None else series.target
     columns = tuple(target.features.index(name) for name in features.target)
-    return _windows(series, cut, features, columns, is_window=is_window)
+    return _build_windows(series, cut, features, columns, is_window=is_window)
 
 
 def _check_lengths(series: Series, what: str, series_index: Integers, lengths: Integers) -> None:
@@ -164,7 +166,7 @@ def _check_lengths(series: Series, what: str, series_index: Integers, lengths: I
         raise DataError(f"{series.name}: sequence {name!r} has no points in its {what}.")
 
 
-def _windows(
+def _build_windows(
     series: Series, cut: Cut, features: _Features, columns: tuple[int, ...], *,
     is_window: bool = False,
 ) -> Windows:  # fmt: skip

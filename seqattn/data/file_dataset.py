@@ -15,19 +15,19 @@ from pathlib import Path
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.data.cutting import cut
+from seqattn.data.cutting import cut_series
 from seqattn.data.files import Chunk, Ragged
-from seqattn.data.fitting import fit
+from seqattn.data.fitting import fit_scaling
 from seqattn.data.metrics import InSample, SeriesTable
-from seqattn.data.naive import check_season, places_of_targets
+from seqattn.data.naive import check_season, source_columns_of_targets
 from seqattn.data.notes import left_out_notes, size_note, spacing_notes
-from seqattn.data.places import files_of
+from seqattn.data.paths import find_files
 from seqattn.data.reading import read_series
 from seqattn.data.sequences import Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.sliding import LeftOut
 from seqattn.data.splits import Splits
-from seqattn.data.splitting import PARTS, three_parts
+from seqattn.data.splitting import PARTS, split_series
 from seqattn.data.units import check_units
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
@@ -35,9 +35,9 @@ from seqattn.rng import stream
 
 UNKNOWN = "unknown"
 """The path in a checkpoint's config: a checkpoint names no file."""
-MOST_FITTED = 2**27
+MAX_FITTED_VALUES = 2**27
 """Numbers of the training sequences that baselines are fitted to."""
-MOST_LISTED = 10**5
+MAX_LISTED_SERIES = 10**5
 """Series of which a run folder says which part they are in."""
 
 
@@ -48,14 +48,14 @@ def load_file_dataset(config: OwnFile) -> Splits:
         DataError: what a user can mend, with its place in the file.
         StorageError: there is no room for a cache of large files.
     """
-    read = _read(config)
+    read = _read_parts(config)
     if len(read) == 1:
-        spans, short = three_parts(read[0], config)
+        spans, short = split_series(read[0], config)
         series = read * 3
     else:
         spans, short, series = [Spans.of_series(one) for one in read], [], read
     left_out = LeftOut(too_short=short)
-    few = sum(map(len, spans)) <= MOST_LISTED
+    few = sum(map(len, spans)) <= MAX_LISTED_SERIES
     split = tuple(_split_rows(series, spans)) if few else ()
     notes = [f"{one.name}: {note}" for one in read for note in one.notes]
     notes += spacing_notes(series, spans)
@@ -64,9 +64,11 @@ def load_file_dataset(config: OwnFile) -> Splits:
     train, validation, test = parts
     units = config.units or {}
     check_units(units, list(dict.fromkeys([*train.features, *train.target_features])))
-    in_sample, of_season = in_sample_of(target_series(series[0], spans[0], config), train, config)
-    scaling, scaling_notes = fit(config, train)
-    fitted_on = _some(train, config)
+    in_sample, of_season = compute_in_sample(
+        target_series(series[0], spans[0], config), train, config
+    )
+    scaling, scaling_notes = fit_scaling(config, train)
+    fitted_on = _sample_for_baselines(train, config)
     notes += [*left_out_notes(read, left_out), *scaling_notes, *of_season]
     notes.append(size_note(train, validation, test))
     if len(fitted_on) < len(train):
@@ -77,7 +79,7 @@ def load_file_dataset(config: OwnFile) -> Splits:
     sources = {path: digest for one in read for path, digest in one.digests.items()}
     return Splits(
         train, validation, test, scaling,
-        notes=tuple(notes), split=split, digests=tuple(_digest(one) for one in read),
+        notes=tuple(notes), split=split, digests=tuple(_combined_digest(one) for one in read),
         sources=sources if len(sources) > len(read) else {},
         frequency=spans[0].frequency(series[0]),
         in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles, units=units,
@@ -93,7 +95,7 @@ def _cut_parts(
     """
     parts = list[Windows]()
     for called, one, some in zip(PARTS, series, spans, strict=True):
-        part = cut(one, some, config, left_out) if len(some) else ()
+        part = cut_series(one, some, config, left_out) if len(some) else ()
         if not part:
             raise DataError(f"{one.name}: the {called} part has no sequences left.")
         check_observed(part, f"{one.name}: the {called} part", every_feature=called == "train")
@@ -109,7 +111,7 @@ def _cut_parts(
     return parts
 
 
-def _read(config: OwnFile) -> list[Series]:
+def _read_parts(config: OwnFile) -> list[Series]:
     """The series of each path of a config.
 
     Raises:
@@ -120,7 +122,7 @@ def _read(config: OwnFile) -> list[Series]:
             "a checkpoint does not say where its training data lie. Give a run folder, or your own"
             " sequences with --input."
         )
-    files, note = _files_of_parts(config)
+    files, note = _find_files_of_parts(config)
     found, seen = list[Series](), dict[str, str]()
     for path, some in files.items():
         series = read_series(path, some, config, found[0].roles if found else None)
@@ -137,14 +139,14 @@ def _read(config: OwnFile) -> list[Series]:
     return found
 
 
-def _files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
+def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
     """The files of each path of a config, and a note on those of the first that do not train.
 
     Raises:
         DataError: two parts have the same file.
     """
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
-    every, *others = (files_of(path, config.format) for path in paths)
+    every, *others = (find_files(path, config.format) for path in paths)
     held = {file.resolve() for some in others for file in some}
     training = [file for file in every if file.resolve() not in held]
     if not training or len(held) < sum(map(len, others)):
@@ -155,7 +157,7 @@ def _files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
     return dict(zip(paths, [training, *others], strict=True)), note if left_out else ""
 
 
-def _digest(series: Series) -> str:
+def _combined_digest(series: Series) -> str:
     """SHA-256 of a part's file, or of the digests of all its files in their order."""
     content = list(series.digests.values())
     if len(content) == 1:
@@ -178,7 +180,7 @@ def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
     return SeriesTable(series.points.values, places, spans.starts, spans.lengths)
 
 
-def in_sample_of(
+def compute_in_sample(
     table: SeriesTable, train: Sequences, config: OwnFile
 ) -> tuple[InSample, list[str]]:
     """What baselines and MASE take from the training part, and what a user should be told of it.
@@ -188,7 +190,7 @@ def in_sample_of(
     """
     if config.season is not None:
         check_season(train, config.season)
-    is_given = places_of_targets(train) is not None
+    is_given = source_columns_of_targets(train) is not None
     longest = int(train.source_lengths.min()) if is_given else None
     found, note = InSample.of(table, config.season, longest)
     return found, [note] if note else []
@@ -221,19 +223,19 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
         )
 
 
-def renamed(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
+def rename_features(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
     """The same with the model's names for its columns."""
     points = chunk.points
     return replace(chunk, points=Ragged(points.values, points.offsets, features))
 
 
-def _some(train: Windows, config: OwnFile) -> Windows:
+def _sample_for_baselines(train: Windows, config: OwnFile) -> Windows:
     """Training sequences for the baselines: all, or as many as bear it, drawn by the seed of the
     split."""
     numbers = train.source_steps * len(train.features) + train.target_steps * len(
         train.target_features
     )
-    most = max(1, MOST_FITTED // numbers)
+    most = max(1, MAX_FITTED_VALUES // numbers)
     if len(train) <= most:
         return train
     drawn = stream(config.split.seed, "sample", 0).permutation(len(train))[:most]

@@ -11,17 +11,24 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.instance import InstanceStatistics
-from seqattn.data.scaling import Fitted, Method, Scaler, Scaling, is_constant, places_in
+from seqattn.data.scaling import (
+    FeatureScale,
+    Method,
+    Scaler,
+    Scaling,
+    is_constant,
+    source_indices_of,
+)
 from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError
 
-CAREFUL = 1e-9
+MIN_RELATIVE_SPREAD = 1e-9
 """Spread, of the size of the values, below which it is worked out from their differences."""
-MOST_SORTED = 2**26
+MAX_SORTED_VALUES = 2**26
 """Values of a feature that are sorted in memory."""
 
 
-def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
+def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     """The scaling of a training part, and notes on it.
 
     Raises:
@@ -30,14 +37,14 @@ def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     names = tuple(dict.fromkeys([*train.features, *train.target_features]))
     fitted = {}
     if config.scaling != "none":
-        fitted = fit_features(config.scaling, names, _observed(config, train))
-    scaling, notes = scaling_of(config, fitted, train)
+        fitted = fit_features(config.scaling, names, _observed_values(config, train))
+    scaling, notes = build_scaling(config, fitted, train)
     if config.normalize == "instance":
         notes += instance_notes(train)
     return scaling, notes
 
 
-def _observed(
+def _observed_values(
     config: OwnFile, train: Sequences
 ) -> Callable[[], Iterator[tuple[str, NDArray[np.floating]]]]:
     """What was observed of each feature, some sequences after the other: (feature, values)."""
@@ -59,8 +66,8 @@ def _observed(
     return values
 
 
-def scaling_of(
-    config: OwnFile, fitted: Mapping[str, Fitted], train: Sequences
+def build_scaling(
+    config: OwnFile, fitted: Mapping[str, FeatureScale], train: Sequences
 ) -> tuple[Scaling, list[str]]:
     """The scaling of both sides from that of each feature, and notes on it.
 
@@ -83,7 +90,7 @@ def scaling_of(
         )
         for names in (train.features, train.target_features)
     )  # fmt: skip
-    carried = places_in(train.features, train.target_features)
+    carried = source_indices_of(train.features, train.target_features)
     return Scaling(source, target, carried, config.relative, instance), notes
 
 
@@ -106,7 +113,7 @@ def instance_notes(train: Sequences) -> list[str]:
 def fit_features(
     method: Method, names: Sequence[str],
     values: Callable[[], Iterable[tuple[str, NDArray[np.floating]]]],
-) -> dict[str, Fitted]:  # fmt: skip
+) -> dict[str, FeatureScale]:  # fmt: skip
     """Fit the scale of features to their values in a training part.
 
     standard: mean and standard deviation. minmax: the smallest becomes -1 and the largest 1.
@@ -121,7 +128,7 @@ def fit_features(
     Raises:
         DataError: robust, and more values than are sorted in memory.
     """
-    seen = {name: _Moments() for name in names}
+    seen = {name: _FeatureMoments() for name in names}
     for name, some in values():
         seen[name].add(some)
     centres = {name: one.total / max(one.n, 1) for name, one in seen.items()}
@@ -137,7 +144,7 @@ def fit_features(
 
 
 @dataclass
-class _Moments:
+class _FeatureMoments:
     """What is gathered of one feature, in up to four passes over its values."""
 
     n: int = 0
@@ -161,7 +168,7 @@ class _Moments:
         self.has_squares = True
         self.squares += float(np.square(values - mean, dtype=np.float64).sum())
         if keep:
-            if self.n > MOST_SORTED:
+            if self.n > MAX_SORTED_VALUES:
                 raise DataError(
                     f"data.scaling: robust needs all {self.n:,} values of a feature in memory."
                     " Choose standard or minmax."
@@ -174,7 +181,7 @@ class _Moments:
         if not self.n or not self.has_squares:
             return False
         spread = math.sqrt(self.squares / self.n)
-        return spread < CAREFUL * max(abs(self.low), abs(self.high))
+        return spread < MIN_RELATIVE_SPREAD * max(abs(self.low), abs(self.high))
 
     def add_from_low(self, values: NDArray[np.floating]) -> None:
         self.above += float((values - self.low).sum())
@@ -183,7 +190,7 @@ class _Moments:
         mean = self.above / self.n
         self.squares_above += float(np.square(values - self.low - mean).sum())
 
-    def fitted(self, method: Method, mean: float) -> Fitted:
+    def fitted(self, method: Method, mean: float) -> FeatureScale:
         shift, scale, equal = 0.0, 1.0, False
         if method == "standard":
             shift, scale = mean, math.sqrt(self.squares / self.n)
@@ -199,7 +206,7 @@ class _Moments:
             if equal:
                 scale = float(every.std(dtype=np.float64))
         constant = is_constant(self.low, self.high)
-        return Fitted(
+        return FeatureScale(
             self.low if self.low == self.high else shift, 1.0 if constant else scale,
             constant and method != "none", equal and not constant,
         )  # fmt: skip

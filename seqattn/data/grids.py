@@ -25,7 +25,7 @@ LAST_DAY = 31
 ROUNDING = 1e-6  # of a step, by which numbers that are no whole ones may miss their grid
 
 
-class Fit(NamedTuple):
+class GridFit(NamedTuple):
     """How well sequences lie on one grid: (N,) step, whether they do, and rows missing."""
 
     step: Floats
@@ -33,7 +33,7 @@ class Fit(NamedTuple):
     missing: Floats
 
 
-class Rows(NamedTuple):
+class StepRows(NamedTuple):
     """Steps of N sequences one after the other.
 
     Attributes:
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     inner: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, order: NDArray[Any], offsets: Integers) -> Rows:
+    def of(cls, order: NDArray[Any], offsets: Integers) -> StepRows:
         if order.dtype.kind == "M":
             order = order.astype(DATES)
         series_index = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -132,12 +132,12 @@ class Rows(NamedTuple):
         largest = np.maximum(size[1:] / own[1:], size[:-1] / own[:-1])
         return np.where(self.are_whole[self.series_index[1:]], 0, np.maximum(ROUNDING, 4 * largest))
 
-    def fits(self) -> dict[int, Fit]:
+    def fits(self) -> dict[int, GridFit]:
         """The grids that steps of this kind may lie on."""
         units = (MONTH, TIME, BUSINESS_DAY) if self.are_dates else (NUMBER,)
         return {unit: self._fit(unit) for unit in units}
 
-    def _fit(self, unit: int) -> Fit:
+    def _fit(self, unit: int) -> GridFit:
         distances = self.distances(unit)
         assert distances is not None
         step = self.each(np.minimum, np.append(np.where(self.inner, distances, np.inf), np.inf),
@@ -156,9 +156,9 @@ class Rows(NamedTuple):
             with np.errstate(divide="ignore", invalid="ignore"):
                 mean = (ends - begins) / rows
             step = np.where(is_valid & ~self.are_whole, mean, step)
-        return Fit(step, is_valid, rows - (np.diff(self.offsets) - 1))
+        return GridFit(step, is_valid, rows - (np.diff(self.offsets) - 1))
 
-    def chosen(self, fits: dict[int, Fit]) -> tuple[Integers, Floats]:
+    def chosen(self, fits: dict[int, GridFit]) -> tuple[Integers, Floats]:
         """(N,) unit and step: of the valid grids the one that leaves the fewest rows missing. Of
         equal ones months come first, then days, weeks and what is shorter, then business days: from
         a Friday to a Monday is one business day, and not 3 days."""

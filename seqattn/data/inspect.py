@@ -15,15 +15,15 @@ from seqattn.data.files import (
     Chunk,
     ReadOptions,
     check_file,
-    format_of,
-    kind_of,
+    file_format,
+    file_kind,
     read_all,
 )
-from seqattn.data.files.chunk import joined
-from seqattn.data.section import Steps, section_of, shortest, steps_of
-from seqattn.data.tables import chunks, opened, understand
-from seqattn.data.tables.roles import Roles
-from seqattn.data.tables.wide import Wide
+from seqattn.data.files.chunk import concat_chunks
+from seqattn.data.section import StepSummary, render_section, summarize_steps, typical_min_length
+from seqattn.data.tables import infer_layout, open_table, table_chunks
+from seqattn.data.tables.roles import LongLayout
+from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
@@ -49,7 +49,7 @@ class InferredRoles:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class FileReport:
     """
     Attributes:
         kind: format of the file.
@@ -80,7 +80,7 @@ class Report:
         return len(self.chunk.points.values)
 
 
-def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
+def inspect_file(file: Path, options: InspectOptions | None = None) -> FileReport:
     """Read a whole file, infer what it holds, and say how to train on it.
 
     Raises:
@@ -89,35 +89,35 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
     """
     options = options or InspectOptions()
     check_file(file)
-    kind = kind_of(file, format_of(file, options.format))
+    kind = file_kind(file, file_format(file, options.format))
     if kind not in TABLES:
         if kind == "npy" and options.layout == "auto":
-            _ask_about_two_axes(file)
+            _check_two_axes(file)
         chunk = read_all(file, options)
         roles = InferredRoles(features=chunk.points.features)
         apart = ", source and target apart" if chunk.target is not None else ""
         words = kind.removeprefix(NESTED)
-        section = section_of(file, options, chunk, None, None)
-        return Report(words, f"{words}{apart}", roles, chunk, None, 0, chunk.notes, section)
-    with opened(file, kind, options) as table:
-        layout = understand(table, options)
-        chunk = joined(list(chunks(table, layout, options, whole=True)))
+        section = render_section(file, options, chunk, None, None)
+        return FileReport(words, f"{words}{apart}", roles, chunk, None, 0, chunk.notes, section)
+    with open_table(file, kind, options) as table:
+        layout = infer_layout(table, options)
+        chunk = concat_chunks(list(table_chunks(table, layout, options, whole=True)))
         if int(chunk.points.lengths.max()) < 2:
             raise DataError(
                 f"{file}: has one row in each sequence, which is too few: a source and a target"
                 " need one point each."
             )
-        roles = _roles(layout, chunk)
-        steps = steps_of(chunk)
-        section = section_of(file, options, chunk, layout, steps)
+        roles = _inferred_roles(layout, chunk)
+        steps = summarize_steps(chunk)
+        section = render_section(file, options, chunk, layout, steps)
     notes = (*chunk.notes, *_step_notes(steps), *_length_notes(chunk))
-    return Report(
-        kind, _layout(kind, layout), roles, chunk, None if steps is None else steps.frequency,
+    return FileReport(
+        kind, _layout_text(kind, layout), roles, chunk, None if steps is None else steps.frequency,
         0 if steps is None else steps.missing, notes, section,
     )  # fmt: skip
 
 
-def _ask_about_two_axes(file: Path) -> None:
+def _check_two_axes(file: Path) -> None:
     """
     Raises:
         AmbiguousData: an array of two axes holds sequences of one feature, or one of several.
@@ -135,7 +135,7 @@ def _ask_about_two_axes(file: Path) -> None:
         )
 
 
-def _step_notes(steps: Steps | None) -> list[str]:
+def _step_notes(steps: StepSummary | None) -> list[str]:
     if steps is None:
         return []
     if not steps.is_even:
@@ -151,7 +151,7 @@ def _step_notes(steps: Steps | None) -> list[str]:
 
 def _length_notes(chunk: Chunk) -> list[str]:
     lengths = chunk.points.lengths
-    short = np.flatnonzero(lengths < shortest(chunk))
+    short = np.flatnonzero(lengths < typical_min_length(chunk))
     if not short.size:
         return []
     shown = ", ".join(repr(chunk.ids[int(k)]) for k in short[:3])
@@ -162,16 +162,16 @@ def _length_notes(chunk: Chunk) -> list[str]:
     ]
 
 
-def _roles(layout: Roles | Wide, chunk: Chunk) -> InferredRoles:
-    if isinstance(layout, Wide):
+def _inferred_roles(layout: LongLayout | WideLayout, chunk: Chunk) -> InferredRoles:
+    if isinstance(layout, WideLayout):
         series = () if layout.series is None else (layout.series,)
         return InferredRoles(series, None, chunk.points.features)
     time = None if layout.time is None else ",".join(layout.time.names)
     return InferredRoles(layout.series, time, chunk.points.features, layout.ignored, layout.reasons)
 
 
-def _layout(kind: str, layout: Roles | Wide) -> str:
-    if isinstance(layout, Wide):
+def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
+    if isinstance(layout, WideLayout):
         return f"{kind}, a sequence a row"
     if not layout.series:
         return f"{kind}, a point a row, all of one sequence"
@@ -179,7 +179,7 @@ def _layout(kind: str, layout: Roles | Wide) -> str:
     return f"{kind}, a point a row, sequences told apart by {names}"
 
 
-def count_copies(chunk: Chunk) -> int:
+def count_duplicates(chunk: Chunk) -> int:
     """How many sequences hold the same points as one before: in two parts of a split they would
     make a model look better than it is."""
     seen = set[bytes]()

@@ -61,23 +61,23 @@ class InstanceStatistics:
         divisor = np.maximum(count, 1)
         low = np.where(count > 0, np.where(cells, rows, np.inf).min(axis=1), 0)
         high = np.where(count > 0, np.where(cells, rows, -np.inf).max(axis=1), 0)
-        constant = only_rounding(low, high)
+        constant = is_rounding_only(low, high)
         spread = np.where(constant, 1, high - low)
         # From 0 to 1: no square of them overflows or vanishes, and far levels cost no precision.
         unit = np.where(cells, (rows - low[:, None]) / spread[:, None], 0)
-        mean = _sum(unit) / divisor
+        mean = _sum_in_order(unit) / divisor
         squares = np.where(cells, np.square(unit - mean[:, None]), 0)
         self.mean[here] = np.where(low == high, low, low + spread * mean)
-        self.std[here] = np.where(constant, 1, spread * np.sqrt(_sum(squares) / divisor))
+        self.std[here] = np.where(constant, 1, spread * np.sqrt(_sum_in_order(squares) / divisor))
         self.constant[here] = constant
 
 
-def _sum(values: Floats) -> Floats:
+def _sum_in_order(values: Floats) -> Floats:
     """(n, S, F) to (n, F), added up in order: zeros behind the end change no bit, as they do where
     numpy.sum adds in blocks."""
     return np.asarray(np.cumsum(values, axis=1)[:, -1])
 
 
-def only_rounding(low: Floats, high: Floats) -> NDArray[np.bool_]:
+def is_rounding_only(low: Floats, high: Floats) -> NDArray[np.bool_]:
     """Whether ranges are such as float64 may leave of values that are all the same."""
     return np.asarray(high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high)))

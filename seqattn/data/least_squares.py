@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from seqattn.data.baselines import LazyForecast, mean_by_step
 from seqattn.data.scaling import Scaler, Scaling
-from seqattn.data.sequences import AT_ONCE, Floats, Sequences, row_blocks
+from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, Sequences, row_blocks
 
 LEAST_SQUARES = "linear least squares (fitted)"
-ENOUGH = 2
+MAX_ROWS_PER_COLUMN = 2
 """Rows for each column, from which on a triangle stands for them."""
 
 
@@ -99,12 +99,12 @@ class LinearSystem:
         width = len(self.inputs.centre) + 1
         unit = self.inputs.unit(None if scaling is None else scaling.source)
         found = np.zeros((len(penalties), width, len(self.outputs.centre)))
-        at_once = max(1, AT_ONCE // width**2)
+        at_once = max(1, MAX_BLOCK_VALUES // width**2)
         for first in range(0, len(self.sets), at_once):
             some = self.sets[first : first + at_once]
             for columns, triangle in zip(some, self._triangles(some), strict=True):
                 for k, penalty in enumerate(penalties):
-                    found[k][:, columns] = _solved(triangle, width, penalty, unit)
+                    found[k][:, columns] = _solve(triangle, width, penalty, unit)
         return found
 
     def _triangles(self, every: SequenceOf[NDArray[np.int64]]) -> list[Floats]:
@@ -119,7 +119,7 @@ class LinearSystem:
                 rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
                 if k + 1 == len(every):  # NumPy needs three times what it decomposes
                     del source_rows, target_rows, design, targets
-                if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
+                if sum(map(len, rows)) > MAX_ROWS_PER_COLUMN * (width + len(columns)):
                     joined = np.concatenate(rows)
                     rows.clear()
                     rows.append(np.asarray(np.linalg.qr(joined, mode="r")))
@@ -127,7 +127,7 @@ class LinearSystem:
         return [np.concatenate(rows) for rows in waiting]
 
 
-def _solved(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats:
+def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats:
     """(width, columns) solution of one system.
 
     Args:

@@ -23,10 +23,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.row_ranges import Pages
+from seqattn.data.row_ranges import MappedPages
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.seasonality import find_season
-from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
+from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, ForecastLike, Integers, Sequences
 
 THIS_MODEL = "this model"
 """What the errors of the model are called beside those of the baselines."""
@@ -49,8 +49,8 @@ class SeriesTable:
     lengths: Integers
 
     @functools.cached_property
-    def pages(self) -> Pages:
-        return Pages(self.values)
+    def pages(self) -> MappedPages:
+        return MappedPages(self.values)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -67,7 +67,9 @@ class SeriesTable:
         absolute value), some rows after the other."""
         ends = np.cumsum(np.maximum(self.lengths - lag, 0))
         pairs = int(ends[-1]) if len(ends) else 0
-        at_once = max(1, AT_ONCE // 16 // max(1, len(self.columns)))  # several arrays of as many
+        at_once = max(
+            1, MAX_BLOCK_VALUES // 16 // max(1, len(self.columns))
+        )  # several arrays of as many
         for first in range(0, pairs, at_once):
             pair = np.arange(first, min(first + at_once, pairs))
             k = np.searchsorted(ends, pair, side="right")
@@ -125,7 +127,7 @@ class InSample:
                     f"a season of {season} steps was found in the training series (autocorrelation"
                     f" {found.autocorrelation:.2f}); data.season sets another"
                 )
-        return cls(season, origin, *_scales(series, season or 1)), note  # type: ignore[arg-type]
+        return cls(season, origin, *_naive_scales(series, season or 1)), note  # type: ignore[arg-type]
 
     @property
     def lag(self) -> int:
@@ -138,7 +140,7 @@ class InSample:
         return f"seasonal naive (season {self.season}, {self.origin})"
 
 
-def _scales(
+def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
     """For each feature the mean absolute difference over a lag, and why there is none."""
@@ -178,7 +180,7 @@ class Errors:
     mase: list[float | None]
 
     @classmethod
-    def of(cls, forecast: Forecast, part: Sequences, in_sample: InSample) -> Errors:
+    def of(cls, forecast: ForecastLike, part: Sequences, in_sample: InSample) -> Errors:
         """
         Args:
             forecast: (N, T, F) in the user's units.
@@ -224,7 +226,7 @@ def metrics_as_plain(
     }
 
 
-def metrics_lines(scored: Mapping[str, Any]) -> list[str]:
+def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
     """How MASE is scaled and pooled, where it is not defined, and which baseline is not there.
 
     Args:

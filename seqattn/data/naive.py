@@ -15,7 +15,7 @@ from seqattn.data.sequences import Floats, Integers, Sequences
 from seqattn.errors import DataError
 
 
-def places_of_targets(part: Sequences) -> list[int] | None:
+def source_columns_of_targets(part: Sequences) -> list[int] | None:
     """For each target feature its place among the source's; None where one is no source feature."""
     if not set(part.target_features) <= set(part.features):
         return None
@@ -28,8 +28,8 @@ def last_value(part: Sequences, places: list[int]) -> Floats:
     Args:
         places: of the target features among the source's.
     """
-    _, last = _ends(part, places)
-    return np.repeat(_at(part, last, places)[:, None], part.target_steps, axis=1)
+    _, last = _observed_ends(part, places)
+    return np.repeat(_values_at(part, last, places)[:, None], part.target_steps, axis=1)
 
 
 def drift(part: Sequences, places: list[int]) -> Floats:
@@ -39,8 +39,8 @@ def drift(part: Sequences, places: list[int]) -> Floats:
     Args:
         places: of the target features among the source's.
     """
-    first, last = _ends(part, places)
-    low, high = _at(part, first, places), _at(part, last, places)
+    first, last = _observed_ends(part, places)
+    low, high = _values_at(part, first, places), _values_at(part, last, places)
     slope = (high - low) / np.maximum(last - first, 1)
     steps = part.source_lengths[:, None, None] + np.arange(part.target_steps)[:, None]
     return np.asarray(high[:, None] + slope[:, None] * (steps - last[:, None]))
@@ -76,7 +76,7 @@ def check_season(part: Sequences, season: int) -> None:
         DataError: a season that was given, and a target feature that is not, or a source that is
             shorter than the season.
     """
-    if places_of_targets(part) is None:
+    if source_columns_of_targets(part) is None:
         name = next(name for name in part.target_features if name not in part.features)
         raise DataError(
             f"data.season: {name!r} is a target but no source feature, so there is no season"
@@ -87,7 +87,7 @@ def check_season(part: Sequences, season: int) -> None:
         raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
 
 
-def _ends(part: Sequences, places: list[int]) -> tuple[Integers, Integers]:
+def _observed_ends(part: Sequences, places: list[int]) -> tuple[Integers, Integers]:
     """(N, F) first and last source step with an observed value; the last of all where there is
     none."""
     N, S = len(part), part.source_steps
@@ -101,7 +101,7 @@ def _ends(part: Sequences, places: list[int]) -> tuple[Integers, Integers]:
     return first, last
 
 
-def _at(part: Sequences, steps: Integers, places: list[int]) -> Floats:
+def _values_at(part: Sequences, steps: Integers, places: list[int]) -> Floats:
     """(N, F) source values at steps (N, F)."""
     rows = np.arange(len(part))[:, None]
     return np.asarray(part.source[rows, steps, places], dtype=np.float64)

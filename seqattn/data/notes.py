@@ -17,11 +17,12 @@ def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
     """How many sequences there are, and how long they are."""
     return (
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
-        f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
+        f" source {_range_text(train.source_lengths)}, target"
+        f" {_range_text(train.target_lengths)} points"
     )
 
 
-def short_notes(names: Sequence[str]) -> list[str]:
+def too_short_notes(names: Sequence[str]) -> list[str]:
     """The note on sequences that are left out because they are short."""
     if not names:
         return []
@@ -38,7 +39,7 @@ def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
         f"{empty} empty cells: interpolated in sources, left out of losses and errors in"
         " targets (data.missing)"
     ] if empty else []  # fmt: skip
-    notes += short_notes(left_out.too_short)
+    notes += too_short_notes(left_out.too_short)
     names = [name for one in read for name in one.names_of_dropped]
     count = len(names) + left_out.dropped
     if count:
@@ -71,6 +72,6 @@ def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]
     return notes
 
 
-def _range(lengths: Integers) -> str:
+def _range_text(lengths: Integers) -> str:
     low, high = int(lengths.min()), int(lengths.max())
     return str(low) if low == high else f"{low} to {high}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqattn.data.seasonality import SeriesByPlace, find_season
+from seqattn.data.seasonality import SeriesCollection, find_season
 from seqattn.data.spacing import Frequency
 
-PART = 0.15
+SMALLEST_SHARE = 0.15
 """Share of a series in its smallest part, as data.split has it."""
 
 
@@ -28,7 +28,7 @@ class ProposedWindow:
 
 
 def propose_window(
-    series_values: SeriesByPlace, frequency: Frequency | None
+    series_values: SeriesCollection, frequency: Frequency | None
 ) -> ProposedWindow | None:
     """A window of three seasons and a target of one; where the smallest part is too short for it,
     shorter ones down to two seasons and half a season. None: no season is found in the training
@@ -42,8 +42,10 @@ def propose_window(
     lengths = [len(one) for one in series]
     if not lengths:
         return None
-    train = [one[: L - 2 * round(L * PART)] for one, L in zip(series, lengths, strict=True)]
-    fits = round(min(lengths) * PART)
+    train = [
+        one[: L - 2 * round(L * SMALLEST_SHARE)] for one, L in zip(series, lengths, strict=True)
+    ]
+    fits = round(min(lengths) * SMALLEST_SHARE)
     # A season that does not fit may have a shorter one in it: the day of hours that have a week.
     for longest in (None, 2 * fits // 5):
         found = find_season(train, longest)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.config.knobs.data import names_in
-from seqattn.data.cache import cached, is_large
+from seqattn.config.knobs.data import column_names
+from seqattn.data.cache import is_large, load_cached
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files import (
     TABLES,
@@ -19,24 +19,24 @@ from seqattn.data.files import (
     Ragged,
     ReadOptions,
     SeenIds,
-    format_of,
-    offsets_of,
+    file_format,
     read_all,
     read_chunks,
     step_text,
+    to_offsets,
 )
-from seqattn.data.places import names_of
-from seqattn.data.regularize import regularized
+from seqattn.data.paths import file_series_names
+from seqattn.data.regularize import regularize
 from seqattn.data.sequences import Integers
-from seqattn.data.series import Series, blocks_of, spacing_of
+from seqattn.data.series import Series, block_slices, infer_spacing
 from seqattn.data.store import SeriesStore
 from seqattn.errors import DataError, NoRows
 
-ROWS = 2**20
+SORTED_ROWS = 2**20
 """Rows that are put in order together."""
 
 
-def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
+def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
     """How a config wants its files read.
 
     Args:
@@ -48,7 +48,7 @@ def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
         source_and_target = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
         wanted = list(dict.fromkeys(config.source_features if sources_only else both))
-    series, time = names_in(config.series), names_in(config.time)
+    series, time = column_names(config.series), column_names(config.time)
     return ReadOptions(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
         comment=config.comment, encoding=config.encoding, has_header=config.header,
@@ -76,25 +76,27 @@ def read_series(
         DataError: what a user can mend, with its place in the file.
         StorageError: there is no room for a cache of large files.
     """
-    options = replace(options_of(config), roles=roles)
+    options = replace(make_read_options(config), roles=roles)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
         how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
         how += f" {config.target_features} {config.source_length or config.target_length}"
-        how += f" {names_of(path, files)}" if len(files) > 1 else ""
-        return cached(files, how, path, lambda store: _filled(store, path, files, options, config))
+        how += f" {file_series_names(path, files)}" if len(files) > 1 else ""
+        return load_cached(
+            files, how, path, lambda store: _fill_store(store, path, files, options, config)
+        )
     if len(files) == 1:
         chunk = read_all(files[0], options)
-        series = regularized(chunk, str(files[0]), config, spacing_of(chunk))
-        return replace(series, digests={str(files[0]): digest_of(files[0])})
+        series = regularize(chunk, str(files[0]), config, infer_spacing(chunk))
+        return replace(series, digests={str(files[0]): file_digest(files[0])})
     store = SeriesStore()
-    return store.series(path, _filled(store, path, files, options, config))
+    return store.series(path, _fill_store(store, path, files, options, config))
 
 
-def _filled(
+def _fill_store(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
     """Put all series of some files into a store; SHA-256 of each file."""
-    read, seen, straddles = _Files(path, files, options), SeenIds(), False
+    read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():
         again = seen.first_repeat(chunk.ids)
         if again is not None:
@@ -106,21 +108,21 @@ def _filled(
                 )
             straddles = True
             break
-        store.add(regularized(chunk, str(file), config, spacing_of(chunk)))
+        store.add(regularize(chunk, str(file), config, infer_spacing(chunk)))
     if straddles:
         store.clear()
         with store.sibling() as raw:
             for file, chunk in read.chunks():
                 raw.add(Series(str(file), chunk.ids, chunk.points, chunk.order, None, chunk.groups,
                                roles=chunk.roles))  # fmt: skip
-            for chunk in _merged(raw.finished(path), path):
-                store.add(regularized(chunk, path, config, spacing_of(chunk)))
+            for chunk in _merge_series(raw.finished(path), path):
+                store.add(regularize(chunk, path, config, infer_spacing(chunk)))
     if store.first is None:
         raise DataError(f"{path}: has no rows.")
-    return {str(file): digest_of(file) for file in files}
+    return {str(file): file_digest(file) for file in files}
 
 
-def _merged(raw: Series, path: str) -> Iterator[Chunk]:
+def _merge_series(raw: Series, path: str) -> Iterator[Chunk]:
     """The rows of each series together, in order, some series after the other.
 
     Args:
@@ -136,16 +138,16 @@ def _merged(raw: Series, path: str) -> Iterator[Chunk]:
     parts = np.argsort(series_index, kind="stable")
     sizes = np.bincount(series_index, weights=points.lengths).astype(np.int64)
     begins = np.searchsorted(series_index[parts], np.arange(len(names) + 1))
-    for block in blocks_of(sizes, ROWS):
+    for block in block_slices(sizes, SORTED_ROWS):
         chosen = parts[begins[block.start] : begins[block.stop]]
         rows = np.concatenate([np.arange(points.offsets[k], points.offsets[k + 1]) for k in chosen])
         of_row = np.repeat(series_index[chosen], points.lengths[chosen])
         rows = rows[np.lexsort((order[rows], of_row))]
         of_row = np.sort(of_row)
-        yield _one_block(raw, names, rows, of_row, block, path)
+        yield _merge_block(raw, names, rows, of_row, block, path)
 
 
-def _one_block(
+def _merge_block(
     raw: Series, names: list[str], rows: Integers, of_row: Integers, block: slice, path: str
 ) -> Chunk:
     assert raw.order is not None
@@ -164,7 +166,7 @@ def _one_block(
             f" {features[feature]!r}"
         )
 
-    offsets = offsets_of(np.bincount(of_row - block.start, minlength=block.stop - block.start))
+    offsets = to_offsets(np.bincount(of_row - block.start, minlength=block.stop - block.start))
     groups = None
     if raw.groups is not None:
         words: dict[str, str] = {}
@@ -179,7 +181,7 @@ def _one_block(
                  roles=raw.roles)  # fmt: skip
 
 
-class _Files:
+class _FileReader:
     """Files of one layout, which the first of them settles.
 
     Args:
@@ -188,7 +190,7 @@ class _Files:
 
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
         self.path, self.files, self.options = path, files, options
-        self.called = dict(zip(files, names_of(path, files), strict=True))
+        self.called = dict(zip(files, file_series_names(path, files), strict=True))
         self.settled: Chunk | None = None
 
     def chunks(self) -> Iterator[tuple[Path, Chunk]]:
@@ -211,8 +213,8 @@ class _Files:
                 f" {self.files[0]} {', '.join(first.points.features)}."
             )
         for what, mine, others in (
-            ("steps", _kind_of_steps(chunk), _kind_of_steps(first)),
-            ("targets", _kind_of_targets(chunk), _kind_of_targets(first)),
+            ("steps", _describe_steps(chunk), _describe_steps(first)),
+            ("targets", _describe_targets(chunk), _describe_targets(first)),
         ):
             if mine != others:
                 raise DataError(
@@ -230,7 +232,7 @@ class _Files:
 
     def _settle(self, chunk: Chunk) -> None:
         self.settled = chunk
-        kind = format_of(self.files[0], self.options.format)
+        kind = file_format(self.files[0], self.options.format)
         if len(self.files) > 1 and kind not in ("npz", "npy") and not chunk.is_wide:
             if kind == "jsonl" and chunk.order is None and not chunk.style.series:
                 return
@@ -245,7 +247,11 @@ class _Files:
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
-        if len(chunk) == 1 and not chunk.is_wide and format_of(file, self.options.format) in TABLES:
+        if (
+            len(chunk) == 1
+            and not chunk.is_wide
+            and file_format(file, self.options.format) in TABLES
+        ):
             return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
         if ids != tuple(str(first + k) for k in range(len(ids))):
@@ -253,13 +259,13 @@ class _Files:
         return replace(chunk, ids=tuple(f"{called}:{name}" for name in ids))
 
 
-def _kind_of_steps(chunk: Chunk) -> str:
+def _describe_steps(chunk: Chunk) -> str:
     if chunk.order is None:
         return "no steps"
     return "dates as steps" if chunk.order.dtype.kind == "M" else "numbers as steps"
 
 
-def _kind_of_targets(chunk: Chunk) -> str:
+def _describe_targets(chunk: Chunk) -> str:
     return (
         "no targets apart"
         if chunk.target is None
@@ -267,7 +273,7 @@ def _kind_of_targets(chunk: Chunk) -> str:
     )
 
 
-def digest_of(file: Path) -> str:
+def file_digest(file: Path) -> str:
     """SHA-256."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

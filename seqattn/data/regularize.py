@@ -9,17 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.chunk import Chunk, Ragged, Where, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, Where, to_offsets
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers, row_blocks
-from seqattn.data.series import Series, any_of_each, columns_apart, ended_sides, last_rows
-from seqattn.data.spacing import Spacing, with_dashes
+from seqattn.data.series import (
+    Series,
+    any_per_series,
+    ended_mask,
+    has_separate_columns,
+    keep_last_rows,
+)
+from seqattn.data.spacing import Spacing, as_dashed_date
 from seqattn.errors import DataError, counted
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
 
-def regularized(
+def regularize(
     chunk: Chunk, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
     last: int | None = None,
 ) -> Series:  # fmt: skip
@@ -33,16 +39,16 @@ def regularized(
     Raises:
         DataError: with row and column.
     """
-    making = _Making(chunk, name, spacing)
+    making = _Regularizer(chunk, name, spacing)
     or_set = OR_SET if has_key else "."
     making.treat_gaps(config, or_set)
     if last is not None:
-        making.chunk = last_rows(making.chunk, last)
+        making.chunk = keep_last_rows(making.chunk, last)
     making.treat_cells(config, or_set)
     return making.series()
 
 
-class _Making:
+class _Regularizer:
     """Series on their way from what was read."""
 
     def __init__(self, chunk: Chunk, name: str, spacing: Spacing | None) -> None:
@@ -90,7 +96,7 @@ class _Making:
 
     def _refuse_dates_without_dashes(self, at: int) -> None:
         assert self.chunk.order is not None
-        date = with_dashes(self.chunk.order)
+        date = as_dashed_date(self.chunk.order)
         if date is not None:
             first, second = self.chunk.order[at : at + 2]
             one, other = step_text(first), step_text(second)
@@ -152,19 +158,19 @@ class _Making:
 
         before = np.concatenate([[0], np.cumsum(more)])
         lengths = np.diff(self.chunk.points.offsets + before[self.chunk.points.offsets])
-        points = Ragged(values, offsets_of(lengths), self.chunk.points.features)
+        points = Ragged(values, to_offsets(lengths), self.chunk.points.features)
         self.chunk = replace(self.chunk, points=points, order=steps, where=where_now)
 
     # --- empty cells ------------------------------------------------------------------------------
 
     def treat_cells(self, config: OwnFile, or_set: str) -> None:
-        apart = columns_apart(config)
+        apart = has_separate_columns(config)
         for ragged, where in self.chunk.cells():
             if not _has_empty(ragged):
                 continue
             missing = np.isnan(ragged.values)
             if apart and ragged is self.chunk.points:
-                missing &= ~ended_sides(ragged, config)
+                missing &= ~ended_mask(ragged, config)
             if not missing.any():
                 continue
             if config.missing == "refuse":
@@ -193,8 +199,8 @@ class _Making:
         """
         points = self.chunk.points
         given = np.isin(points.features, list(config.source_features or points.features))
-        known = any_of_each(~np.isnan(points.values), points.offsets)
-        lacks = any_of_each(missing, points.offsets)
+        known = any_per_series(~np.isnan(points.values), points.offsets)
+        lacks = any_per_series(missing, points.offsets)
         bad = np.argwhere(~known & lacks & given)
         if bad.size:
             k, feature = (int(i) for i in bad[0])

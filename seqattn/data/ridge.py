@@ -41,7 +41,7 @@ class RidgeMap:
     loss: float
 
 
-def work_of(train: Sequences) -> int:
+def ridge_work(train: Sequences) -> int:
     """Linear systems times (S F)^3, at most: target cells that some sequences lack have one each.
     A function of shapes alone."""
     systems = train.target_steps * len(train.target_features) if train.masks_targets else 1
@@ -63,7 +63,7 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
     system = LinearSystem.of(DesignTable(train, scaling))
     with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: no finite loss
         maps = [_in_model_units(system, each, scaling) for each in system.solve(PENALTIES, scaling)]
-        losses = _losses(maps, validation, scaling)
+        losses = _penalty_losses(maps, validation, scaling)
     best = int(np.argmin(losses))
     weight, bias = maps[best]
     S, T, F, G = (
@@ -91,7 +91,7 @@ def _in_model_units(
     return (slopes * outputs.unit(scaling.target)).astype(np.float32), bias.astype(np.float32)
 
 
-def _losses(
+def _penalty_losses(
     maps: list[tuple[NDArray[np.float32], NDArray[np.float32]]], part: Sequences, scaling: Scaling
 ) -> Floats:
     """(K,) mean squared errors over the observed target cells of a part, of forecasts in float32,

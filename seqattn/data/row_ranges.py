@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from seqattn.data.sequences import Floats, Integers
 
-AROUND = 2**21
+READAHEAD_BYTES = 2**21
 """Bytes that the system may map around one that is read: Linux may map a whole large folio."""
-MOST_MAPPED = 2**26
+MAX_MAPPED_BYTES = 2**26
 """Bytes of a mapped file that may count as memory of the process."""
 
 
-class Pages:
+class MappedPages:
     """The pages of an array that is mapped from a file: what has been read of it counts as memory
     of the process until somebody lets go of it, or the system needs it.
 
@@ -69,8 +69,8 @@ class Pages:
         Args:
             size: bytes of a stretch.
         """
-        self.read += row_blocks * (size + AROUND)
-        if self.mapping is not None and self.read > MOST_MAPPED:
+        self.read += row_blocks * (size + READAHEAD_BYTES)
+        if self.mapping is not None and self.read > MAX_MAPPED_BYTES:
             self.mapping.madvise(mmap.MADV_DONTNEED)
             self.read = 0
 
@@ -101,14 +101,14 @@ class RowRanges:
         return int(self.lengths.max(initial=0))
 
     @functools.cached_property
-    def pages(self) -> Pages:
-        return Pages(self.values)
+    def pages(self) -> MappedPages:
+        return MappedPages(self.values)
 
     def steps(self, places: slice | Integers, order: NDArray[Any] | None) -> Floats:
         """(n, L) where the rows of some stretches lie: in `order`, or among all rows."""
         rows = self.starts[places][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
-        return (rows if order is None else _numbers(order[rows])).astype(np.float64)
+        return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)
 
     def gather(self, places: slice | Integers) -> NDArray[np.floating]:
         """(n, L, F); what stands beyond each length has no meaning."""
@@ -141,7 +141,9 @@ class RowRanges:
         return found[:, :, list(self.columns)]
 
 
-def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) -> NDArray[Any]:
+def interpolate_linearly(
+    points: NDArray[Any], known: NDArray[np.bool_], at: Floats
+) -> NDArray[Any]:
     """Cells that are not known, on the line between the nearest known ones of their own sequence
     and feature; at an end the nearest value stays. Where nothing is known nothing is filled.
 
@@ -168,6 +170,6 @@ def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) 
     return found
 
 
-def _numbers(order: NDArray[Any]) -> NDArray[Any]:
+def _step_numbers(order: NDArray[Any]) -> NDArray[Any]:
     """Steps as numbers: dates in their own unit."""
     return order.astype(np.int64) if order.dtype.kind == "M" else order

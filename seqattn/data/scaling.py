@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from seqattn.data.instance import InstanceStatistics, only_rounding
+from seqattn.data.instance import InstanceStatistics, is_rounding_only
 from seqattn.data.sequences import Floats, Sequences, row_blocks
 
 Method = Literal["none", "standard", "minmax", "robust"]
@@ -61,7 +61,7 @@ class Scaler:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FeatureScale:
     """A feature's scale.
 
     Attributes:
@@ -78,7 +78,7 @@ class Fitted:
 
 def is_constant(low: float, high: float) -> bool:
     """Whether a range is one that float64 may leave of values that are all the same."""
-    return bool(only_rounding(np.array(low), np.array(high)))
+    return bool(is_rounding_only(np.array(low), np.array(high)))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Scaling:
         return cls(
             Scaler.identity(len(part.features)),
             Scaler.identity(len(part.target_features)),
-            places_in(part.features, part.target_features),
+            source_indices_of(part.features, part.target_features),
         )
 
     @property
@@ -143,7 +143,7 @@ class Scaling:
         self, part: Sequences, like: DTypeLike = np.float64
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Source (N, S, F) and target (N, T, F) in the model's units, padding 0. A target cell that
-        was not observed holds what a decoder is to be fed for it; see `_carried_forward`.
+        was not observed holds what a decoder is to be fed for it; see `_forward_fill`.
 
         Args:
             like: the type of the numbers returned; they are worked out in float64.
@@ -152,10 +152,10 @@ class Scaling:
         target: NDArray[np.floating] = part.target
         if not self.is_identity:
             of_source, of_target = self.of_each(part)
-            source = _each_stretch(self.source, of_source, part.source, part.source_keep, like)
-            target = _each_stretch(self.target, of_target, part.target, part.target_keep, like)
+            source = _transform_blocks(self.source, of_source, part.source, part.source_keep, like)
+            target = _transform_blocks(self.target, of_target, part.target, part.target_keep, like)
         if part.target_observed is not None:
-            target = _carried_forward(source, target, part, self.carried)
+            target = _forward_fill(source, target, part, self.carried)
         return source, target
 
     def unscaled(self, values: Floats, part: Sequences) -> Floats:
@@ -193,13 +193,13 @@ class Scaling:
         relative, instance = plain["relative"], plain.get("instance", False)  # older ones lack it
         if not (isinstance(relative, bool) and isinstance(instance, bool)):
             raise ValueError("relative and instance are true or false")
-        carried = places_in(tuple(features), tuple(target_features))
+        carried = source_indices_of(tuple(features), tuple(target_features))
         return cls(
             of("source", features), of("target", target_features), carried, relative, instance
         )
 
 
-def _each_stretch(
+def _transform_blocks(
     scaler: Scaler, own: Scaler, points: Floats, keep: NDArray[np.bool_], like: DTypeLike
 ) -> NDArray[np.floating]:
     found = np.empty(points.shape, dtype=like)
@@ -210,7 +210,7 @@ def _each_stretch(
     return found
 
 
-def _carried_forward(
+def _forward_fill(
     source: NDArray[np.floating], target: NDArray[np.floating], part: Sequences,
     carried: tuple[int, ...],
 ) -> NDArray[np.floating]:  # fmt: skip
@@ -227,6 +227,8 @@ def _carried_forward(
     return np.asarray(found)
 
 
-def places_in(features: tuple[str, ...], target_features: tuple[str, ...]) -> tuple[int, ...]:
+def source_indices_of(
+    features: tuple[str, ...], target_features: tuple[str, ...]
+) -> tuple[int, ...]:
     """For each target feature its place among the source's, or -1."""
     return tuple(features.index(name) if name in features else -1 for name in target_features)

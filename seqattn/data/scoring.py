@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import Floats, Forecast, Sequences
+from seqattn.data.sequences import Floats, ForecastLike, Sequences
 
 
 class ErrorSums:
@@ -37,7 +37,7 @@ class ErrorSums:
 
     @classmethod
     def of(
-        cls, forecast: Forecast, part: Sequences, scale: Floats | None = None, *,
+        cls, forecast: ForecastLike, part: Sequences, scale: Floats | None = None, *,
         by_step: bool = False,
     ) -> ErrorSums:  # fmt: skip
         """Of a whole part.

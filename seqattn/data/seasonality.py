@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from seqattn.data.sequences import Floats
 
-MOST_SERIES = 1000
+MAX_SERIES = 1000
 """Series that a season is looked for in, evenly chosen of more."""
-MOST_VALUES = 2**18
+MAX_VALUES = 2**18
 """Values that a season is looked for in; where there are more, the first of the chosen series."""
-SHORTEST_SCALE = 3  # lags at least, below which no maximum can be told
-FLAT = 8  # a maximum is as flat as this share of its lag
-LEAST_POINTS = 4  # observed values of a series, fewer of which show no season
+MIN_SCALE = 3  # lags at least, below which no maximum can be told
+PEAK_LAGS = 8  # a maximum is as flat as this share of its lag
+MIN_POINTS = 4  # observed values of a series, fewer of which show no season
 
 
-class SeriesByPlace(Protocol):
+class SeriesCollection(Protocol):
     """Series (L, F) by their places, 0 to `len`."""
 
     def __len__(self) -> int: ...
@@ -46,7 +46,7 @@ class Season:
     autocorrelation: float
 
 
-def find_season(series: SeriesByPlace, longest: int | None = None) -> Season | None:
+def find_season(series: SeriesCollection, longest: int | None = None) -> Season | None:
     """The season of some series, or None where they show none.
 
     A season m is taken if the mean autocorrelation of the detrended series
@@ -76,10 +76,10 @@ def find_season(series: SeriesByPlace, longest: int | None = None) -> Season | N
         series: (L, F) each, rows evenly spaced; NaN where a cell was not observed.
         longest: season that is looked for; None, or more than half of the longest series: that.
     """
-    chosen = _some(series)
+    chosen = _sample_series(series)
     half = max((len(one) for one in chosen), default=0) // 2
     longest = half if longest is None else min(longest, half)
-    scales = [longest >> k for k in range(longest.bit_length()) if longest >> k >= SHORTEST_SCALE]
+    scales = [longest >> k for k in range(longest.bit_length()) if longest >> k >= MIN_SCALE]
     bound = NormalDist().inv_cdf(0.95 ** (1 / max(1, sum(scales))))
     for scale in scales:
         found, pairs = _autocorrelation(chosen, scale, half)
@@ -92,10 +92,10 @@ def find_season(series: SeriesByPlace, longest: int | None = None) -> Season | N
     return None
 
 
-def _some(series: SeriesByPlace) -> list[NDArray[np.floating]]:
+def _sample_series(series: SeriesCollection) -> list[NDArray[np.floating]]:
     """Some of many series, so that the search takes seconds at most."""
-    places = np.linspace(0, len(series) - 1, min(len(series), MOST_SERIES)).astype(np.int64)
-    found, left = [], MOST_VALUES
+    places = np.linspace(0, len(series) - 1, min(len(series), MAX_SERIES)).astype(np.int64)
+    found, left = [], MAX_VALUES
     for k in places:
         one = series[int(k)]
         rows = max(0, left) // max(1, one.shape[1])
@@ -118,7 +118,7 @@ def _autocorrelation(
         size = 1 << (2 * len(one)).bit_length()
         for column in one.T:
             seen = np.isfinite(column)
-            values = _detrended(np.where(seen, column, 0).astype(np.float64), seen, longest)
+            values = _detrend(np.where(seen, column, 0).astype(np.float64), seen, longest)
             if values is None:
                 continue
             here = min(len(column), lags + 1)
@@ -135,14 +135,14 @@ def _lagged_sums(values: Floats, size: int) -> Floats:
     return np.asarray(np.fft.irfft(np.square(np.abs(spectrum)), size)[: len(values)])
 
 
-def _detrended(values: Floats, seen: NDArray[np.bool_], longest: int) -> Floats | None:
+def _detrend(values: Floats, seen: NDArray[np.bool_], longest: int) -> Floats | None:
     """(L,) of mean square 1 over the observed cells, 0 elsewhere; None where nothing varies.
 
     Args:
         values: 0 where not observed.
     """
     n = int(seen.sum())
-    if n < LEAST_POINTS:
+    if n < MIN_POINTS:
         return None
     size = float(np.abs(values).max())
     if size > 0:
@@ -190,7 +190,7 @@ def _candidates(found: Floats, pairs: Floats, longest: int, bound: float) -> lis
     ]  # fmt: skip
     seasons = []
     for m in peaks:
-        beside = range(max(2, m - m // FLAT), min(longest, m + m // FLAT) + 1)
+        beside = range(max(2, m - m // PEAK_LAGS), min(longest, m + m // PEAK_LAGS) + 1)
         seasons.append(max(beside, key=lambda lag: float(found[lag::lag].mean())))
     return seasons
 

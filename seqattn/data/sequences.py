@@ -16,9 +16,9 @@ from seqattn.errors import DataError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-AT_ONCE = 2**22
+MAX_BLOCK_VALUES = 2**22
 """Numbers of an array that are worked on in one go."""
-MOST_APART = 20
+MAX_SPREAD_RATIO = 20
 """Times that one feature may spread as widely as another beside which it is drawn in a plane."""
 
 
@@ -185,12 +185,12 @@ class Sequences:
     @property
     def source_keep(self) -> NDArray[np.bool_]:
         """(N, S): True where a source point is real."""
-        return real_points(self.source_lengths, self.source.shape[1])
+        return valid_mask(self.source_lengths, self.source.shape[1])
 
     @property
     def target_keep(self) -> NDArray[np.bool_]:
         """(N, T): True where a target point is real."""
-        return real_points(self.target_lengths, self.target.shape[1])
+        return valid_mask(self.target_lengths, self.target.shape[1])
 
     @property
     def source_cells(self) -> NDArray[np.bool_]:
@@ -207,13 +207,13 @@ class Sequences:
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)
 
 
-class Forecast(Protocol):
+class ForecastLike(Protocol):
     """(N, T, F) forecasts of a part, of which some are asked for."""
 
     def __getitem__(self, places: slice, /) -> Floats: ...
 
 
-def real_points(lengths: Integers, size: int) -> NDArray[np.bool_]:
+def valid_mask(lengths: Integers, size: int) -> NDArray[np.bool_]:
     """(N, size): True at the first `length` places of each row."""
     return np.arange(size) < lengths[:, None]
 
@@ -222,12 +222,12 @@ def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.f
     """An array some rows at a time, so that what is worked out of them stays small: (first row,
     rows)."""
     numbers = math.prod(values.shape[1:])
-    at_once = max(1, AT_ONCE // max(1, numbers))
+    at_once = max(1, MAX_BLOCK_VALUES // max(1, numbers))
     for first in range(0, len(values), at_once):
         yield first, values[first : first + at_once]
 
 
-def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
+def pad_sequences(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
     """Rows of (L, F) with unequal L as one (N, longest L, F) array and its lengths."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     points = np.zeros((len(rows), int(lengths.max(initial=0)), features))
@@ -236,7 +236,7 @@ def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
     return points, lengths
 
 
-def share_a_plane(
+def can_share_axes(
     features: Sequence[str],
     target_features: Sequence[str],
     points: Sequence[NDArray[np.floating]],
@@ -260,4 +260,4 @@ def share_a_plane(
     if not len(every):
         return True
     narrow, wide = sorted(np.std(every, axis=0, dtype=np.float64))
-    return bool(wide <= MOST_APART * narrow)
+    return bool(wide <= MAX_SPREAD_RATIO * narrow)

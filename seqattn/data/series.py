@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.column_roles import ColumnRoles
-from seqattn.data.files.chunk import Chunk, Ragged, Where, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, Where, to_offsets
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers
 from seqattn.data.spacing import Frequency, Spacing
@@ -124,7 +124,7 @@ class Spans:
         return cls(series_index, starts[series_index], lengths[series_index])
 
 
-def spacing_of(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
+def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
     """How far apart the steps of each sequence are; None: the piece has no order.
 
     Args:
@@ -135,7 +135,7 @@ def spacing_of(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None
     return Spacing.found(chunk.order, chunk.points.offsets, trained)
 
 
-def of_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
+def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     """A piece with some of its rows, which keep their steps; its own target is left out."""
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
@@ -144,32 +144,32 @@ def of_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
         order = np.arange(1, len(keep) + 1) - points.offsets[series_index].astype(np.float64)
     lengths = np.bincount(series_index[rows], minlength=len(points))
     return replace(
-        chunk, points=Ragged(points.values[rows], offsets_of(lengths), points.features),
-        where=moved(chunk.where, rows), order=order[rows], target=None, where_target=None,
+        chunk, points=Ragged(points.values[rows], to_offsets(lengths), points.features),
+        where=remap_where(chunk.where, rows), order=order[rows], target=None, where_target=None,
     )  # fmt: skip
 
 
-def last_rows(chunk: Chunk, most: int) -> Chunk:
+def keep_last_rows(chunk: Chunk, most: int) -> Chunk:
     """A piece with the last rows of each sequence."""
     points = chunk.points
     if (points.lengths <= most).all():
         return chunk
     ends = np.repeat(points.offsets[1:], points.lengths)
-    return of_rows(chunk, ends - np.arange(len(ends)) <= most)
+    return select_rows(chunk, ends - np.arange(len(ends)) <= most)
 
 
-def moved(where: Where, rows: Integers) -> Where:
+def remap_where(where: Where, rows: Integers) -> Where:
     """`where`, asked for rows of `values[rows]`."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 
-def columns_apart(config: OwnFile) -> bool:
+def has_separate_columns(config: OwnFile) -> bool:
     """Whether whole columns are source and others target, row by row."""
     lengths = (config.source_length, config.target_length, config.window)
     return config.source_features is not None and not any(lengths)
 
 
-def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
+def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
     """(rows, C): True where a side of a sequence has ended: all its cells are empty to the end."""
     ended = np.zeros(ragged.values.shape, dtype=bool)
     for names in (config.source_features, config.target_features):
@@ -177,7 +177,7 @@ def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
         if not places:
             continue  # a file to forecast from need not have the target features
         empty = np.isnan(ragged.values[:, places]).all(axis=1)
-        for k in np.flatnonzero(any_of_each(empty, ragged.offsets)):
+        for k in np.flatnonzero(any_per_series(empty, ragged.offsets)):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])
             real = last
             while real > first and empty[real - 1]:
@@ -186,7 +186,7 @@ def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
     return ended
 
 
-def any_of_each(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
+def any_per_series(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
     """(N, ...) whether any row of each series is True; of one without rows False.
 
     Args:
@@ -200,7 +200,7 @@ def any_of_each(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_
     return found
 
 
-def blocks_of(lengths: Integers, rows: int) -> list[slice]:
+def block_slices(lengths: Integers, rows: int) -> list[slice]:
     """Series next to each other, of so many rows together, or one."""
     ends = np.cumsum(lengths)
     found, first = list[slice](), 0

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.sequences import Integers
-from seqattn.data.series import Series, Spans, blocks_of
+from seqattn.data.series import Series, Spans, block_slices
 from seqattn.data.windows import WindowNames
 from seqattn.errors import DataError
 
-BLOCK = 2**20
+BLOCK_ROWS = 2**20
 """Rows that are looked at together."""
 
 
@@ -51,7 +51,7 @@ class Cut(NamedTuple):
     target_lengths: Integers
 
 
-def in_windows(
+def slide_windows(
     series: Series,
     spans: Spans,
     config: OwnFile,
@@ -72,7 +72,7 @@ def in_windows(
     span = np.repeat(np.arange(len(spans)), counts)
     of_span = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = spans.starts[span] + of_span * window.stride
-    keep = _usable(series, spans, starts, counts, config, source_features)
+    keep = _usable_windows(series, spans, starts, counts, config, source_features)
     if not keep.all():
         named = WindowNames(
             series.ids, spans.series_index[span],
@@ -89,7 +89,7 @@ def in_windows(
     )
 
 
-def _usable(
+def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
@@ -109,7 +109,7 @@ def _usable(
     size = window.source + window.target if drops else window.source
     columns = [series.columns.index(name) for name in source_features]
     values, first = series.points.values, 0
-    for block in blocks_of(spans.lengths, BLOCK):
+    for block in block_slices(spans.lengths, BLOCK_ROWS):
         last = first + int(counts[block].sum())
         if last > first:
             low = int(starts[first])

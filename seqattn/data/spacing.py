@@ -23,14 +23,14 @@ from seqattn.data.grids import (
     UNKNOWN,
     Floats,
     Integers,
-    Rows,
+    StepRows,
     most_frequent,
     on_day,
 )
 
 UNITS = ("unknown", "number", "time", "business_day", "month")
 END_DAYS = (28, 29, 30)
-SPANS = (("week", 604_800_000_000), ("day", 86_400_000_000), ("hour", 3_600_000_000),
+TIME_UNITS = (("week", 604_800_000_000), ("day", 86_400_000_000), ("hour", 3_600_000_000),
          ("minute", 60_000_000), ("second", 1_000_000), ("microsecond", 1))  # fmt: skip
 
 
@@ -53,7 +53,7 @@ class Frequency(NamedTuple):
         if unit == "number":
             return f"{int(step)}" if step == round(step) else f"{step:.10g}"
         if unit == "time":
-            unit, size = next(span for span in SPANS if step % span[1] == 0)
+            unit, size = next(span for span in TIME_UNITS if step % span[1] == 0)
             step /= size
         return f"{step:g} {unit.replace('_', ' ')}{'' if step == 1 else 's'}"
 
@@ -113,7 +113,7 @@ class Spacing(NamedTuple):
             trained: the spacing of a model's training sequences; it holds for all, wherever the
                 steps are of its kind. None: see above.
         """
-        rows = Rows.of(order, offsets)
+        rows = StepRows.of(order, offsets)
         step = rows.train_step()
         if step is not None and trained in (None, Frequency("number", step)):
             return cls.alike(len(offsets) - 1, Frequency("number", step))
@@ -167,7 +167,7 @@ class Spacing(NamedTuple):
         """(rows - 1,) how many steps each row is after the one before: 1 where none is missing, no
         whole number off the grid, and 1 too from one sequence to the next, and where the spacing
         is unknown."""
-        rows = Rows.of(order, offsets)
+        rows = StepRows.of(order, offsets)
         series_index = rows.series_index[:-1]
         steps = np.ones(len(series_index))
         for unit in np.unique(self.unit[self.is_known]):
@@ -215,7 +215,7 @@ def joined(parts: Sequence[Spacing]) -> Spacing:
     return Spacing(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def with_dashes(order: NDArray[Any]) -> str | None:
+def as_dashed_date(order: NDArray[Any]) -> str | None:
     """The first of whole numbers as a date, where all look like days (YYYYMMDD) or months (YYYYMM)
     of 1900 to 2099 that somebody wrote without dashes; None: they do not, or are dates."""
     if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():

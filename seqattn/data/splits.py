@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from seqattn.data.baselines import Rule
+from seqattn.data.baselines import NaiveForecast
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.metrics import InSample
 from seqattn.data.scaling import Scaling
@@ -37,7 +37,7 @@ class Splits:
     validation: Sequences
     test: Sequences
     scaling: Scaling
-    rule: tuple[str, Rule] | None = None
+    rule: tuple[str, NaiveForecast] | None = None
     notes: tuple[str, ...] = ()
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from seqattn.rng import stream
 PARTS = ("train", "validation", "test")
 
 
-def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
     """Training, validation and test part, and the names of series that are too short to be cut in
     time.
 
@@ -24,7 +24,7 @@ def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]
     """
     split, name = config.split, series.name
     if split.by == "time" and config.window is not None:
-        return _cut_in_time(series, config)
+        return _split_in_time(series, config)
     if split.by == "group":
         if series.groups is None:
             raise DataError(f"{name}: has no groups to split by.")
@@ -44,7 +44,7 @@ def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]
         order = np.argsort(series.order[series.points.offsets[:-1]], kind="stable")
     else:
         order = stream(split.seed, "split", split.by).permutation(count)
-    counts = _counts(count, split.validation, split.test, what, name)
+    counts = _part_sizes(count, split.validation, split.test, what, name)
     found = []
     for first, last in itertools.pairwise(np.cumsum([0, *counts])):
         chosen: Integers = np.sort(order[first:last])
@@ -54,7 +54,9 @@ def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]
     return found, []
 
 
-def _counts(n: int, validation: float, test: float, what: str, name: str) -> tuple[int, int, int]:
+def _part_sizes(
+    n: int, validation: float, test: float, what: str, name: str
+) -> tuple[int, int, int]:
     """How many of n each part gets."""
     of_validation, of_test = round(n * validation), round(n * test)
     of_train = n - of_validation - of_test
@@ -73,7 +75,7 @@ def _counts(n: int, validation: float, test: float, what: str, name: str) -> tup
     return of_train, of_validation, of_test
 
 
-def _cut_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+def _split_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
     """Each series in three: the first points train, the last test."""
     name, window, split = series.name, config.window, config.split
     if series.target is not None:

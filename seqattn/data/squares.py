@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqattn.data.sequences import Floats, Integers, Sequences, padded
+from seqattn.data.sequences import Floats, Integers, Sequences, pad_sequences
 
 CORNERS = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [1.0, -1.0]])
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
 
 
-def walks(
+def draw_walks(
     n: int, seed: int, *, noise: float = 0.1, variable_length: bool = False
 ) -> tuple[list[Floats], list[Floats], Integers]:
     """Whole walks, before they are cut into source and target.
@@ -44,7 +44,7 @@ def walks(
     return points, corners, directions.astype(np.int64)
 
 
-def generate(
+def generate_squares(
     n: int, seed: int, *, noise: float, source_length: int, variable_length: bool
 ) -> Sequences:
     """Walks cut in two: the first `source_length` corners in, the rest out.
@@ -52,16 +52,16 @@ def generate(
     A walk too short for that keeps its last corner as the target, so that every sequence has
     at least one corner of each.
     """
-    points, corners, directions = walks(n, seed, noise=noise, variable_length=variable_length)
+    points, corners, directions = draw_walks(n, seed, noise=noise, variable_length=variable_length)
     cuts = [min(source_length, len(walk) - 1) for walk in points]
-    source, source_lengths = padded(
+    source, source_lengths = pad_sequences(
         [walk[:cut] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
     )
-    target, target_lengths = padded(
+    target, target_lengths = pad_sequences(
         [walk[cut:] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
     )
-    ideal, _ = padded(
-        [_ideal_rest(walk, cut) for walk, cut in zip(corners, cuts, strict=True)], len(FEATURES)
+    ideal, _ = pad_sequences(
+        [_ideal_target(walk, cut) for walk, cut in zip(corners, cuts, strict=True)], len(FEATURES)
     )
     return Sequences(
         source=source,
@@ -99,7 +99,7 @@ def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Flo
     return np.stack([walk[rows, source_lengths + step] for step in range(steps)], axis=1)
 
 
-def _ideal_rest(corners: Floats, cut: int) -> Floats:
+def _ideal_target(corners: Floats, cut: int) -> Floats:
     """What one would say of the corners from `cut` on who knows those before it, without noise.
 
     Two corners tell the direction and so everything. One does not: the corners beside it may come

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.column_roles import ColumnRoles
-from seqattn.data.files.chunk import Ragged, offsets_of
+from seqattn.data.files.chunk import Ragged, to_offsets
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
@@ -25,7 +25,7 @@ VERSION = 2
 """Of the layout of a folder; another one is not read."""
 
 
-class Names(collections.abc.Sequence[str]):
+class PackedNames(collections.abc.Sequence[str]):
     """Texts in one array of bytes.
 
     Args:
@@ -40,7 +40,7 @@ class Names(collections.abc.Sequence[str]):
     def offsets(self) -> Integers:
         """(N + 1,) where each text begins, and where the last ends; worked out once a name is
         asked for, which is seldom."""
-        return offsets_of(self.lengths)
+        return to_offsets(self.lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -125,7 +125,7 @@ class SeriesStore:
         if self.folder is None:
             return self.series(name, {})
         self.write(name, {}, {})
-        found = mapped(self.folder)
+        found = open_mapped(self.folder)
         assert found is not None
         return found
 
@@ -141,7 +141,7 @@ class SeriesStore:
         if dtype != before:
             _widen(path, before, dtype)
             self.dtypes[name] = dtype.str
-        _add_to(path, array.astype(dtype, copy=False))
+        _append_to(path, array.astype(dtype, copy=False))
 
     def series(self, name: str, digests: dict[str, str]) -> Series:
         """All of them, in memory.
@@ -154,7 +154,7 @@ class SeriesStore:
         arrays = {key: parts[0] if len(parts) == 1 else np.concatenate(parts)
                   for key, parts in self.kept.items()}  # fmt: skip
         groups = self.groups if self.first.groups is not None else None
-        return _made(self._about(name, digests), arrays, self.ids, groups)
+        return _build_series(self._about(name, digests), arrays, self.ids, groups)
 
     def write(self, name: str, digests: dict[str, str], more: dict[str, Any]) -> None:
         """What is needed to map the folder, written last.
@@ -186,7 +186,7 @@ class SeriesStore:
         }  # fmt: skip
 
 
-def _add_to(path: Path, array: NDArray[Any]) -> None:
+def _append_to(path: Path, array: NDArray[Any]) -> None:
     if array.size:
         with path.open("ab") as file:
             file.write(array.view(np.uint8).data)  # dates have no buffer of their own
@@ -198,17 +198,17 @@ def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
         return
     wide = path.with_name(f"{path.name}.wide")
     for _, some in row_blocks(np.memmap(path, dtype=before, mode="r")):
-        _add_to(wide, np.ascontiguousarray(some, dtype=dtype))
+        _append_to(wide, np.ascontiguousarray(some, dtype=dtype))
     wide.replace(path)
 
 
-def mapped(folder: Path) -> Series | None:
+def open_mapped(folder: Path) -> Series | None:
     """The series that a folder holds; None: it is not whole, or of another version."""
     try:
         about = json.loads((folder / META).read_text())
         if about["version"] != VERSION:
             return None
-        arrays = {key: _mapped(folder / key, about["dtypes"][key], size)
+        arrays = {key: _map_file(folder / key, about["dtypes"][key], size)
                   for key, size in about["bytes"].items()}  # fmt: skip
     except (OSError, ValueError, KeyError):
         return None
@@ -216,11 +216,13 @@ def mapped(folder: Path) -> Series | None:
     arrays["values"] = arrays["values"].reshape(-1, columns)
     if about["target_columns"] is not None:
         arrays["target_values"] = arrays["target_values"].reshape(-1, len(about["target_columns"]))
-    texts = {key: Names(arrays[key], arrays[f"{key}_lengths"]) for key in ("ids", "groups")}
-    return _made(about, arrays, texts["ids"], texts["groups"] if about["has_groups"] else None)
+    texts = {key: PackedNames(arrays[key], arrays[f"{key}_lengths"]) for key in ("ids", "groups")}
+    return _build_series(
+        about, arrays, texts["ids"], texts["groups"] if about["has_groups"] else None
+    )
 
 
-def _mapped(path: Path, dtype: str, size: int) -> NDArray[Any]:
+def _map_file(path: Path, dtype: str, size: int) -> NDArray[Any]:
     """
     Raises:
         ValueError: the file has another size.
@@ -232,7 +234,7 @@ def _mapped(path: Path, dtype: str, size: int) -> NDArray[Any]:
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _made(
+def _build_series(
     about: dict[str, Any], arrays: dict[str, NDArray[Any]], ids: Sequence[str],
     groups: Sequence[str] | None,
 ) -> Series:  # fmt: skip
@@ -240,9 +242,9 @@ def _made(
     if "unit" in arrays:
         spacing = Spacing(*(np.asarray(arrays[key]) for key in ("unit", "step", "day")))
     if about["target_columns"] is not None:
-        target = Ragged(arrays["target_values"], offsets_of(arrays["target_lengths"]),
+        target = Ragged(arrays["target_values"], to_offsets(arrays["target_lengths"]),
                         tuple(about["target_columns"]))  # fmt: skip
-    points = Ragged(arrays["values"], offsets_of(arrays["lengths"]), tuple(about["columns"]))
+    points = Ragged(arrays["values"], to_offsets(arrays["lengths"]), tuple(about["columns"]))
     return Series(
         about["name"], ids, points, arrays.get("order"), spacing, groups, target, about["empty"],
         arrays["dropped"] if arrays["dropped"].any() else None, tuple(about["notes"]),

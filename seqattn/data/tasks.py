@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort, Squares
 from seqattn.data import squares
-from seqattn.data.baselines import Rule
-from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.data.baselines import NaiveForecast
+from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.rng import stream
 
 Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag
 
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
-SMALLEST, LARGEST = 0.5, 1.5  # distances of a polygon's corners from the middle
+MIN_RADIUS, MAX_RADIUS = 0.5, 1.5  # distances of a polygon's corners from the middle
 
 
 def generate(task: Task, n: int, seed: int) -> Sequences:
     """`n` sequences of a task; a function of the seed."""
     match task:
         case Squares():
-            return squares.generate(
+            return squares.generate_squares(
                 n,
                 seed,
                 noise=task.noise,
@@ -40,22 +40,22 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
                 variable_length=task.variable_length,
             )
         case Polygons():
-            return _polygons(task, n, seed)
+            return _generate_polygons(task, n, seed)
         case Copy():
-            return _paths(task, n, seed, _in_order)
+            return _generate_paths(task, n, seed, _identity_order)
         case Reverse():
-            return _paths(task, n, seed, _backwards)
+            return _generate_paths(task, n, seed, _reverse_order)
         case Sort():
-            return _paths(task, n, seed, _by_first_coordinate)
+            return _generate_paths(task, n, seed, _sorted_order)
         case Recall():
-            return _recall(task, n, seed)
+            return _generate_recall(task, n, seed)
         case Lag():
-            return _lag(task, n, seed)
+            return _generate_lag(task, n, seed)
         case _:
             assert_never(task)
 
 
-def rule_of(task: Task) -> tuple[str, Rule] | None:
+def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
     """Name and forecast of what a task's own rule says of noisy sources, with nothing learned.
 
     None for copy, reverse, sort and lag, where the rule is all there is to know: it scores the
@@ -65,9 +65,9 @@ def rule_of(task: Task) -> tuple[str, Rule] | None:
         case Squares():
             return "minus the source corner", squares.opposite_corner
         case Polygons():
-            return "turn on by the last angle", turn_on
+            return "turn on by the last angle", rotate_on
         case Recall():
-            return "value of the nearest key", value_of_nearest_key
+            return "value of the nearest key", nearest_key_value
         case Copy() | Reverse() | Sort() | Lag():
             return None
         case _:
@@ -77,23 +77,25 @@ def rule_of(task: Task) -> tuple[str, Rule] | None:
 # --- random paths ---------------------------------------------------------------------------------
 
 
-def _paths(
+def _generate_paths(
     task: Copy | Reverse | Sort, n: int, seed: int, order: Callable[[Floats, Integers], Integers]
 ) -> Sequences:
     """Points anywhere in the square, and as targets the same in another order."""
-    lengths = _drawn(n, seed, task.min_length, task.length)
-    source = _points(n, seed, "points", task.length, lengths)
-    return _told(source, lengths, lengths, order(source, lengths), task.noise, seed)
+    lengths = _draw_lengths(n, seed, task.min_length, task.length)
+    source = _draw_points(n, seed, "points", task.length, lengths)
+    return _build_from_alignment(source, lengths, lengths, order(source, lengths), task.noise, seed)
 
 
-def _lag(task: Lag, n: int, seed: int) -> Sequences:
-    lengths = _drawn(n, seed, task.min_length, task.length)
-    source = _points(n, seed, "points", task.length, lengths)
-    alignment = _steps_before(lengths, task.lag, task.steps)
-    return _told(source, lengths, np.full(n, task.steps), alignment, task.noise, seed)
+def _generate_lag(task: Lag, n: int, seed: int) -> Sequences:
+    lengths = _draw_lengths(n, seed, task.min_length, task.length)
+    source = _draw_points(n, seed, "points", task.length, lengths)
+    alignment = _lagged_order(lengths, task.lag, task.steps)
+    return _build_from_alignment(
+        source, lengths, np.full(n, task.steps), alignment, task.noise, seed
+    )
 
 
-def _told(
+def _build_from_alignment(
     source: Floats,
     source_lengths: Integers,
     target_lengths: Integers,
@@ -103,9 +105,9 @@ def _told(
 ) -> Sequences:
     """Sequences whose target step t is source point `alignment[:, t]`, with noise."""
     N, T = alignment.shape
-    ideal = _picked(source, alignment)
+    ideal = _gather_points(source, alignment)
     moved = stream(seed, "data", "noise").standard_normal(ideal.shape) * noise
-    target = np.where(real_points(target_lengths, T)[:, :, None], ideal + moved, 0.0)
+    target = np.where(valid_mask(target_lengths, T)[:, :, None], ideal + moved, 0.0)
     return Sequences(
         source=source,
         source_lengths=source_lengths,
@@ -118,30 +120,30 @@ def _told(
     )
 
 
-def _in_order(source: Floats, lengths: Integers) -> Integers:
+def _identity_order(source: Floats, lengths: Integers) -> Integers:
     steps = np.arange(source.shape[1])
     return np.where(steps < lengths[:, None], steps, -1)
 
 
-def _backwards(source: Floats, lengths: Integers) -> Integers:
+def _reverse_order(source: Floats, lengths: Integers) -> Integers:
     places: Integers = lengths[:, None] - 1 - np.arange(source.shape[1])
     return np.maximum(places, -1)
 
 
-def _by_first_coordinate(source: Floats, lengths: Integers) -> Integers:
-    keep = real_points(lengths, source.shape[1])
+def _sorted_order(source: Floats, lengths: Integers) -> Integers:
+    keep = valid_mask(lengths, source.shape[1])
     order = np.argsort(np.where(keep, source[:, :, 0], np.inf), axis=1, kind="stable")
     return np.where(keep, order, -1)
 
 
-def _steps_before(lengths: Integers, lag: int, steps: int) -> Integers:
+def _lagged_order(lengths: Integers, lag: int, steps: int) -> Integers:
     """(N, steps): point `length + t` is told by point `length + t - lag`; -1 where that is no
     source point."""
     places = lengths[:, None] + np.arange(steps) - lag
     return np.where((places >= 0) & (places < lengths[:, None]), places, -1)
 
 
-def _picked(source: Floats, alignment: Integers) -> Floats:
+def _gather_points(source: Floats, alignment: Integers) -> Floats:
     """(N, T, F): the source points at (N, T) places; 0 where there is none."""
     found = source[np.arange(len(source))[:, None], np.maximum(alignment, 0)]
     return np.where(alignment[:, :, None] >= 0, found, 0.0)
@@ -150,17 +152,17 @@ def _picked(source: Floats, alignment: Integers) -> Floats:
 # --- recall ---------------------------------------------------------------------------------------
 
 
-def _recall(task: Recall, n: int, seed: int) -> Sequences:
+def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
     """Key, value, key, value, ..., and one of the keys again, noisy."""
-    pairs = _drawn(n, seed, task.min_pairs, task.pairs)
+    pairs = _draw_lengths(n, seed, task.min_pairs, task.pairs)
     lengths = 2 * pairs + 1
     S, rows = 2 * task.pairs + 1, np.arange(n)
-    source = _points(n, seed, "points", S, lengths)
+    source = _draw_points(n, seed, "points", S, lengths)
     asked = (stream(seed, "data", "asked").random_sample(n) * pairs).astype(np.int64)
     moved = stream(seed, "data", "noise").standard_normal((n, len(FEATURES))) * task.noise
     source[rows, lengths - 1] = source[rows, 2 * asked] + moved
     alignment = (2 * asked + 1)[:, None]
-    target = _picked(source, alignment)
+    target = _gather_points(source, alignment)
     return Sequences(
         source=source,
         source_lengths=lengths,
@@ -174,7 +176,7 @@ def _recall(task: Recall, n: int, seed: int) -> Sequences:
     )
 
 
-def value_of_nearest_key(source: Floats, lengths: Integers, steps: int) -> Floats:
+def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:
     """The value whose key lies nearest to the last source point; at every step the same.
 
     Args:
@@ -200,10 +202,10 @@ def value_of_nearest_key(source: Floats, lengths: Integers, steps: int) -> Float
 # --- polygons -------------------------------------------------------------------------------------
 
 
-def _polygons(task: Polygons, n: int, seed: int) -> Sequences:
-    corners = _drawn(n, seed, task.min_corners, task.corners)
+def _generate_polygons(task: Polygons, n: int, seed: int) -> Sequences:
+    corners = _draw_lengths(n, seed, task.min_corners, task.corners)
     angles = stream(seed, "data", "rotation").random_sample(n) * 2 * np.pi
-    sizes = SMALLEST + stream(seed, "data", "scale").random_sample(n) * (LARGEST - SMALLEST)
+    sizes = MIN_RADIUS + stream(seed, "data", "scale").random_sample(n) * (MAX_RADIUS - MIN_RADIUS)
     clockwise = stream(seed, "data", "direction").randint(2, size=n)
     starts = (stream(seed, "data", "start").random_sample(n) * corners).astype(np.int64)
     steps = np.arange(task.corners)
@@ -211,7 +213,7 @@ def _polygons(task: Polygons, n: int, seed: int) -> Sequences:
     at = angles[:, None] + 2 * np.pi * turn / corners[:, None]
     ideal = sizes[:, None, None] * np.stack([np.cos(at), np.sin(at)], axis=-1)
     points = ideal + stream(seed, "data", "noise").standard_normal(ideal.shape) * task.noise
-    keep = real_points(corners, task.corners)[:, :, None]
+    keep = valid_mask(corners, task.corners)[:, :, None]
     points, ideal = np.where(keep, points, 0.0), np.where(keep, ideal, 0.0)
     cut = task.source_length
     return Sequences(
@@ -229,7 +231,7 @@ def _polygons(task: Polygons, n: int, seed: int) -> Sequences:
     )
 
 
-def turn_on(source: Floats, lengths: Integers, steps: int) -> Floats:
+def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
     """Turn the last source point on round the middle, by the angle between the last two.
 
     Args:
@@ -251,7 +253,7 @@ def turn_on(source: Floats, lengths: Integers, steps: int) -> Floats:
 # --- draws ----------------------------------------------------------------------------------------
 
 
-def _drawn(n: int, seed: int, least: int | None, most: int) -> Integers:
+def _draw_lengths(n: int, seed: int, least: int | None, most: int) -> Integers:
     """(n,) whole numbers from `least` to `most`; without `least` all are `most`."""
     if least is None:
         return np.full(n, most, dtype=np.int64)
@@ -259,7 +261,7 @@ def _drawn(n: int, seed: int, least: int | None, most: int) -> Integers:
     return (least + shares * (most - least + 1)).astype(np.int64)
 
 
-def _points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
+def _draw_points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
     """(n, longest, 2) points in the square from -1 to 1; 0 beyond each length."""
     drawn = 2 * stream(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
-    return np.where(real_points(lengths, longest)[:, :, None], drawn, 0.0)
+    return np.where(valid_mask(lengths, longest)[:, :, None], drawn, 0.0)

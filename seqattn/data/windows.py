@@ -17,8 +17,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.row_ranges import RowRanges, filled_linearly
-from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.data.row_ranges import RowRanges, interpolate_linearly
+from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
@@ -263,7 +263,7 @@ class Windows(Sequences):
             lacks = (keep & ~seen).any(axis=(1, 2))
             if lacks.any():
                 at = self.sources.steps(places, self.steps.order)[lacks]
-                filled = filled_linearly(found[lacks], seen[lacks], at)
+                filled = interpolate_linearly(found[lacks], seen[lacks], at)
                 found[lacks] = np.where(keep[lacks], filled, 0)
         return found, seen
 
@@ -285,7 +285,7 @@ class Windows(Sequences):
     @staticmethod
     def _keep(side: RowRanges, places: slice | Integers) -> NDArray[np.bool_]:
         """(n, L, 1): True where a row is within its stretch."""
-        return real_points(side.lengths[places], side.longest)[:, :, None]
+        return valid_mask(side.lengths[places], side.longest)[:, :, None]
 
     def _hides_some(self, side: RowRanges) -> bool:
         """Whether a real cell of one side was not observed."""

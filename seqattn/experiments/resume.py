@@ -11,7 +11,7 @@ from seqattn.config import (
     CosineRate,
     LinearForcing,
     Training,
-    differences,
+    config_differences,
 )
 from seqattn.errors import (
     CheckpointError,
@@ -141,7 +141,7 @@ def spanning_all_epochs(training: Training) -> list[str]:
 
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
     """A resumed run must be the same run: refuse any change that would make it another."""
-    changed = differences(before, config)
+    changed = config_differences(before, config)
     lines = [
         f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in MUTABLE_ON_RESUME
     ]

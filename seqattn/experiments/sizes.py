@@ -8,7 +8,7 @@ from seqattn.config import (
     Config,
     Generated,
 )
-from seqattn.data import Sequences, Splits, shape_of
+from seqattn.data import Sequences, Splits, fixed_shape
 from seqattn.errors import (
     UsageError,
 )
@@ -65,7 +65,7 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
         train, validation, test = (_resident(part, (S + T) * features) for part in parts)
         counts = train, validation, test
         needed = bytes_needed(config, S, T, counts, features)
-    elif (shape := shape_of(config.data)) is not None:
+    elif (shape := fixed_shape(config.data)) is not None:
         needed = bytes_needed(config, *shape)
     else:  # a file, whose sizes are not known yet
         return
@@ -87,7 +87,7 @@ def check_data_fits(configs: Sequence[Config]) -> None:
     different = {repr(config.data): config.data for config in configs}.values()
     needed = 0
     for data in different:
-        shape = shape_of(data)
+        shape = fixed_shape(data)
         if isinstance(data, Generated) and shape is not None:
             n = data.n_train + data.n_validation + data.n_test
             needed += bytes_of_sequences(n, *shape)

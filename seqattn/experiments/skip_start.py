@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, work_of
+from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
 from seqattn.experiments.job import Job
 from seqattn.models import Seq2SeqModel
 from seqattn.training import ProcessGroup
@@ -66,7 +66,7 @@ def _has_fitted_map(job: Job) -> bool:
 
 def _starts_at_map(job: Job) -> bool:
     """Whether the skip is not learned from zero."""
-    return _has_fitted_map(job) and work_of(job.data.baseline_part) <= MAX_WORK
+    return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
 
 
 def _start_in_words(job: Job) -> str:

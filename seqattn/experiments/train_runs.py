@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from seqattn.config import Config, to_yaml
-from seqattn.data.baselines import mean_squared_error
+from seqattn.data.baselines import forecast_mse
 from seqattn.errors import FolderLockedError, UsageError
 from seqattn.experiments import tensorboard, worker
 from seqattn.experiments.group_training import Compute, train_group
@@ -296,7 +296,7 @@ def _facts(job: Job) -> dict[str, Any]:
     """Context for the display of a single run."""
     part, floor = job.data.validation, None
     if part.ideal is not None:
-        floor = mean_squared_error(part.ideal, part, job.data.scaling.target.scale)
+        floor = forecast_mse(part.ideal, part, job.data.scaling.target.scale)
     return {"seed": job.config.seed, "noise_floor": floor}
 
 

@@ -200,7 +200,7 @@ def _quantized(
     folder: Path, graphs: Graphs, trained: LoadedModel, steps: int, data: Splits | None
 ) -> dict[str, float]:
     """Write graphs with weights of one byte; the test loss of both, where the truth is known."""
-    from seqattn.data.baselines import mean_squared_error
+    from seqattn.data.baselines import forecast_mse
     from seqattn.export.check import forecasts, sequences_together
     from seqattn.export.quantization import quantized
 
@@ -212,7 +212,7 @@ def _quantized(
     scale = trained.spec.scaling.target.scale
     together = sequences_together(trained, data.test.source_steps, steps)
     return {
-        kind: mean_squared_error(forecasts(graph, data.test, together), data.test, scale)
+        kind: forecast_mse(forecasts(graph, data.test, together), data.test, scale)
         for kind, graph in (
             ("float32", graphs.free_running), ("int8", small["free_running"]),
         )

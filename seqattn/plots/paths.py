@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import share_a_plane
+from seqattn.data.sequences import can_share_axes
 from seqattn.data.units import Units, with_unit
 from seqattn.plots.style import (
     BLACK,
@@ -75,7 +75,7 @@ def paths_figure(
     """
     said, units = features if said is None else said, units or {}
     examples = [_Example(*each) for each in zip(source, target, forecast, titles, strict=True)]
-    if share_a_plane(features, said, [*source, *target, *forecast], units):
+    if can_share_axes(features, said, [*source, *target, *forecast], units):
         return _in_planes(examples, features, rooted, units)
     return _over_steps(examples, features, said, rooted, units)
 

@@ -11,11 +11,11 @@ from seqattn.config import (
     Generated,
     OwnFile,
     as_plain,
-    differences,
+    config_differences,
     from_plain,
     read_stored,
 )
-from seqattn.config.comparing import DATA_SEEDS, PARTS, with_new_data
+from seqattn.config.comparing import DATA_SEEDS, PARTS, resample_data_seeds
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, check_summary
 from seqattn.training import PATHS, file_digests
@@ -87,7 +87,7 @@ def check_variants(
         for seed, folder in runs[name].items():
             config = _config(folder)
             of_seed = wanted.model_copy(update={"seed": seed})
-            of_seed = with_new_data(of_seed) if resampled else of_seed
+            of_seed = resample_data_seeds(of_seed) if resampled else of_seed
             found = _differences(of_seed, config, MAY_DIFFER)
             if found:
                 raise CheckpointError(
@@ -140,5 +140,5 @@ def _check_run(folder: RunFolder, config: Config, seed: int) -> None:
 
 
 def _differences(one: Config, other: Config, ignored: frozenset[str]) -> str:
-    found = differences(one, other).items()
+    found = config_differences(one, other).items()
     return "; ".join(f"{key}: {old} -> {new}" for key, (old, new) in found if key not in ignored)

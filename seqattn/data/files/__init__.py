@@ -9,15 +9,15 @@ from pathlib import Path
 
 from seqattn.data.files.arrays import read_npy, read_npz
 from seqattn.data.files.chunk import (
-    MOST_PIPED,
+    MAX_PIPED,
     Chunk,
     Ragged,
     SeenIds,
     check_values,
-    joined,
-    offsets_of,
+    concat_chunks,
+    to_offsets,
 )
-from seqattn.data.files.lines import holds_nested_points, read_json_lines
+from seqattn.data.files.lines import has_nested_points, read_json_lines
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables import read_table
@@ -27,14 +27,14 @@ from seqattn.errors import DataError
 FORMATS = ("csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow")
 TABLES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
 NESTED = "nested "
-ENDINGS = {
+SUFFIXES = {
     "csv": "csv", "txt": "csv", "dat": "csv", "tsv": "tsv", "tab": "tsv", "json": "json",
     "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz", "npy": "npy",
     "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow",
 }  # fmt: skip
 
 
-PACKED = (".gz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".zst")
 """What the name of a packed text ends in."""
 
 
@@ -50,7 +50,7 @@ def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Ite
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()
-    for chunk in _opened(path, name, options, whole):
+    for chunk in _open_chunks(path, name, options, whole):
         check_values(name, chunk)
         again = seen.first_repeat(chunk.ids)
         if again is not None:
@@ -72,15 +72,15 @@ def read_all(path: Path, options: ReadOptions) -> Chunk:
     for chunk in read_chunks(path, options, whole=True):
         found.append(chunk)
         numbers += chunk.points.values.size
-        if str(path) == "-" and numbers > MOST_PIPED:
+        if str(path) == "-" and numbers > MAX_PIPED:
             raise DataError(
-                f"standard input: has more than {MOST_PIPED:,} numbers, and all are needed at once."
+                f"standard input: has more than {MAX_PIPED:,} numbers, and all are needed at once."
                 " Write them to a file, and give that instead."
             )
-    return joined(found)
+    return concat_chunks(found)
 
 
-def format_of(path: Path, given: str = "auto") -> str:
+def file_format(path: Path, given: str = "auto") -> str:
     """The format of a file, by its ending where `given` is auto; standard input is CSV.
 
     Raises:
@@ -90,7 +90,7 @@ def format_of(path: Path, given: str = "auto") -> str:
         return given
     if str(path) == "-":
         return "csv"
-    found = format_of_name(path)
+    found = format_of_suffix(path)
     if found is None:
         raise DataError(
             f"{path}: cannot tell its format from its name. End it in"
@@ -99,15 +99,15 @@ def format_of(path: Path, given: str = "auto") -> str:
     return found
 
 
-def format_of_name(path: Path) -> str | None:
+def format_of_suffix(path: Path) -> str | None:
     """The format that a file's name ends in; None: in none."""
-    name = Path(path.stem) if path.suffix.lower() in PACKED else path
-    return ENDINGS.get(name.suffix.lower().removeprefix("."))
+    name = Path(path.stem) if path.suffix.lower() in COMPRESSED_SUFFIXES else path
+    return SUFFIXES.get(name.suffix.lower().removeprefix("."))
 
 
-def kind_of(path: Path, form: str) -> str:
+def file_kind(path: Path, form: str) -> str:
     """The format of a file; with `NESTED` before it where a line is a sequence, not a row."""
-    return f"{NESTED}{form}" if form == "jsonl" and holds_nested_points(path) else form
+    return f"{NESTED}{form}" if form == "jsonl" and has_nested_points(path) else form
 
 
 def check_file(path: Path) -> None:
@@ -129,12 +129,12 @@ def check_file(path: Path) -> None:
         raise DataError(f"{text[:200]!r}: cannot be read ({error}).") from None
 
 
-def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
+def _open_chunks(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
     if str(path) != "-":
         check_file(path)
-    kind = format_of(path, options.format)
+    kind = file_format(path, options.format)
     if str(path) == "-":
-        bounded = replace(options, most=MOST_PIPED)
+        bounded = replace(options, most=MAX_PIPED)
         match kind:
             case "csv" | "tsv":
                 yield from read_piped_table(sys.stdin.buffer, name, bounded, kind)
@@ -148,7 +148,7 @@ def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterato
             yield from read_npy(path, options, whole=whole)
         elif kind == "npz":
             yield from read_npz(path, name, options)
-        elif kind_of(path, kind) == f"{NESTED}jsonl":
+        elif file_kind(path, kind) == f"{NESTED}jsonl":
             with path.open("rb") as raw:
                 yield from read_json_lines(raw, name, options)
         else:
@@ -158,18 +158,18 @@ def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterato
 
 
 __all__ = [
-    "ENDINGS",
     "FORMATS",
+    "FORMAT_OF_SUFFIX",
     "Chunk",
     "Ragged",
     "ReadOptions",
     "SeenIds",
     "check_file",
-    "format_of",
-    "format_of_name",
-    "joined",
-    "offsets_of",
+    "concat_chunks",
+    "file_format",
+    "format_of_suffix",
     "read_all",
     "read_chunks",
     "step_text",
+    "to_offsets",
 ]

@@ -17,14 +17,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.chunk import Chunk, Ragged, first_line, offsets_of
-from seqattn.data.files.columns import chosen, listed
-from seqattn.data.files.npz_members import read_members
+from seqattn.data.files.chunk import Chunk, Ragged, first_line, to_offsets
+from seqattn.data.files.columns import join_names, select_features
+from seqattn.data.files.npz_members import read_arrays
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.sequences import Integers, real_points, row_blocks
+from seqattn.data.sequences import Integers, row_blocks, valid_mask
 from seqattn.errors import DataError
 
-ZIP = b"PK\x03\x04"
+ZIP_MAGIC = b"PK\x03\x04"
 """The first bytes of an NPZ file."""
 
 
@@ -38,7 +38,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         DataError: no array of numbers, or none of that shape.
     """
     with path.open("rb") as file:
-        is_npz = file.read(len(ZIP)) == ZIP
+        is_npz = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
     if is_npz:  # np.load would leave a broken one open
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     try:
@@ -49,12 +49,12 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         array = array[None, :]
     if array.ndim == 2 and options.layout == "long":
         array = array[None, :, :]
-    values = _points(array, str(path), "the array")
+    values = _check_array(array, str(path), "the array")
     for first, part in [(0, values)] if whole and len(values) else row_blocks(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
-        yield _chunk(
-            part, None, names, _Which.by_place(where, part.shape[2], options), where, first
+        yield _array_chunk(
+            part, None, names, _FeatureChoice.by_place(where, part.shape[2], options), where, first
         )
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
@@ -66,34 +66,36 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     Raises:
         DataError: no NPZ of numbers, one that is too large when unpacked, or shapes that disagree.
     """
-    arrays = read_members(file, name)
+    arrays = read_arrays(file, name)
     key = _main_array(arrays, name)
-    values = _points(arrays[key], name, repr(key))
+    values = _check_array(arrays[key], name, repr(key))
     if not len(values):
         raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
-    lengths = _lengths(arrays, name, ("source_lengths", "lengths"), values, key)
+    lengths = _read_lengths(arrays, name, ("source_lengths", "lengths"), values, key)
     has_target = "target" in arrays and key != "values"
     given = options
     if has_target and options.source_and_target is not None:
         given = replace(options, features=options.source_and_target[0])
-    which = _Which.of(arrays, "features", name, key, values.shape[2], given)
+    which = _FeatureChoice.of(arrays, "features", name, key, values.shape[2], given)
     ids = tuple(map(str, range(len(values))))
     if "ids" in arrays:
-        ids = tuple(_texts(arrays["ids"], name, "ids"))
+        ids = tuple(_read_texts(arrays["ids"], name, "ids"))
         if len(ids) != len(values):
             raise DataError(f"{name}: has {len(values)} sequences in {key!r} and {len(ids)} ids.")
-    chunk = _chunk(values, lengths, ids, which, key, 0)
+    chunk = _array_chunk(values, lengths, ids, which, key, 0)
     if not has_target:
         yield chunk
         return
-    target = _points(arrays["target"], name, "'target'")
+    target = _check_array(arrays["target"], name, "'target'")
     if len(target) != len(ids):
         raise DataError(
             f"{name}: has {len(ids)} sequences in {key!r} and {len(target)} in 'target'."
         )
-    of_target = _features_of_target(arrays, name, chunk.points.features, target.shape[2], options)
-    target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
-    targets = _chunk(target, target_lengths, ids, of_target, "target", 0)
+    of_target = _choose_target_features(
+        arrays, name, chunk.points.features, target.shape[2], options
+    )
+    target_lengths = _read_lengths(arrays, name, ("target_lengths",), target, "target")
+    targets = _array_chunk(target, target_lengths, ids, of_target, "target", 0)
     yield replace(
         chunk, target=targets.points, where_target=targets.where,
         notes=tuple(dict.fromkeys([*chunk.notes, *of_target.notes])),
@@ -119,10 +121,10 @@ def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
     return wide[0]
 
 
-def _features_of_target(
+def _choose_target_features(
     arrays: dict[str, NDArray[Any]], name: str, source: tuple[str, ...], G: int,
     options: ReadOptions,
-) -> _Which:  # fmt: skip
+) -> _FeatureChoice:  # fmt: skip
     """
     Args:
         source: the features of the source that are read.
@@ -131,10 +133,10 @@ def _features_of_target(
     if words not in arrays and len(arrays.get("features", ())) == G:
         words, features = "features", options.features  # as wide as the source, with its names
     elif words not in arrays:
-        features = names_like(source, G)
+        features = default_target_names(source, G)
     if options.source_and_target is not None:
         features = options.source_and_target[1]
-    return _Which.of(arrays, words, name, "target", G, replace(options, features=features))
+    return _FeatureChoice.of(arrays, words, name, "target", G, replace(options, features=features))
 
 
 def default_names(features: int) -> tuple[str, ...]:
@@ -142,14 +144,14 @@ def default_names(features: int) -> tuple[str, ...]:
     return ("x", "y") if features == 2 else tuple(f"f{i}" for i in range(1, features + 1))
 
 
-def names_like(source: tuple[str, ...], features: int) -> tuple[str, ...]:
+def default_target_names(source: tuple[str, ...], features: int) -> tuple[str, ...]:
     """Of target features: those of the source where there are as many, else t1, t2, ..."""
     same = len(source) == features
     return source if same else tuple(f"t{i}" for i in range(1, features + 1))
 
 
 @dataclass(frozen=True)
-class _Which:
+class _FeatureChoice:
     """Which features of an array are read.
 
     Attributes:
@@ -171,7 +173,7 @@ class _Which:
         key: str,
         F: int,
         options: ReadOptions,
-    ) -> _Which:
+    ) -> _FeatureChoice:
         """By the names that the file gives its features, where it has some; else by their places.
 
         Args:
@@ -182,20 +184,20 @@ class _Which:
         """
         if words not in arrays:
             return cls.by_place(key, F, options)
-        own = _texts(arrays[words], name, words)
+        own = _read_texts(arrays[words], name, words)
         if len(own) != F:
             raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(own)} names.")
         doubled = sorted({word for word in own if own.count(word) > 1})
         if doubled:
             raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
-        names, notes = chosen(
-            own, options, f"{name}: {key!r} has no feature", f"it has {listed(own)}"
+        names, notes = select_features(
+            own, options, f"{name}: {key!r} has no feature", f"it has {join_names(own)}"
         )
         places = tuple(own.index(word) for word in names)
         return cls(names, None if places == tuple(range(F)) else places, notes)
 
     @classmethod
-    def by_place(cls, key: str, F: int, options: ReadOptions) -> _Which:
+    def by_place(cls, key: str, F: int, options: ReadOptions) -> _FeatureChoice:
         """
         Raises:
             DataError: another number of names.
@@ -209,11 +211,11 @@ class _Which:
         return cls(names)
 
 
-def _chunk(
+def _array_chunk(
     values: NDArray[np.floating],
     lengths: Integers | None,
     ids: tuple[str, ...],
-    which: _Which,
+    which: _FeatureChoice,
     key: str,
     first: int,
 ) -> Chunk:
@@ -231,8 +233,8 @@ def _chunk(
         if (lengths < L).any():
             notes = (*notes, "a sequence ends where all that follows is NaN")
     full = bool((lengths == L).all())
-    points = values.reshape(N * L, F) if full else values[real_points(lengths, L)]
-    offsets = offsets_of(lengths)
+    points = values.reshape(N * L, F) if full else values[valid_mask(lengths, L)]
+    offsets = to_offsets(lengths)
 
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(offsets, row, side="right")) - 1
@@ -244,7 +246,7 @@ def _chunk(
     return Chunk(ids, Ragged(points, offsets, names), where, notes=notes)
 
 
-def _points(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:
+def _check_array(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:
     if array.dtype.kind not in "fiu":
         raise DataError(f"{name}: {what} holds {array.dtype}, not numbers.")
     if array.dtype.kind != "f" or array.dtype.itemsize < 4 or array.dtype.itemsize > 8:
@@ -259,7 +261,7 @@ def _points(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:
     return array
 
 
-def _lengths(
+def _read_lengths(
     arrays: dict[str, NDArray[Any]],
     name: str,
     keys: tuple[str, ...],
@@ -286,7 +288,7 @@ def _lengths(
     return None
 
 
-def _texts(array: NDArray[Any], name: str, key: str) -> list[str]:
+def _read_texts(array: NDArray[Any], name: str, key: str) -> list[str]:
     if array.ndim != 1 or array.dtype.kind not in "Uiu":
         raise DataError(f"{name}: {key!r} must be a list of texts; it is {array.dtype}.")
     return [str(word) for word in array.tolist()]

@@ -9,17 +9,17 @@ from typing import BinaryIO
 
 from seqattn.errors import DataError
 
-PATIENCE = 0.2
+PIPE_WAIT_SECONDS = 0.2
 """Seconds that a block waits for the rest of its bytes."""
 
 
-def blocks_of_lines(
+def read_line_blocks(
     raw: BinaryIO, size: int, longest: int, too_long: Callable[[int], DataError]
 ) -> Iterator[tuple[bytes, bool]]:
     """All that is left of a stream, in blocks that end where a line ends.
 
     Blocks of a file depend on nothing but the file. A pipe whose sender is slow gives what has come
-    within `PATIENCE`, so that it can be answered before the pipe ends.
+    within `PIPE_WAIT_SECONDS`, so that it can be answered before the pipe ends.
 
     Args:
         raw: buffered.
@@ -35,7 +35,7 @@ def blocks_of_lines(
     """
     rest, lines = b"", 0
     while True:
-        data, pauses = _read(raw, size)
+        data, pauses = _read_block(raw, size)
         if not data:
             break
         end = data.rfind(b"\n") + 1
@@ -50,10 +50,10 @@ def blocks_of_lines(
         yield rest, False
 
 
-def _read(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
+def _read_block(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
     """Up to `size` bytes, one at least unless the stream ends; and whether it pauses after them."""
     data = bytearray(raw.read1(size))  # type: ignore[attr-defined]
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PIPE_WAIT_SECONDS
     while data and len(data) < size:
         if not _has_more(raw, until):
             return bytes(data), True

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
     from seqattn.data.column_roles import ColumnRoles
 
-LARGEST = 1e15
+MAX_VALUE = 1e15
 """Models work in float32, where the square of a value must still be finite."""
-LONGEST_LINE = 16 * 2**20
+MAX_LINE_BYTES = 16 * 2**20
 """Bytes of a row of text: nothing that a person or a program meant is longer."""
-MOST_PIPED = 2**24
+MAX_PIPED = 2**24
 """Numbers of one sequence that comes through a pipe, and of all that must be held at once: a pipe
 may have no end."""
 DATES = "datetime64[us]"
@@ -59,7 +59,7 @@ class Ragged:
     def at(self, places: Sequence[int] | Integers) -> Ragged:
         """The sequences at some places."""
         lengths = self.lengths[np.asarray(places, dtype=np.int64)]
-        offsets = offsets_of(lengths)
+        offsets = to_offsets(lengths)
         values = np.empty((int(offsets[-1]), self.values.shape[1]), dtype=self.values.dtype)
         for k, first, last in zip(places, offsets, offsets[1:], strict=False):
             values[first:last] = self.of(int(k))
@@ -103,7 +103,7 @@ class Chunk:
     @property
     def style(self) -> TableStyle:
         """What a forecast is written in."""
-        return PLAIN if self.roles is None else self.roles.style
+        return DEFAULT_STYLE if self.roles is None else self.roles.style
 
     def cells(self) -> Iterator[tuple[Ragged, Where]]:
         """What was read, and how to say where it stands."""
@@ -112,7 +112,7 @@ class Chunk:
             yield self.target, self.where_target
 
 
-def offsets_of(lengths: Integers) -> Integers:
+def to_offsets(lengths: Integers) -> Integers:
     found = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=found[1:])
     return found
@@ -127,7 +127,7 @@ def check_values(name: str, chunk: Chunk) -> None:
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):
             with np.errstate(invalid="ignore"):
-                bad = np.argwhere(np.abs(rows) > LARGEST)
+                bad = np.argwhere(np.abs(rows) > MAX_VALUE)
             if bad.size:
                 row, feature = map(int, bad[0])
                 raise_bad_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
@@ -141,7 +141,7 @@ def raise_bad_value(place: str, value: float) -> None:
     if math.isinf(value):
         raise DataError(f"{place} is {value}; it must be finite.")
     raise DataError(
-        f"{place} is {value:g}; values up to {LARGEST:g} can be worked with. Give it in larger"
+        f"{place} is {value:g}; values up to {MAX_VALUE:g} can be worked with. Give it in larger"
         " units."
     )
 
@@ -178,13 +178,13 @@ class SeenIds:
         return None
 
 
-def joined(chunks: Sequence[Chunk]) -> Chunk:
+def concat_chunks(chunks: Sequence[Chunk]) -> Chunk:
     """Pieces of one file as one."""
     first, *others = chunks
     if not others:
         return first
     sides = zip(*(chunk.cells() for chunk in chunks), strict=True)
-    (points, where), *targets = map(_joined_rows, sides)
+    (points, where), *targets = map(_concat_ragged, sides)
     target, where_target = targets[0] if targets else (None, None)
     orders = [chunk.order for chunk in chunks if chunk.order is not None]
     return replace(
@@ -195,15 +195,15 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
         target=target,
         where_target=where_target,
         order=np.concatenate(orders) if orders else None,
-        groups=_joined_words(chunk.groups for chunk in chunks),
+        groups=_concat_words(chunk.groups for chunk in chunks),
         notes=tuple(dict.fromkeys(note for chunk in chunks for note in chunk.notes)),
-        id_parts=_joined_words(chunk.id_parts for chunk in chunks),
+        id_parts=_concat_words(chunk.id_parts for chunk in chunks),
     )
 
 
-def _joined_rows(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
+def _concat_ragged(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
     """Rows one after the other, and where each stands."""
-    starts = offsets_of(np.array([len(ragged.values) for ragged, _ in parts]))
+    starts = to_offsets(np.array([len(ragged.values) for ragged, _ in parts]))
     lengths = np.concatenate([ragged.lengths for ragged, _ in parts])
     values = np.concatenate([ragged.values for ragged, _ in parts])
 
@@ -211,10 +211,10 @@ def _joined_rows(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
         k = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[k][1](row - int(starts[k]), feature)
 
-    return Ragged(values, offsets_of(lengths), parts[0][0].features), where
+    return Ragged(values, to_offsets(lengths), parts[0][0].features), where
 
 
-def _joined_words(parts: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+def _concat_words(parts: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
     """None where there are none."""
     known = [words for words in parts if words is not None]
     return tuple(itertools.chain.from_iterable(known)) if known else None

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from seqattn.data.files.options import ReadOptions
 from seqattn.errors import DataError
 
-SHOWN = 40  # signs of a name or of a cell in a message
+MAX_SHOWN = 40  # signs of a name or of a cell in a message
 
 
-def chosen(
+def select_features(
     others: Sequence[str], options: ReadOptions, lacks: str, found: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Features to be read, and notes.
@@ -30,15 +30,15 @@ def chosen(
     missing = [feature for feature in wanted if feature not in others]
     if not missing:
         left_out = [cell for cell in others if cell not in wanted]
-        return wanted, ((f"left out: {listed(left_out)}",) if left_out else ())
+        return wanted, ((f"left out: {join_names(left_out)}",) if left_out else ())
     if options.may_rename and len(others) == len(wanted) == len(missing):
         note = f"{', '.join(others)} are read as {', '.join(wanted)}, in this order"
         return tuple(others), (note,)
-    raise DataError(f"{lacks} {missing[0]!r}; {found}. Needed are {listed(wanted)}.")
+    raise DataError(f"{lacks} {missing[0]!r}; {found}. Needed are {join_names(wanted)}.")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names for a message, the first few."""
-    shown = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names[:12]]
+    shown = [name if len(name) <= MAX_SHOWN else f"{name[:MAX_SHOWN]}..." for name in names[:12]]
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"

@@ -15,19 +15,19 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from seqattn.data.files.arrays import default_names, names_like
-from seqattn.data.files.blocks import blocks_of_lines
-from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, offsets_of
+from seqattn.data.files.arrays import default_names, default_target_names
+from seqattn.data.files.blocks import read_line_blocks
+from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
 
-BLOCK = 2**20  # bytes that are read at once
+BLOCK_BYTES = 2**20  # bytes that are read at once
 BOM = b"\xef\xbb\xbf"
-AT_ONCE = 2**18  # numbers of a piece, or a sequence more
+MAX_CHUNK_VALUES = 2**18  # numbers of a piece, or a sequence more
 
 
-def holds_nested_points(path: Path) -> bool:
+def has_nested_points(path: Path) -> bool:
     """Whether the first line is an object with a list of points; else its objects are rows."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
@@ -43,16 +43,16 @@ def check_json_lines(path: Path, name: str) -> None:
     """
     number = 0
     with path.open("rb") as file:
-        while line := file.readline(LONGEST_LINE + 1):
+        while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
-            if len(line) > LONGEST_LINE:
-                raise DataError(f"{name}:{number}: is longer than {LONGEST_LINE // 2**20} MiB.")
+            if len(line) > MAX_LINE_BYTES:
+                raise DataError(f"{name}:{number}: is longer than {MAX_LINE_BYTES // 2**20} MiB.")
             line = line.removeprefix(BOM) if number == 1 else line
             if line.strip():
-                _parsed(line, f"{name}:{number}")
+                _parse_json(line, f"{name}:{number}")
 
 
-def _parsed(line: bytes, place: str, **hooks: Any) -> Any:
+def _parse_json(line: bytes, place: str, **hooks: Any) -> Any:
     """
     Raises:
         DataError: a line is no JSON.
@@ -76,9 +76,9 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
     number = 0
 
     def too_long(lines: int) -> DataError:
-        return DataError(f"{name}:{lines + 1}: is longer than {LONGEST_LINE // 2**20} MiB.")
+        return DataError(f"{name}:{lines + 1}: is longer than {MAX_LINE_BYTES // 2**20} MiB.")
 
-    for block, pauses in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long):
+    for block, pauses in read_line_blocks(raw, BLOCK_BYTES, MAX_LINE_BYTES, too_long):
         for line in io.BytesIO(block):
             number += 1
             if number == 1:
@@ -88,7 +88,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
             found = reader.line(line, number)
             gathered.append(found)
             size += found.source.size + (0 if found.target is None else found.target.size)
-            if size >= AT_ONCE:
+            if size >= MAX_CHUNK_VALUES:
                 yield reader.chunk(gathered)
                 gathered, size = [], 0
         if pauses and gathered:
@@ -126,7 +126,7 @@ class _Reader:
 
     def line(self, line: bytes, number: int) -> _Line:
         place = f"{self.name}:{number}"
-        content = _object(line, place)
+        content = _parse_object(line, place)
         named = content.get("id", str(number))
         if isinstance(named, bool) or not isinstance(named, str | int):
             raise DataError(f"{place}: 'id' must be a text or a whole number.")
@@ -197,30 +197,33 @@ class _Reader:
         F, G = self.widths
         lines = [line.number for line in gathered]
         names = self.options.features or default_names(F)
-        points = _ragged([line.source for line in gathered], names)
+        points = _to_ragged([line.source for line in gathered], names)
         target, where_target = None, None
         if G is not None:
-            target_names = names_like(names, G)
+            target_names = default_target_names(names, G)
             targets = [line.target for line in gathered if line.target is not None]
-            target = _ragged(targets, target_names)
-            where_target = _where(lines, target.offsets, target_names, "target")
+            target = _to_ragged(targets, target_names)
+            where_target = _describe_place(lines, target.offsets, target_names, "target")
         return Chunk(
             ids=tuple(line.id for line in gathered),
             points=points,
-            where=_where(lines, points.offsets, names, "source"),
+            where=_describe_place(lines, points.offsets, names, "source"),
             target=target,
             where_target=where_target,
             groups=tuple(line.group for line in gathered if line.group is not None) or None,
         )
 
 
-def _object(line: bytes, place: str) -> dict[str, Any]:
+def _parse_object(line: bytes, place: str) -> dict[str, Any]:
     """
     Raises:
         DataError: a line is no JSON object with a source.
     """
-    content: Any = _parsed(
-        line, place, object_pairs_hook=lambda pairs: _once(pairs, place), parse_constant=_constant
+    content: Any = _parse_json(
+        line,
+        place,
+        object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
+        parse_constant=_parse_constant,
     )
     if not isinstance(content, dict):
         raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
@@ -231,12 +234,12 @@ def _object(line: bytes, place: str) -> dict[str, Any]:
     return content
 
 
-def _ragged(rows: list[Floats], names: tuple[str, ...]) -> Ragged:
+def _to_ragged(rows: list[Floats], names: tuple[str, ...]) -> Ragged:
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return Ragged(np.concatenate(rows), offsets_of(lengths), tuple(names))
+    return Ragged(np.concatenate(rows), to_offsets(lengths), tuple(names))
 
 
-def _where(lines: list[int], offsets: Integers, names: tuple[str, ...], what: str) -> Any:
+def _describe_place(lines: list[int], offsets: Integers, names: tuple[str, ...], what: str) -> Any:
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(offsets, row, side="right")) - 1
         step = row - int(offsets[k]) + 1
@@ -245,7 +248,7 @@ def _where(lines: list[int], offsets: Integers, names: tuple[str, ...], what: st
     return where
 
 
-def _once(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [key for key, _ in pairs]
@@ -254,6 +257,6 @@ def _once(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
     return found
 
 
-def _constant(word: str) -> float | None:
+def _parse_constant(word: str) -> float | None:
     """NaN, which some programs write for an empty cell; JSON itself knows neither."""
     return None if word == "NaN" else float(word.replace("Infinity", "inf"))

@@ -14,7 +14,7 @@ from seqattn.errors import DataError
 from seqattn.runs.storage import MOST_UNPACKED
 
 
-def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
+def read_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
     """All arrays, after their sizes were found to be bearable."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -35,7 +35,7 @@ def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
                 if key in arrays:
                     raise DataError(f"{name}: has {key!r} twice.")
                 with archive.open(entry) as member:
-                    arrays[key] = _member(member, entry, name, key)
+                    arrays[key] = _read_array(member, entry, name, key)
             return arrays
     except DataError:
         raise
@@ -43,7 +43,7 @@ def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
         raise DataError(f"{name}: is no whole NPZ file ({first_line(error)}).") from None
 
 
-def _member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
+def _read_array(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
     version = np.lib.format.read_magic(member)
     read = {(1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqattn.data.files.table_file import TEXTS, TableFile
+from seqattn.data.files.table_file import TEXT_FORMATS, TableFile
 from seqattn.data.files.writing import SEQUENCE, STEP, forecast_arrays, json_line
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.errors import DataError, UsageError
@@ -43,7 +43,7 @@ def write_sequences(
         np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in kept})
         return buffer.getvalue(), ""
     if goes_on:
-        section, columns = _one_cut(part), list(part.features)
+        section, columns = _cut_section(part), list(part.features)
         paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
     elif form == "npy" or wide:
         raise UsageError(
@@ -51,7 +51,7 @@ def write_sequences(
             " and targets of their own. Write JSON lines or NPZ."
         )
     else:
-        paths = [_side_by_side(s, t) for s, t in zip(source, target, strict=True)]
+        paths = [_concat_columns(s, t) for s, t in zip(source, target, strict=True)]
         target_columns = [f"target_{name}" for name in part.target_features]
         columns = [*part.features, *target_columns]
         section = (
@@ -60,12 +60,12 @@ def write_sequences(
         )
     if form == "npy":
         buffer = io.BytesIO()
-        np.save(buffer, _stacked(paths), allow_pickle=False)
+        np.save(buffer, _stack_padded(paths), allow_pickle=False)
         return buffer.getvalue(), section
-    return _table(part.ids, paths, columns, form, wide=wide), section
+    return _write_table(part.ids, paths, columns, form, wide=wide), section
 
 
-def _one_cut(part: Sequences) -> str:
+def _cut_section(part: Sequences) -> str:
     """What says where sources end, in all of them.
 
     Raises:
@@ -82,7 +82,7 @@ def _one_cut(part: Sequences) -> str:
     )
 
 
-def _stacked(paths: Sequence[Floats]) -> Floats:
+def _stack_padded(paths: Sequence[Floats]) -> Floats:
     """(N, L, F), NaN beyond the end of a path."""
     found = np.full((len(paths), max(map(len, paths)), paths[0].shape[1]), np.nan)
     for place, path in zip(found, paths, strict=True):
@@ -90,7 +90,7 @@ def _stacked(paths: Sequence[Floats]) -> Floats:
     return found
 
 
-def _side_by_side(source: Floats, target: Floats) -> Floats:
+def _concat_columns(source: Floats, target: Floats) -> Floats:
     """(L, F + G), NaN beyond the end of each."""
     F = source.shape[1]
     found = np.full((max(len(source), len(target)), F + target.shape[1]), np.nan)
@@ -99,15 +99,15 @@ def _side_by_side(source: Floats, target: Floats) -> Floats:
     return found
 
 
-def _table(
+def _write_table(
     ids: Sequence[str], paths: Sequence[Floats], columns: Sequence[str], form: str, *, wide: bool
 ) -> bytes:
-    if form not in (*TEXTS, "parquet", "arrow"):
+    if form not in (*TEXT_FORMATS, "parquet", "arrow"):
         raise DataError(f"there is no format {form!r}.")
     words = np.empty(len(ids), dtype=object)
     words[:] = list(ids)
     if wide:
-        stacked = _stacked(paths)
+        stacked = _stack_padded(paths)
         values, steps = stacked.reshape(len(paths), -1), range(1, stacked.shape[1] + 1)
         names = [SEQUENCE, *(f"{name}_{step}" for step in steps for name in columns)]
         first = [words]

@@ -28,4 +28,4 @@ class TableStyle:
         return replace(self, separator=None, decimal=".", time=self.time[:1], time_formats=())
 
 
-PLAIN = TableStyle()
+DEFAULT_STYLE = TableStyle()

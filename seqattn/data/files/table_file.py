@@ -11,18 +11,18 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.chunk import LONGEST_LINE
-from seqattn.data.files.style import PLAIN, TableStyle
-from seqattn.data.tables.connection import call, literal
+from seqattn.data.files.chunk import MAX_LINE_BYTES
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
+from seqattn.data.tables.connection import literal, sql_call
 from seqattn.errors import UsageError
 
-TEXTS = ("csv", "tsv")
-ROWS = "rows_to_write"
+TEXT_FORMATS = ("csv", "tsv")
+WRITTEN_ROWS = "rows_to_write"
 TYPES = {"O": "VARCHAR", "i": "BIGINT", "M": "TIMESTAMP"}
 DAY, SECOND = 86_400_000_000, 1_000_000
 
 
-def arrow() -> Any:
+def import_pyarrow() -> Any:
     """pyarrow.
 
     Raises:
@@ -38,7 +38,7 @@ def arrow() -> Any:
     return pa
 
 
-def quoted(text: str, separator: str = ",") -> str:
+def quote_cell(text: str, separator: str = ",") -> str:
     """A cell of a CSV file."""
     if any(sign in text for sign in (separator, '"', "\n", "\r")):
         return '"' + text.replace('"', '""') + '"'
@@ -62,16 +62,16 @@ class TableFile:
     """
 
     def __init__(
-        self, file: BinaryIO, form: str, names: Sequence[str], style: TableStyle = PLAIN
+        self, file: BinaryIO, form: str, names: Sequence[str], style: TableStyle = DEFAULT_STYLE
     ) -> None:
         self.file, self.form, self.names, self.style = file, form, list(names), style
-        self.is_text = form in TEXTS
+        self.is_text = form in TEXT_FORMATS
         self.separator = (self.is_text and style.separator) or ("\t" if form == "tsv" else ",")
         self.empty = "NA" if self.separator == " " else ""
         self.types: list[str] = []
         self.writer: Any = None
         if form == "arrow":
-            self.pa = arrow()
+            self.pa = import_pyarrow()
             return
         import duckdb
 
@@ -87,7 +87,7 @@ class TableFile:
         )
         self.spool: Any = None if self.is_text else tempfile.TemporaryFile()  # noqa: SIM115
         if self.is_text:
-            head = self.separator.join(quoted(name, self.separator) for name in self.names)
+            head = self.separator.join(quote_cell(name, self.separator) for name in self.names)
             file.write(f"{head}\n".encode())
 
     def append(
@@ -104,12 +104,12 @@ class TableFile:
             return
         if not len(columns[0]):
             return
-        types = [_type(column) for column in columns]
+        types = [_sql_type(column) for column in columns]
         before = self.types or types
         self.types = [
             new if old == new else "DOUBLE" for old, new in zip(before, types, strict=True)
         ]
-        arrays = {f"c{i}": _array(column) for i, column in enumerate(columns)}
+        arrays = {f"c{i}": _to_database_array(column) for i, column in enumerate(columns)}
         if counted is not None:
             arrays["counted"] = counted
         cells = [
@@ -117,10 +117,12 @@ class TableFile:
             for i, column in enumerate(columns)
             for cell in self._cells(f"c{i}", column, counted is not None)
         ]
-        self.database.register(ROWS, arrays)
+        self.database.register(WRITTEN_ROWS, arrays)
         with tempfile.TemporaryFile() as stretch:
-            self._copy(f"SELECT {', '.join(cells)} FROM {ROWS}", stretch, self._text_options())
-            self.database.unregister(ROWS)
+            self._copy(
+                f"SELECT {', '.join(cells)} FROM {WRITTEN_ROWS}", stretch, self._text_options()
+            )
+            self.database.unregister(WRITTEN_ROWS)
             (self.file if self.is_text else self.spool).write(stretch.read())
 
     def close(self) -> None:
@@ -145,10 +147,10 @@ class TableFile:
 
     def _write_parquet(self) -> None:
         """The text of all rows as Parquet."""
-        source = call(
-            "read_csv", Path(_path(self.spool)), auto_detect=False, header=False, delim=",",
-            quote='"', escape='"', nullstr="", allow_quoted_nulls=False, parallel=False,
-            max_line_size=LONGEST_LINE, columns=dict(zip(self.names, self.types, strict=True)),
+        source = sql_call(
+            "read_csv", Path(_descriptor_path(self.spool)), auto_detect=False, header=False,
+            delim=",", quote='"', escape='"', nullstr="", allow_quoted_nulls=False, parallel=False,
+            max_line_size=MAX_LINE_BYTES, columns=dict(zip(self.names, self.types, strict=True)),
         )  # fmt: skip
         with tempfile.TemporaryFile() as made:
             self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
@@ -162,7 +164,7 @@ class TableFile:
         """
         try:
             self.database.execute(
-                f"COPY ({query}) TO {literal(_path(to))} ({options}, USE_TMP_FILE false)"
+                f"COPY ({query}) TO {literal(_descriptor_path(to))} ({options}, USE_TMP_FILE false)"
             )
         except self.failures as error:
             said = str(error).strip().splitlines()[0][:200]
@@ -197,7 +199,7 @@ class TableFile:
             said = f"try_strptime(strftime({name}, {together}), {together}) = {name}"
             if any("%q" in form for form in formats):
                 said = f"date_trunc('quarter', {name}) = {name}"
-            first, *others = (_formatted(name, form) for form in formats)
+            first, *others = (_format_date_sql(name, form) for form in formats)
             others = [f"CASE WHEN {said} THEN {text} END" for text in others]
             plain = f"CASE WHEN {said} THEN {first} ELSE {plain} END"
         else:
@@ -209,7 +211,7 @@ class TableFile:
     def _append_arrow(self, columns: Sequence[NDArray[Any]]) -> None:
         pa = self.pa
         arrays = [
-            pa.array(_array(column), pa.string() if column.dtype.kind == "O" else None,
+            pa.array(_to_database_array(column), pa.string() if column.dtype.kind == "O" else None,
                      from_pandas=True)
             for column in columns
         ]  # fmt: skip
@@ -220,24 +222,24 @@ class TableFile:
         self.writer.write_table(table.cast(self.schema))
 
 
-def _path(file: Any) -> str:
+def _descriptor_path(file: Any) -> str:
     """A path that opens a file without a name."""
     return f"/dev/fd/{file.fileno()}"
 
 
-def _type(column: NDArray[Any]) -> str:
+def _sql_type(column: NDArray[Any]) -> str:
     if column.dtype.kind == "f":
         return "FLOAT" if column.dtype.itemsize == 4 else "DOUBLE"
     return TYPES[column.dtype.kind]
 
 
-def _array(column: NDArray[Any]) -> NDArray[Any]:
+def _to_database_array(column: NDArray[Any]) -> NDArray[Any]:
     if column.dtype.kind == "M":
         column = column.astype("datetime64[us]")
     return np.ascontiguousarray(column)
 
 
-def _formatted(name: str, form: str) -> str:
+def _format_date_sql(name: str, form: str) -> str:
     if "%q" not in form:
         return f"strftime({name}, {literal(form)})"
     before, after = form.split("%q", 1)

@@ -10,17 +10,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.style import PLAIN, TableStyle
-from seqattn.data.files.table_file import TEXTS, TableFile
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
+from seqattn.data.files.table_file import TEXT_FORMATS, TableFile
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 
 SEQUENCE, STEP = "sequence", "step"
-DIGITS = 8  # significant ones that a model's float32 can have
+FLOAT32_DIGITS = 8  # significant ones that a model's float32 can have
 
 
-class Steps:
+class ForecastSteps:
     """What the steps after each sequence's last are called: they go on as each is spaced.
 
     Args:
@@ -45,12 +45,12 @@ class Steps:
         return found
 
     @classmethod
-    def counted(cls, lengths: NDArray[np.int64]) -> Steps:
+    def counted(cls, lengths: NDArray[np.int64]) -> ForecastSteps:
         """Of sequences whose steps are counted from 1."""
         return cls(lengths.astype(np.float64), Spacing.alike(len(lengths), Frequency("number", 1)))
 
     @classmethod
-    def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> Steps:
+    def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> ForecastSteps:
         """After the sources of a part.
 
         Args:
@@ -61,7 +61,7 @@ class Steps:
         return cls(part.last_steps, part.spacing)
 
 
-def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
+def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
     """A forecast without digits that a model cannot know: float32 as it is, or where it was scaled
     back, rounded to what float32 can tell apart.
 
@@ -71,7 +71,7 @@ def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floatin
     """
     if scale is None:
         return forecast.astype(np.float32)
-    decimals = [DIGITS - 1 - math.floor(math.log10(size)) for size in scale]
+    decimals = [FLOAT32_DIGITS - 1 - math.floor(math.log10(size)) for size in scale]
     columns = [np.round(forecast[..., i], min(d, 300)) for i, d in enumerate(decimals)]
     return np.stack(columns, axis=-1)
 
@@ -87,12 +87,12 @@ class TableWriter:
     """
 
     def __init__(
-        self, file: BinaryIO, form: str, features: Sequence[str], style: TableStyle = PLAIN
+        self, file: BinaryIO, form: str, features: Sequence[str], style: TableStyle = DEFAULT_STYLE
     ) -> None:
         self.form = form
-        self.series = style.series or (_unused(SEQUENCE, (*features, *style.time)),)
-        time = style.time or (_unused(STEP, (*features, *self.series)),)
-        if not (form in TEXTS and len(style.time_formats) == len(time)):
+        self.series = style.series or (_unused_name(SEQUENCE, (*features, *style.time)),)
+        time = style.time or (_unused_name(STEP, (*features, *self.series)),)
+        if not (form in TEXT_FORMATS and len(style.time_formats) == len(time)):
             time = time[:1]
         self.table = TableFile(file, form, [*self.series, *time, *features], style)
         self.times = len(time)
@@ -114,7 +114,7 @@ class TableWriter:
         flat = steps.reshape(-1)
         counted = None
         if flat.dtype.kind == "M" and np.isnat(flat).any():
-            if self.form not in TEXTS:
+            if self.form not in TEXT_FORMATS:
                 name = ids[int(np.isnat(flat).argmax()) // T]
                 raise DataError(
                     f"sequence {name!r}: its dates are not evenly spaced, so those of its forecast"
@@ -143,7 +143,7 @@ class TableWriter:
         self.table.discard()
 
 
-def _unused(name: str, taken: Sequence[str]) -> str:
+def _unused_name(name: str, taken: Sequence[str]) -> str:
     """A name for a column that no other column has."""
     while name in taken:
         name += "_"
@@ -153,12 +153,13 @@ def _unused(name: str, taken: Sequence[str]) -> str:
 def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
     """An object a line: id, and lists of points; NaN becomes null."""
     lists = {
-        key: [[_number(v) for v in point] for point in points] for key, points in described.items()
+        key: [[_json_number(v) for v in point] for point in points]
+        for key, points in described.items()
     }
     return json.dumps({"id": name, **lists}, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _number(value: np.floating) -> float | None:
+def _json_number(value: np.floating) -> float | None:
     """The shortest number that reads back as the same."""
     return float(str(value)) if np.isfinite(value) else None
 

@@ -13,20 +13,20 @@ from pathlib import Path
 from seqattn.data.files.chunk import Chunk
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.long import long_chunks
-from seqattn.data.tables.roles import Roles, infer_roles
-from seqattn.data.tables.sentinels import ask_about_missing_values
+from seqattn.data.tables.roles import LongLayout, infer_roles
+from seqattn.data.tables.sentinels import check_sentinels
 from seqattn.data.tables.table import Table, typed_table
 from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_table import table_of_text
-from seqattn.data.tables.tidy import tidied
-from seqattn.data.tables.wide import Wide, wide_chunks, wide_layout
+from seqattn.data.tables.text_table import open_text_table
+from seqattn.data.tables.tidy import clean_rows
+from seqattn.data.tables.wide import WideLayout, wide_chunks, wide_layout
 from seqattn.errors import DataError
 
 DELIMITERS = {"tsv": "\t"}
 
 
 @contextlib.contextmanager
-def opened(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
+def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
     """A table file in a database.
 
     Args:
@@ -40,16 +40,16 @@ def opened(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
         form = TextFormat.of_file(path, options, DELIMITERS.get(kind))
         if options.roles is not None:
             options = options.roles.with_decimal(options, form.delimiter)
-        with table_of_text(path, name, form, options) as table:
-            tidied(table)
+        with open_text_table(path, name, form, options) as table:
+            clean_rows(table)
             yield table
         return
     with typed_table(path, name, kind) as table:
-        tidied(table)
+        clean_rows(table)
         yield table
 
 
-def understand(table: Table, options: ReadOptions) -> Roles | Wide:
+def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
     """How a table is read: the roles of its columns where a row is a point, or its steps where a
     row is a sequence.
 
@@ -61,19 +61,19 @@ def understand(table: Table, options: ReadOptions) -> Roles | Wide:
     if wide is not None:
         return wide
     roles = infer_roles(table, options)
-    ask_about_missing_values(table, roles, options)
+    check_sentinels(table, roles, options)
     return roles
 
 
-def chunks(
-    table: Table, layout: Roles | Wide, options: ReadOptions, *, whole: bool
+def table_chunks(
+    table: Table, layout: LongLayout | WideLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
     """The sequences of a table.
 
     Raises:
-        DataError: see `understand`.
+        DataError: see `infer_layout`.
     """
-    if isinstance(layout, Wide):
+    if isinstance(layout, WideLayout):
         return wide_chunks(table, layout, options)
     return long_chunks(table, layout, options, whole=whole)
 
@@ -85,14 +85,14 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
         whole: all as one piece.
 
     Raises:
-        DataError, AmbiguousData: see `understand`.
+        DataError, AmbiguousData: see `infer_layout`.
     """
-    with opened(path, kind, options) as table:
-        options = for_file(table, options)
-        yield from chunks(table, understand(table, options), options, whole=whole)
+    with open_table(path, kind, options) as table:
+        options = match_feature_names(table, options)
+        yield from table_chunks(table, infer_layout(table, options), options, whole=whole)
 
 
-def for_file(table: Table, options: ReadOptions) -> ReadOptions:
+def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
     """Options whose features are called as in the file, where another name is as good.
 
     Raises:
@@ -106,8 +106,8 @@ def for_file(table: Table, options: ReadOptions) -> ReadOptions:
     if not wanted or not options.may_rename or set(wanted) <= set(table.header):
         return options
     every = replace(options, features=None)
-    layout = understand(table, every)
-    if isinstance(layout, Wide):
+    layout = infer_layout(table, every)
+    if isinstance(layout, WideLayout):
         return options
     found = layout.features
     if len(found) == len(wanted) and not set(found) & set(wanted):

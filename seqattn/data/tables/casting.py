@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.column import MOSTLY, NA_VALUES, Column, bad_cells
+from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.header import looks_like_a_value
-from seqattn.data.tables.numerals import UNIT, written_as
+from seqattn.data.tables.header import is_like_value
+from seqattn.data.tables.numerals import UNIT, find_numeral
 from seqattn.data.tables.table import ROWS, Table
-from seqattn.data.tables.time_formats import as_time
+from seqattn.data.tables.time_formats import find_time_column
 
 SPACES = " \t\u00a0"
 """Around a cell they say nothing."""
-SAMPLE = 1000
+SAMPLE_ROWS = 1000
 """Rows of a column; where none of them begins like a number or a date, the column holds words."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
@@ -24,29 +24,31 @@ NUMBERS = re.compile(
 """Types of columns that hold numbers."""
 
 
-def columns_of(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
+def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
     """What some columns of a table hold, by name."""
     if not names:
         return {}
     found: dict[str, Column] = {}
     for name in names:
-        column = _typed(table, name, options)
+        column = _typed_column(table, name, options)
         if column is not None:
             found[name] = column
-    found |= _plain_numbers(table, [name for name in names if name not in found], options)
+    found |= _plain_number_columns(table, [name for name in names if name not in found], options)
     for name in names:
         if name not in found:
-            found[name] = _of_words(table, name, _text(table, name, options), options)
-    return _one_decimal(table, {name: found[name] for name in names}, options)
+            found[name] = _text_column(table, name, _cleaned_text(table, name, options), options)
+    return _unify_decimals(table, {name: found[name] for name in names}, options)
 
 
-def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> dict[str, Column]:
+def _plain_number_columns(
+    table: Table, names: Sequence[str], options: ReadOptions
+) -> dict[str, Column]:
     """The columns of words that are finite numbers as they stand: found by a look at some rows,
     and then at all."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
-    for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE})", ROWS):
+    for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE_ROWS})", ROWS):
         if not known:
             break
         counts = ", ".join(
@@ -67,7 +69,7 @@ def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> 
     }
 
 
-def _text(table: Table, name: str, options: ReadOptions) -> str:
+def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
     """The SQL of a column's cells as words, NULL where one is empty. The cells of a text are
     cleaned once, and in their place, because most questions are about these words."""
     cell = table.column(name)
@@ -78,10 +80,10 @@ def _text(table: Table, name: str, options: ReadOptions) -> str:
         return cell
     trimmed = f"trim({cell}, {literal(SPACES)})"
     empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
-    is_empty = f"lower({trimmed}) IN {_tuple(empty)}"
+    is_empty = f"lower({trimmed}) IN {_sql_list(empty)}"
     numbers = [float(word) for word in options.na_values or () if _is_number(word)]
     if numbers:
-        is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_tuple(numbers)}, false)"
+        is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_sql_list(numbers)}, false)"
     if not numbers and _is_clean(table, cell, empty):
         table.empty_words[name] = ()
         return cell
@@ -100,13 +102,13 @@ def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
     written = sorted({*cases, "NaN"})
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
     (unclean,) = table.one(
-        f"SELECT count(*) FILTER ({cell} IN {_tuple(written)} OR regexp_matches({cell}, {spaces}))"
-        f" FROM {ROWS}"
+        f"SELECT count(*) FILTER ({cell} IN {_sql_list(written)} OR regexp_matches({cell},"
+        f" {spaces})) FROM {ROWS}"
     )
     return not unclean
 
 
-def _tuple(values: Sequence[object]) -> str:
+def _sql_list(values: Sequence[object]) -> str:
     return f"({', '.join(map(literal, values))})"
 
 
@@ -118,12 +120,12 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
+def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
     """A column that the file itself says the type of; None: it holds words."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
-    text = _text(table, name, options)
+    text = _cleaned_text(table, name, options)
     if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # the latter in nanoseconds
         sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
@@ -138,50 +140,50 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
             return Column(name, "words", text, text, note=note)
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
-        return Column(name, "number", _number(table, cell, options), text)
+        return Column(name, "number", _number_sql(table, cell, options), text)
     if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
     return Column(name, "words", text, text, note=f"holds {kind}")
 
 
-def _number(table: Table, cell: str, options: ReadOptions) -> str:
+def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
     """The SQL of a cell that has a type of numbers, NULL where it stands for an empty one."""
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number
     marks = [float(word) for word in options.na_values or () if _is_number(word)]
-    is_mark = f" OR {number} IN {_tuple(marks)}" if marks else ""
+    is_mark = f" OR {number} IN {_sql_list(marks)}" if marks else ""
     return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"
 
 
-def _of_words(table: Table, name: str, text: str, options: ReadOptions) -> Column:
+def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Column:
     """What a column of words holds."""
     words = Column(name, "words", text, text)
-    first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE}")
+    first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE_ROWS}")
     known = [word for (word,) in first if word is not None]
-    if known and options.time_format is None and not any(map(_may_be_a_value, known)):
-        return _as_truth(table, words, known) or words
+    if known and options.time_format is None and not any(map(_is_like_value, known)):
+        return _boolean_column(table, words, known) or words
     n = table.one(f"SELECT count({text}) FROM {ROWS}")[0]
     if n == 0:
         return Column(name, "empty", f"TRY_CAST({text} AS DOUBLE)", text)
-    times = as_time(table, words, n, options)
+    times = find_time_column(table, words, n, options)
     if times is None or times.bad[0]:
-        number = _as_number(table, words, n, known, options)
+        number = _number_column(table, words, n, known, options)
         if number is not None and (not number.bad[0] or times is None):
             return number
-    return times or _as_truth(table, words, known) or words
+    return times or _boolean_column(table, words, known) or words
 
 
-def _may_be_a_value(word: str) -> bool:
+def _is_like_value(word: str) -> bool:
     """Whether a word is a date or a number, with a unit maybe."""
-    return looks_like_a_value(word) or UNIT.fullmatch(word) is not None
+    return is_like_value(word) or UNIT.fullmatch(word) is not None
 
 
-def _as_number(
+def _number_column(
     table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
     """A column of numbers, a few cells may be mistakes; None: it is none."""
-    found = written_as(table, words.text, n, sample, options, MOSTLY)
+    found = find_numeral(table, words.text, n, sample, options, MIN_MATCHING_SHARE)
     if found is None:
         return None
     if found.units:
@@ -201,13 +203,14 @@ def _unit_note(unit: str) -> str:
     return f"the unit {unit!r} is left out" if unit else ""
 
 
-def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
+def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
     """A column of true and false, or yes and no, as ones and zeros."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
     if not {word.lower() for word in sample} <= {*true, *false}:
         return None
     lower = f"lower({words.text})"
-    sql = f"CASE WHEN {lower} IN {_tuple(true)} THEN 1.0 WHEN {lower} IN {_tuple(false)} THEN 0.0"
+    ones, zeros = (f"WHEN {lower} IN {_sql_list(each)}" for each in (true, false))
+    sql = f"CASE {ones} THEN 1.0 {zeros} THEN 0.0"
     if bad_cells(table, words.text, f"{sql} END")[0]:
         return None
     return replace(
@@ -218,7 +221,7 @@ def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | No
     )
 
 
-def _one_decimal(
+def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
     """Columns read with one decimal mark: where one column can only have commas before decimals,
@@ -229,14 +232,14 @@ def _one_decimal(
     again = replace(options, decimal=",")
     found = dict(columns)
     for name, column in columns.items():
-        if column.either or _has_points(table, column):
-            with_commas = _of_words(table, name, _text(table, name, options), again)
+        if column.either or _has_decimal_points(table, column):
+            with_commas = _text_column(table, name, _cleaned_text(table, name, options), again)
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found
 
 
-def _has_points(table: Table, column: Column) -> bool:
+def _has_decimal_points(table: Table, column: Column) -> bool:
     """Whether a column of a text has numbers with a decimal point."""
     if not table.is_text or column.kind != "number" or column.decimal != ".":
         return False

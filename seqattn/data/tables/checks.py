@@ -6,7 +6,7 @@ import shlex
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.column import Column
-from seqattn.data.tables.numerals import allowed
+from seqattn.data.tables.numerals import allowed_numerals
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData
 
@@ -41,10 +41,10 @@ def check_cells(table: Table, column: Column) -> None:
     )
 
 
-def first_word(table: Table, column: Column, options: ReadOptions) -> str:
+def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
     """Where a column of words has the first that is no number."""
     text = column.text
-    ways = [f"({way.sql(text)}) IS NOT NULL" for way in allowed(options)]
+    ways = [f"({way.sql(text)}) IS NOT NULL" for way in allowed_numerals(options)]
     found = table.query(
         f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} IS NOT NULL"
         f" ORDER BY {' OR '.join(ways) or 'false'}, {ROW} LIMIT 1"
@@ -59,7 +59,7 @@ def shortened(word: str) -> str:
     return word if len(word) <= 40 else f"{word[:40]}..."
 
 
-def empty_cells(table: Table, column: Column) -> str:
+def describe_empty_cells(table: Table, column: Column) -> str:
     """How many cells of a column are empty, and what stands in them; empty: none is."""
     (count,) = table.measure(column.empty_count)
     if not count:

@@ -9,7 +9,7 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 
 NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
 """What an empty cell holds in files of many programs; case does not matter."""
-MOSTLY = 0.8
+MIN_MATCHING_SHARE = 0.8
 """Share of a column's cells that must be numbers, or dates, for the others to be mistakes."""
 Kind = Literal["number", "time", "words", "empty"]
 

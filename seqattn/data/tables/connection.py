@@ -17,7 +17,7 @@ from seqattn.errors import DataError
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY = "1GB"
+MEMORY_LIMIT = "1GB"
 """What the database may hold before it writes to the disk."""
 
 
@@ -26,7 +26,7 @@ _databases: dict[int, duckdb.DuckDBPyConnection] = {}
 
 
 @contextmanager
-def connected(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection whose temporary tables end with it. It fetches nothing from a network.
 
     Args:
@@ -42,7 +42,7 @@ def connected(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
     except duckdb.OutOfMemoryException:
         raise DataError(
-            f"{name}: needs more memory than {MEMORY} and more room for temporary files than"
+            f"{name}: needs more memory than {MEMORY_LIMIT} and more room for temporary files than"
             f" {tempfile.gettempdir()} has. Free some, or set TMPDIR to a folder on a larger disk."
         ) from None
     except duckdb.Error as error:
@@ -56,16 +56,16 @@ def _database() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     process = os.getpid()
-    if process in _databases and not _works(_databases[process]):
+    if process in _databases and not _is_usable(_databases[process]):
         del _databases[process]
     if process not in _databases:
         folder = tempfile.mkdtemp(prefix="seqattn-")
-        atexit.register(_remove, folder, process)
+        atexit.register(_remove_folder, folder, process)
         _databases[process] = duckdb.connect(
             config={
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
-                "memory_limit": MEMORY,
+                "memory_limit": MEMORY_LIMIT,
                 "preserve_insertion_order": "true",  # row numbers, and lag() OVER (), rely on it
                 "temp_directory": folder,
                 "threads": str(min(THREADS, os.cpu_count() or 1)),
@@ -74,7 +74,7 @@ def _database() -> duckdb.DuckDBPyConnection:
     return _databases[process]
 
 
-def _works(database: duckdb.DuckDBPyConnection) -> bool:
+def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
     """Whether a database still answers: one that met a fatal error, in a broken file say, refuses
     all that comes after it."""
     import duckdb
@@ -86,7 +86,7 @@ def _works(database: duckdb.DuckDBPyConnection) -> bool:
     return True
 
 
-def _remove(folder: str, process: int) -> None:
+def _remove_folder(folder: str, process: int) -> None:
     if process == os.getpid():  # not in a process that was forked
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -108,19 +108,19 @@ def literal(value: Any) -> str:
     return f"'{text}'"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A column's name as it stands in SQL."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
 
-def call(function: str, path: Path, **options: Any) -> str:
+def sql_call(function: str, path: Path, **options: Any) -> str:
     """A table function of a file, as it stands in SQL."""
     given = "".join(f", {key} = {literal(value)}" for key, value in options.items())
     return f"{function}({literal(str(path))}{given})"
 
 
-def first_lines(path: Path, count: int) -> list[str]:
+def read_first_lines(path: Path, count: int) -> list[str]:
     """The first lines of a packed text.
 
     Raises:
@@ -128,11 +128,11 @@ def first_lines(path: Path, count: int) -> list[str]:
     """
     import duckdb
 
-    source = call(
+    source = sql_call(
         "read_csv", path, header=False, auto_detect=False, delim="\x01", quote="", escape="",
         columns={"line": "VARCHAR"}, strict_mode=False,
     )  # fmt: skip
-    with connected(str(path)) as connection:
+    with connect(str(path)) as connection:
         try:
             found = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
         except duckdb.Error as error:

@@ -11,34 +11,34 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqattn.data.tables.connection import call
+from seqattn.data.tables.connection import sql_call
 
 if TYPE_CHECKING:
     import duckdb
 
 DURATION = 18
 """Tag of the type in Schema.fbs."""
-SECONDS = (1.0, 1e-3, 1e-6, 1e-9)
+SECONDS_OF_UNIT = (1.0, 1e-3, 1e-6, 1e-9)
 """Of a second, a millisecond, a microsecond, a nanosecond: units by number."""
 MILLISECOND = 1
 
 
-def durations_of(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
+def read_durations(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
     """Seconds of a count, for each column of durations.
 
     Raises:
         duckdb.Error: the file is broken.
     """
     found = connection.execute(
-        f"SELECT value FROM {call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
+        f"SELECT value FROM {sql_call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
     ).fetchall()
     try:
-        return _durations(base64.b64decode(bytes(found[0][0]))) if found else {}
+        return _parse_schema(base64.b64decode(bytes(found[0][0]))) if found else {}
     except (ValueError, struct.error, IndexError):  # no schema that Arrow could have written
         return {}
 
 
-def _durations(message: bytes) -> dict[str, float]:
+def _parse_schema(message: bytes) -> dict[str, float]:
     begin = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
     buffer = memoryview(message)[begin:]
 
@@ -67,5 +67,5 @@ def _durations(message: bytes) -> dict[str, float]:
         name = follow(field(column, 0))
         text = bytes(buffer[name + 4 : name + 4 + number("I", name)]).decode()
         unit = field(follow(field(column, 3)), 0)
-        found[text] = SECONDS[number("h", unit) if unit else MILLISECOND]
+        found[text] = SECONDS_OF_UNIT[number("h", unit) if unit else MILLISECOND]
     return found

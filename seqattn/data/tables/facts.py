@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import columns_of
+from seqattn.data.tables.casting import infer_columns
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.names import check_names
 from seqattn.data.tables.row_order import are_in_order, distinct
 from seqattn.data.tables.table import ROW, ROWS, Table
-from seqattn.data.tables.time_columns import TimeColumn, time_of
+from seqattn.data.tables.time_columns import TimeColumn, to_time_column
 from seqattn.errors import NoRows
 
-YOU_SAID_SO = "you said so"
+IGNORED_BY_USER = "you said so"
 ROUNDING = 1e-12
 """Of a value, by which float64 may miss equal steps."""
-LEAST_ROWS = 8
+MIN_ROWS = 8
 """Fewer rows may grow by one amount by chance."""
 
 
-class Facts:
+class TableFacts:
     """Questions about the columns of one table, and what has been settled.
 
     Attributes:
@@ -35,7 +35,7 @@ class Facts:
 
     def __init__(self, table: Table, options: ReadOptions) -> None:
         self.table, self.options = table, options
-        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, YOU_SAID_SO)
+        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, IGNORED_BY_USER)
         self.reasons: list[str] = []
         given = [*options.ignore, *(options.number_columns or ()), *options.one_hot]
         check_names(table, given, "data.features, data.ignore or data.one_hot")
@@ -43,7 +43,7 @@ class Facts:
         if not self.rows:
             raise NoRows(f"{table.name}: has a header but no rows.")
         names = [name for name in table.header if name not in self.ignored]
-        self.columns = columns_of(table, options, names)
+        self.columns = infer_columns(table, options, names)
         numbers = [column for column in self.columns.values() if column.kind == "number"]
         table.measure(*(s for c in numbers for s in (c.empty_count, c.broken_count, *c.range)))
 
@@ -118,12 +118,12 @@ class Facts:
             and not self.count(column.empty_count)
         )
 
-    def time_of(self, name: str) -> TimeColumn:
-        return time_of(self.table, self.columns[name], self.options)
+    def to_time_column(self, name: str) -> TimeColumn:
+        return to_time_column(self.table, self.columns[name], self.options)
 
     def counter(self, series: Sequence[str]) -> TimeColumn | None:
         """A column of numbers that grows by one amount within each series, whole or not."""
-        if self.options.time != "auto" or self.rows < LEAST_ROWS:
+        if self.options.time != "auto" or self.rows < MIN_ROWS:
             return None
         by = ", ".join(self.columns[name].text for name in series)
         over = f"({f'PARTITION BY {by} ' if by else ''}ORDER BY {ROW})"
@@ -139,5 +139,5 @@ class Facts:
                 continue
             if most - least <= ROUNDING * largest:
                 self.reasons.append(f"time: {name!r}, because it grows by {least:g} in every row")
-                return self.time_of(name)
+                return self.to_time_column(name)
         return None

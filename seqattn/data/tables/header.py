@@ -16,7 +16,7 @@ MONTH = re.compile(
     r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
 )
-SHOWN = 60
+MAX_SHOWN = 60
 """Characters of a line in a message."""
 
 
@@ -24,37 +24,37 @@ def is_comment(line: str, comment: str) -> bool:
     return bool(comment) and line.lstrip().startswith(comment)
 
 
-def looks_like_a_value(cell: str) -> bool:
+def is_like_value(cell: str) -> bool:
     """Whether a cell is a number or a date rather than a name."""
     return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) or MONTH.fullmatch(cell))
 
 
-def names_asked_for(options: ReadOptions) -> set[str]:
+def requested_names(options: ReadOptions) -> set[str]:
     """Columns that are named, which a header must have; numbers could be values as well."""
     named = [*(options.features or ()), *options.ignore, *options.one_hot]
     for given in (options.series, options.time):
         named += [] if given is None or given == "auto" else given
-    return {name for name in named if not looks_like_a_value(name)}
+    return {name for name in named if not is_like_value(name)}
 
 
 def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Names, or the steps of a wide table; no header where values stand above values."""
-    values = [cell for cell in cells if looks_like_a_value(cell)]
+    values = [cell for cell in cells if is_like_value(cell)]
     if not values:
         return any(cells)
     if len(set(values)) < len(values) or not rows:
         return False
     below = [row for row in rows if len(row) == len(cells)]
-    return _are_names_above_values(cells, below) or _are_steps(cells, values, below)
+    return _has_names_above_values(cells, below) or _are_steps(cells, values, below)
 
 
 def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether values in the first row are steps of a wide table, beside names that no row has."""
     names = [cell for cell in cells if cell and cell not in values]
     if not names:
-        return _count_up(values) and int(values[0]) in (0, 1)
+        return _is_arithmetic(values) and int(values[0]) in (0, 1)
     is_word_below = names[0] in {row[cells.index(names[0])] for row in below}
-    return not is_word_below and (_count_up(values) or _are_dates(values))
+    return not is_word_below and (_is_arithmetic(values) or _are_dates(values))
 
 
 def _are_dates(cells: Sequence[str]) -> bool:
@@ -63,7 +63,7 @@ def _are_dates(cells: Sequence[str]) -> bool:
     return all(DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in cells)
 
 
-def _count_up(cells: Sequence[str]) -> bool:
+def _is_arithmetic(cells: Sequence[str]) -> bool:
     """Whether cells are whole numbers, each by one amount more than the one before."""
     if len(cells) < 2 or not all(map(str.isdecimal, cells)):
         return False
@@ -72,18 +72,18 @@ def _count_up(cells: Sequence[str]) -> bool:
     return step > 0 and all(b - a == step for a, b in itertools.pairwise(numbers))
 
 
-def columns_of_values(rows: Sequence[Sequence[str]]) -> list[int]:
+def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
     """The places at which all rows have numbers or dates."""
     return [
         place for place in range(len(rows[0]))
-        if all(looks_like_a_value(row[place].strip()) for row in rows)
+        if all(is_like_value(row[place].strip()) for row in rows)
     ]  # fmt: skip
 
 
-def _are_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether the first row has words in most columns that hold values below it."""
-    places = columns_of_values(below) if below else []
-    words = [i for i in places if len(cells[i]) > 1 and not looks_like_a_value(cells[i])]
+    places = value_columns(below) if below else []
+    words = [i for i in places if len(cells[i]) > 1 and not is_like_value(cells[i])]
     return len(words) * 2 > len(places)
 
 
@@ -99,7 +99,7 @@ def commented_header(
     return ()
 
 
-def with_one_more(
+def complete_header(
     cells: tuple[str, ...], rows: Sequence[tuple[int, Sequence[str]]], name: str
 ) -> tuple[str, ...]:
     """A header that lacks one name: that of the row numbers, as R writes it, or that of an empty
@@ -116,12 +116,12 @@ def with_one_more(
     at, row = rows[1]
     raise DataError(
         f"{name}: line {at + 1} has {len(row)} cells, the header has {len(cells)}:"
-        f" {','.join(row)[:SHOWN]!r}. A cell that holds the separator needs quotes; is it a decimal"
-        " comma?"
+        f" {','.join(row)[:MAX_SHOWN]!r}. A cell that holds the separator needs quotes; is it a"
+        " decimal comma?"
     )
 
 
-def letters(place: int) -> str:
+def column_letters(place: int) -> str:
     """A, B, ..., Z, AA, AB, ...: as a spreadsheet calls its columns."""
-    before = letters(place // 26 - 1) if place >= 26 else ""
+    before = column_letters(place // 26 - 1) if place >= 26 else ""
     return before + chr(ord("A") + place % 26)

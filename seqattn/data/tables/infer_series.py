@@ -6,25 +6,27 @@ import itertools
 import shlex
 from collections.abc import Sequence
 
-from seqattn.data.tables.facts import LEAST_ROWS, Facts
-from seqattn.data.tables.infer_time import ask_for_one_time
+from seqattn.data.tables.facts import MIN_ROWS, TableFacts
+from seqattn.data.tables.infer_time import raise_split_time
 from seqattn.data.tables.names import (
     BLOCK_SERIES,
     SERIES_NAMES,
     SURE_SERIES,
     check_names,
+    fold_name,
     known_names,
-    plain,
 )
 from seqattn.data.tables.table import ROW, ROWS
 from seqattn.data.tables.time_columns import TimeColumn
 from seqattn.errors import AmbiguousData
 
-MEET = 1.2
+MIN_ROWS_PER_TIME = 1.2
 """Rows a time, on average, from which on words without a usual name may tell series apart."""
 
 
-def find_series(facts: Facts, time: TimeColumn | None) -> tuple[tuple[str, ...], TimeColumn | None]:
+def find_series(
+    facts: TableFacts, time: TimeColumn | None
+) -> tuple[tuple[str, ...], TimeColumn | None]:
     """The columns that tell sequences apart; and the time, if only these show it."""
     given = facts.options.series
     if given != "auto":
@@ -40,12 +42,12 @@ def find_series(facts: Facts, time: TimeColumn | None) -> tuple[tuple[str, ...],
     if time is None:
         return _series_without_time(facts, left, named)
     if facts.distinct(time.sql) == facts.rows:
-        return _named_series(facts, named) or _blocks(facts, named), time
+        return _named_series(facts, named) or _block_series(facts, named), time
     return _series_of_times(facts, left, named, time), time
 
 
 def _series_of_times(
-    facts: Facts, left: Sequence[str], named: Sequence[str], time: TimeColumn
+    facts: TableFacts, left: Sequence[str], named: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...]:
     """The columns that make times unique which repeat.
 
@@ -58,11 +60,11 @@ def _series_of_times(
     """
     words = [n for n in left if facts.columns[n].kind == "words" and n not in named]
     whole = [n for n in left if n not in named and facts.is_whole(n)]
-    if MEET * facts.distinct(time.sql) > facts.rows:
+    if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
         words = whole = []  # a few times that repeat are mistakes: any column could tell them apart
     if facts.options.time == "auto":
-        _ask_about_the_hour(facts, time)
-    keys = _keys(facts, named, words, time)
+        _check_hour_column(facts, time)
+    keys = _key_columns(facts, named, words, time)
     if keys is not None:
         return keys
     unsure = [n for n in whole if facts.tells_apart((n,), time)]
@@ -75,29 +77,31 @@ def _series_of_times(
         )
     found = _named_series(facts, named)
     if not found:
-        _ask_about_repeated_times(facts, time)
+        _raise_repeated_times(facts, time)
     return found
 
 
-def _named_series(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
+def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """A column whose name leaves no doubt. It names series unless it numbers the rows, or has
     another word in each; with too few rows to tell, its name is believed."""
-    name = next((name for name in named if plain(name) in SERIES_NAMES[:SURE_SERIES]), None)
+    name = next((name for name in named if fold_name(name) in SERIES_NAMES[:SURE_SERIES]), None)
     if name is None:
         return ()
     if facts.distinct(facts.columns[name].text) == facts.rows and (
-        facts.rows >= LEAST_ROWS or facts.grows_in_every_row(name)
+        facts.rows >= MIN_ROWS or facts.grows_in_every_row(name)
     ):
         return ()
     facts.reasons.append(f"series: {name!r}, because of its name")
     return (name,)
 
 
-def _blocks(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
+def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """A column called as an id of trips or sessions that holds each value in rows that stand
     together, two at least on average."""
     for name in named:
-        if plain(name) not in SERIES_NAMES[:BLOCK_SERIES] and not plain(name).endswith("_id"):
+        if fold_name(name) not in SERIES_NAMES[:BLOCK_SERIES] and not fold_name(name).endswith(
+            "_id"
+        ):
             continue
         values = facts.distinct(facts.columns[name].text)
         if 1 < 2 * values <= facts.rows and facts.stays(name):
@@ -106,8 +110,8 @@ def _blocks(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-def _keys(
-    facts: Facts, named: Sequence[str], words: Sequence[str], time: TimeColumn
+def _key_columns(
+    facts: TableFacts, named: Sequence[str], words: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...] | None:
     """The fewest columns that make each time unique; None: none do."""
     every = [*named, *words]
@@ -133,7 +137,7 @@ def _keys(
     return None
 
 
-def _ask_about_the_hour(facts: Facts, time: TimeColumn) -> None:
+def _check_hour_column(facts: TableFacts, time: TimeColumn) -> None:
     """
     Raises:
         AmbiguousData: a date repeats, and an hour in a column of its own makes it unique.
@@ -141,13 +145,13 @@ def _ask_about_the_hour(facts: Facts, time: TimeColumn) -> None:
     if not time.is_date:
         return
     for name in facts.left(*time.names):
-        if plain(name) in ("hour", "hr", "time", "time_of_day"):
+        if fold_name(name) in ("hour", "hr", "time", "time_of_day"):
             both = facts.distinct(time.sql, facts.columns[name].text)
             if both == facts.rows:
-                ask_for_one_time(facts, (*time.names, name))
+                raise_split_time(facts, (*time.names, name))
 
 
-def _ask_about_repeated_times(facts: Facts, time: TimeColumn) -> None:
+def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
     """
     Raises:
         AmbiguousData: always: two rows are of one time, and no column tells series apart.
@@ -172,7 +176,7 @@ def _ask_about_repeated_times(facts: Facts, time: TimeColumn) -> None:
 
 
 def _series_without_time(
-    facts: Facts, left: Sequence[str], named: Sequence[str]
+    facts: TableFacts, left: Sequence[str], named: Sequence[str]
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
     """Series of a table without a time: by name, or words that stay for several rows."""
     series = _named_series(facts, named) or _repeated_words(facts, left, named)
@@ -191,7 +195,9 @@ def _series_without_time(
     return (), None
 
 
-def _repeated_words(facts: Facts, left: Sequence[str], named: Sequence[str]) -> tuple[str, ...]:
+def _repeated_words(
+    facts: TableFacts, left: Sequence[str], named: Sequence[str]
+) -> tuple[str, ...]:
     """A column whose values have two rows at least on average."""
     words = [n for n in left if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:

@@ -10,27 +10,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
+from seqattn.data.files.chunk import DATES, Chunk, Ragged, to_offsets
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
-from seqattn.data.tables.checks import empty_cells, first_word
+from seqattn.data.tables.checks import describe_empty_cells, first_non_number
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.facts import YOU_SAID_SO
-from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.facts import IGNORED_BY_USER
+from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.row_order import are_in_order
-from seqattn.data.tables.style import column_roles_of
+from seqattn.data.tables.style import to_column_roles
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
 COPY, SORTED = "sorted_copy", "sorted_rows"
-AT_ONCE = 2**20
+CHUNK_ROWS = 2**20
 """Rows of a piece, or one sequence."""
-FETCHED = 2**17
+FETCH_ROWS = 2**17
 """Rows that are fetched at once."""
 
 
 def long_chunks(
-    table: Table, roles: Roles, options: ReadOptions, *, whole: bool
+    table: Table, roles: LongLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
     """
     Args:
@@ -39,32 +39,32 @@ def long_chunks(
     Raises:
         DataError: a time stands twice in one sequence, or a sequence has no name.
     """
-    features, values = _features(table, roles, options)
+    features, values = _feature_sql(table, roles, options)
     notes = _sort(table, roles, values)
     keys = "".join(f"s{i}, " for i in range(len(roles.series)))
     count_groups = (
         "" if roles.group is None else ", any_value(grp) AS grp, count(DISTINCT grp) AS grps"
     )
     found = table.connection.execute(
-        f"SELECT any_value({_series_name(roles)}) AS series, count(*) AS n{count_groups}"
+        f"SELECT any_value({_series_sql(roles)}) AS series, count(*) AS n{count_groups}"
         f" FROM {SORTED} GROUP BY {keys}'' ORDER BY min({ROW})"
     ).fetchnumpy()
     lengths = np.asarray(found["n"]).astype(np.int64)
     if roles.group is not None:
         several = np.flatnonzero(np.asarray(found["grps"]) > 1)
         if several.size:
-            _several_groups(table, roles, str(found["series"][several[0]]))
+            _raise_several_groups(table, roles, str(found["series"][several[0]]))
     ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
     parts = _id_parts(table, roles) if len(roles.series) > 1 else None
-    column_roles = column_roles_of(table, roles)
+    column_roles = to_column_roles(table, roles)
     for first, last in _chunk_bounds(lengths, whole):
         begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
-        rows, order, points = _fetched(table, roles, len(values), begin, end)
+        rows, order, points = _fetch_rows(table, roles, len(values), begin, end)
         yield Chunk(
             ids=ids[first:last],
-            points=Ragged(points, offsets_of(lengths[first:last]), features),
-            where=_where(table, rows, features),
+            points=Ragged(points, to_offsets(lengths[first:last]), features),
+            where=_place_in_table(table, rows, features),
             order=order,
             groups=None if groups is None else groups[first:last],
             notes=notes,
@@ -73,34 +73,34 @@ def long_chunks(
         )
 
 
-def _series_name(roles: Roles) -> str:
+def _series_sql(roles: LongLayout) -> str:
     """The SQL of what a sequence is called."""
     keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
     return f"concat_ws('/', {keys})" if keys else "''"
 
 
-def _id_parts(table: Table, roles: Roles) -> tuple[tuple[str, ...], ...]:
+def _id_parts(table: Table, roles: LongLayout) -> tuple[tuple[str, ...], ...]:
     """The words of each sequence, in the order of the file."""
     texts = ", ".join(roles.columns[name].text for name in roles.series)
     return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
 
 
-def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
+def _place_in_table(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
     def where(row: int, feature: int) -> str:
         return f"{table.line(int(rows[row]))}, column {features[feature]!r}"
 
     return where
 
 
-def _features(
-    table: Table, roles: Roles, options: ReadOptions
+def _feature_sql(
+    table: Table, roles: LongLayout, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
     """Names of the features and the SQL of each: a column of numbers, or whether a word is
     there."""
     names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
     for name in roles.features:
         if roles.columns[name].kind == "words":
-            word = first_word(table, roles.columns[name], options)
+            word = first_non_number(table, roles.columns[name], options)
             raise DataError(
                 f"{table.name}: {word}. Correct the cell;"
                 f" or, for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data"
@@ -108,7 +108,7 @@ def _features(
             )
     for name in options.one_hot:
         text = roles.columns[name].text
-        for word in _words(table, name, text, options):
+        for word in _one_hot_words(table, name, text, options):
             names.append(f"{name}={word}")
             values.append(
                 f"CASE WHEN {text} IS NULL THEN NULL WHEN {text} = {literal(word)} THEN 1.0 ELSE"
@@ -117,7 +117,7 @@ def _features(
     return tuple(names), values
 
 
-def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
+def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
     """The words of a column that are features: those asked for, or all.
 
     Raises:
@@ -142,7 +142,7 @@ def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[st
     return known
 
 
-def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
+def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]:
     """Sort the rows by sequence, in the order of their first rows, and by time: as the view
     `SORTED`, whose rows stand in this order, with their places; a copy only where they do not
     stand so already. Returns notes."""
@@ -169,19 +169,19 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
         notes.append(roles.time.note)
     if not in_order and _were_moved(table):
         notes.append("rows are sorted by series and time, which they were not")
-    return (*notes, *_notes_on_columns(table, roles))
+    return (*notes, *_column_notes(table, roles))
 
 
-def _notes_on_columns(table: Table, roles: Roles) -> Iterator[str]:
+def _column_notes(table: Table, roles: LongLayout) -> Iterator[str]:
     """What a user should be told of the features and of what is left out."""
     for name in roles.features:
         column = roles.columns[name]
         if column.note:
             yield f"{name!r}: {column.note}"
-        if empty := empty_cells(table, column):
+        if empty := describe_empty_cells(table, column):
             yield empty
     for name, why in roles.ignored.items():
-        if why != YOU_SAID_SO:
+        if why != IGNORED_BY_USER:
             yield f"{name!r} is left out: {why}"
 
 
@@ -202,14 +202,14 @@ def _were_moved(table: Table) -> bool:
     return bool(table.one(f"SELECT count(*) FILTER (back) FROM ({back})")[0])
 
 
-def _check_times(table: Table, roles: Roles) -> None:
+def _check_times(table: Table, roles: LongLayout) -> None:
     """
     Raises:
         DataError: a sequence has one time twice.
     """
     assert roles.time is not None
     twice = table.query(
-        f"SELECT {ROW}, before, {_series_name(roles)}, step FROM (SELECT *, lag({ROW}) OVER w AS"
+        f"SELECT {ROW}, before, {_series_sql(roles)}, step FROM (SELECT *, lag({ROW}) OVER w AS"
         f" before, lag(step) OVER w AS last, lag(first_row) OVER w AS last_series FROM {COPY}"
         f" WINDOW w AS ()) WHERE step = last AND first_row = last_series ORDER BY"
         f" {ROW} LIMIT 1"
@@ -225,10 +225,10 @@ def _check_times(table: Table, roles: Roles) -> None:
         )
 
 
-def _several_groups(table: Table, roles: Roles, series: str) -> None:
+def _raise_several_groups(table: Table, roles: LongLayout, series: str) -> None:
     assert roles.group is not None
     words = table.query(
-        f"SELECT DISTINCT grp FROM {SORTED} WHERE {_series_name(roles)} = {literal(series)} ORDER"
+        f"SELECT DISTINCT grp FROM {SORTED} WHERE {_series_sql(roles)} = {literal(series)} ORDER"
         " BY 1 LIMIT 2"
     )
     raise DataError(
@@ -244,23 +244,23 @@ def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int
         return
     first = size = 0
     for k, length in enumerate(lengths.tolist()):
-        if size and size + length > AT_ONCE:
+        if size and size + length > CHUNK_ROWS:
             yield first, k
             first, size = k, 0
         size += length
     yield first, len(lengths)
 
 
-def _fetched(
-    table: Table, roles: Roles, width: int, begin: int, end: int
+def _fetch_rows(
+    table: Table, roles: LongLayout, width: int, begin: int, end: int
 ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64]]:
     """(rows of the file, times or None, (rows, F) values) of some sorted rows."""
     cells = "".join(f", coalesce(v{i}, 'nan'::DOUBLE) AS v{i}" for i in range(width))
     rows, points = np.empty(end - begin, np.int64), np.empty((end - begin, width))
     is_date = roles.time is not None and roles.time.is_date
     order = np.empty(end - begin, DATES if is_date else np.float64)
-    for first in range(begin, end, FETCHED):
-        last = min(first + FETCHED, end)
+    for first in range(begin, end, FETCH_ROWS):
+        last = min(first + FETCH_ROWS, end)
         part = slice(first - begin, last - begin)
         found = table.connection.execute(
             f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE place >= {first} AND place <"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seqattn.data.files.columns import listed
+from seqattn.data.files.columns import join_names
 from seqattn.data.tables.table import Table
 from seqattn.errors import DataError
 
@@ -27,7 +27,7 @@ TIME_NAMES = (
 SURE_TIMES = 9  # likewise
 
 
-def plain(name: str) -> str:
+def fold_name(name: str) -> str:
     """A name as it is looked up."""
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
@@ -39,8 +39,8 @@ def known_names(names: Iterable[str], known: Sequence[str]) -> list[str]:
         known: such as `SERIES_NAMES`.
     """
     ranks = {name: rank for rank, name in enumerate(known)}
-    found = [name for name in names if plain(name) in ranks]
-    return sorted(found, key=lambda name: ranks[plain(name)])
+    found = [name for name in names if fold_name(name) in ranks]
+    return sorted(found, key=lambda name: ranks[fold_name(name)])
 
 
 def check_names(table: Table, names: Sequence[str], what: str) -> None:
@@ -51,5 +51,5 @@ def check_names(table: Table, names: Sequence[str], what: str) -> None:
     for name in names:
         if name not in table.header:
             raise DataError(
-                f"{table.name}: no column {name!r} ({what}); found {listed(table.header)}."
+                f"{table.name}: no column {name!r} ({what}); found {join_names(table.header)}."
             )

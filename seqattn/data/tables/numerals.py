@@ -69,7 +69,7 @@ NUMERALS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class NumeralMatch:
     """How the numbers of a column are written.
 
     Attributes:
@@ -89,7 +89,7 @@ class Found:
     units: tuple[str, ...] = ()
 
 
-def allowed(options: ReadOptions) -> Iterator[Numeral]:
+def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
     """The ways that the user leaves open."""
     for numeral in NUMERALS:
         if options.decimal not in ("auto", numeral.decimal):
@@ -101,9 +101,9 @@ def allowed(options: ReadOptions) -> Iterator[Numeral]:
         yield numeral
 
 
-def written_as(
+def find_numeral(
     table: Table, text: str, n: int, sample: Sequence[str], options: ReadOptions, least: float
-) -> Found | None:
+) -> NumeralMatch | None:
     """How the numbers of a column are written; None: too few of its cells are numbers.
 
     Args:
@@ -112,12 +112,12 @@ def written_as(
         sample: some of them.
         least: share of them that must be numbers.
     """
-    unit, units = _units(sample)
+    unit, units = _units_of_sample(sample)
     if units:
-        return Found(PLAIN, text, units=units)
+        return NumeralMatch(PLAIN, text, units=units)
     if unit:
         text = f"trim(replace({text}, {literal(unit)}, ''), ' \u00a0\u202f')"
-    ways = list(allowed(options))
+    ways = list(allowed_numerals(options))
     counts = table.one(
         "SELECT "
         + ", ".join(f"count({way.sql(text)})" for way in ways)
@@ -137,10 +137,10 @@ def written_as(
         if other
         else ("",)
     )
-    return Found(best, text, other, example or "", unit)
+    return NumeralMatch(best, text, other, example or "", unit)
 
 
-def _units(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """The unit that all numbers of a sample have; or several that they have."""
     found: dict[str, int] = {}
     for word in sample:

@@ -10,21 +10,21 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from seqattn.data.files.blocks import blocks_of_lines
-from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, joined
+from seqattn.data.files.blocks import read_line_blocks
+from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, concat_chunks
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables import DELIMITERS, chunks, for_file, understand
-from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, plain
-from seqattn.data.tables.roles import Roles, check_more_cells
+from seqattn.data.tables import DELIMITERS, infer_layout, match_feature_names, table_chunks
+from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, fold_name
+from seqattn.data.tables.roles import LongLayout, check_later_rows
 from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_table import table_of_text
-from seqattn.data.tables.tidy import tidied
-from seqattn.data.tables.wide import Wide
+from seqattn.data.tables.text_table import open_text_table
+from seqattn.data.tables.tidy import clean_rows
+from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import DataError
 
-BLOCK = 2**22
+BLOCK_BYTES = 2**22
 """Bytes of text that are read at once."""
-ROWS_THAT_SHOW = 64
+MIN_LINES = 64
 """Lines after which roles are inferred, where fewer may be too few."""
 
 
@@ -40,35 +40,35 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
 
     def too_long(lines: int) -> DataError:
         return DataError(
-            f"{name}: line {lines + 1} is longer than {LONGEST_LINE // 2**20} MiB; that is no table"
-            " of sequences."
+            f"{name}: line {lines + 1} is longer than {MAX_LINE_BYTES // 2**20} MiB; that is no"
+            " table of sequences."
         )
 
     form: TextFormat | None = None
-    layout: Roles | Wide | None = None
+    layout: LongLayout | WideLayout | None = None
     held: Chunk | None = None
     rows = lines = 0
-    blocks = (block for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long))
+    blocks = (block for block, _ in read_line_blocks(raw, BLOCK_BYTES, MAX_LINE_BYTES, too_long))
     given = options
-    for block in _with_a_head(blocks, lambda head: _shows_roles(head, name, given, kind)):
+    for block in _merge_first_blocks(blocks, lambda head: _is_enough(head, name, given, kind)):
         if form is None:
             form = _text_format(block, name, options, kind)
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
             file.write(block)
             file.flush()
-            with table_of_text(Path(file.name), name, form, None, lines) as table:
+            with open_text_table(Path(file.name), name, form, None, lines) as table:
                 count = len(table)
-                table.line = _line_from(rows)
-                tidied(table, is_first=layout is None, is_last=False)
+                table.line = _line_counter(rows)
+                clean_rows(table, is_first=layout is None, is_last=False)
                 if layout is None:
-                    options = for_file(table, options)
-                    layout = understand(table, options)
-                elif isinstance(layout, Roles):
-                    check_more_cells(table, layout)
-                for chunk in chunks(table, layout, options, whole=True) if len(table) else ():
+                    options = match_feature_names(table, options)
+                    layout = infer_layout(table, options)
+                elif isinstance(layout, LongLayout):
+                    check_later_rows(table, layout)
+                for chunk in table_chunks(table, layout, options, whole=True) if len(table) else ():
                     ready = chunk
-                    if isinstance(layout, Roles):
-                        ready, held = _split_last(_joined(held, chunk), options, name)
+                    if isinstance(layout, LongLayout):
+                        ready, held = _split_last(_append_chunk(held, chunk), options, name)
                     if len(ready):
                         yield ready
         rows += count
@@ -90,7 +90,9 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
     return form
 
 
-def _with_a_head(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
+def _merge_first_blocks(
+    blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]
+) -> Iterator[bytes]:
     """The same blocks, the first ones as one until they are enough, or the last."""
     head = b""
     for block in blocks:
@@ -104,24 +106,24 @@ def _with_a_head(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
     yield from blocks
 
 
-def _shows_roles(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
+def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
     """Whether what has come shows which column names the series: a header and a row do where it is
     given, or called so that it can be nothing else."""
     lines = head.count(b"\n")
-    if lines < 2 or lines >= ROWS_THAT_SHOW or len(head) >= BLOCK:
+    if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:
         return lines >= 2
     if options.series != "auto" or (options.roles is not None and options.roles.series):
         return True
-    header = {plain(cell) for cell in _text_format(head, name, options, kind).header}
-    others = header - {plain(cell) for cell in options.features or ()} - set(TIME_NAMES)
+    header = {fold_name(cell) for cell in _text_format(head, name, options, kind).header}
+    others = header - {fold_name(cell) for cell in options.features or ()} - set(TIME_NAMES)
     return not others or bool(header & set(SERIES_NAMES[:SURE_SERIES]))
 
 
-def _line_from(before: int) -> Any:
+def _line_counter(before: int) -> Any:
     return lambda row: f"row {before + row}"
 
 
-def _joined(held: Chunk | None, chunk: Chunk) -> Chunk:
+def _append_chunk(held: Chunk | None, chunk: Chunk) -> Chunk:
     """The sequence that was held back before those of the next block; its rows go on there.
 
     Raises:
@@ -141,7 +143,7 @@ def _joined(held: Chunk | None, chunk: Chunk) -> Chunk:
             f"{chunk.where(0, 0)}: its time comes before that of the row before, and what comes"
             " through a pipe cannot be sorted. Give a file."
         )
-    together = joined([held, chunk])
+    together = concat_chunks([held, chunk])
     if not goes_on:
         return together
     n, points = len(held), together.points

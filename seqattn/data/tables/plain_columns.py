@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.names import SERIES_NAMES
-from seqattn.data.tables.names import plain as plain_name
+from seqattn.data.tables.names import SERIES_NAMES, fold_name
 from seqattn.data.tables.table import ROW, ROWS
 
 if TYPE_CHECKING:
     import duckdb
 
-SAMPLE = 1000
+SAMPLE_ROWS = 1000
 """Rows that show what a column may hold."""
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -73,7 +72,7 @@ def plain_columns(
     found = {}
     for place, name in enumerate(header):
         words = [word for row in rows if (word := row[place]) is not None]
-        is_name = place == 0 or name in named or plain_name(name) in SERIES_NAMES
+        is_name = place == 0 or name in named or fold_name(name) in SERIES_NAMES
         column = _plain_column(words, options, is_name)
         if column is not None:
             found[place] = column
@@ -127,11 +126,11 @@ def create_rows(
     """
     width, plain = len(header), dict[int, PlainColumn]()
     if options is not None:
-        sample = connection.execute(f"SELECT * FROM {source} LIMIT {SAMPLE}").fetchall()
+        sample = connection.execute(f"SELECT * FROM {source} LIMIT {SAMPLE_ROWS}").fetchall()
         plain = plain_columns(header, sample, options)
-    if not _created(connection, source, width, plain):
-        plain = _plain_in_all_rows(connection, source, plain)
-        _created(connection, source, width, plain)
+    if not _try_create(connection, source, width, plain):
+        plain = _check_all_rows(connection, source, plain)
+        _try_create(connection, source, width, plain)
     decimals = [place for place, column in plain.items() if column.type == "DOUBLE"]
     texts = [f"c{place}" for place in range(width) if place not in plain]
     if decimals and texts:
@@ -142,11 +141,11 @@ def create_rows(
         ]
         if count:
             plain = {place: plain[place] for place in plain if place not in decimals}
-            _created(connection, source, width, plain)
+            _try_create(connection, source, width, plain)
     return plain
 
 
-def _created(
+def _try_create(
     connection: duckdb.DuckDBPyConnection, source: str, width: int, plain: dict[int, PlainColumn]
 ) -> bool:
     """Whether all cells of the columns are plain; the table is then there."""
@@ -159,7 +158,7 @@ def _created(
     try:
         connection.execute(
             f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW},"
-            f" {', '.join(cells)} FROM {_cast(source, plain)}"
+            f" {', '.join(cells)} FROM {_cast_sql(source, plain)}"
         )
     except duckdb.InvalidInputException as error:
         if NOT_PLAIN.strip("'") not in str(error):
@@ -168,18 +167,18 @@ def _created(
     return True
 
 
-def _plain_in_all_rows(
+def _check_all_rows(
     connection: duckdb.DuckDBPyConnection, source: str, plain: dict[int, PlainColumn]
 ) -> dict[int, PlainColumn]:
     checks = ", ".join(
         f"bool_and(coalesce({column.is_plain(f'c{place}', f'v{place}')}, false))"
         for place, column in plain.items()
     )
-    found = connection.execute(f"SELECT {checks} FROM {_cast(source, plain)}").fetchall()[0]
+    found = connection.execute(f"SELECT {checks} FROM {_cast_sql(source, plain)}").fetchall()[0]
     return {place: plain[place] for place, is_plain in zip(plain, found, strict=True) if is_plain}
 
 
-def _cast(source: str, plain: dict[int, PlainColumn]) -> str:
+def _cast_sql(source: str, plain: dict[int, PlainColumn]) -> str:
     """The SQL of the rows as text, with v0, v1, ... beside those columns that have a type."""
     typed = "".join(f", TRY_CAST(c{i} AS {column.type}) AS v{i}" for i, column in plain.items())
     return f"(SELECT *{typed} FROM {source})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROWS, Table
 from seqattn.errors import AmbiguousData
 
@@ -12,7 +12,7 @@ SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999
              999.0, 999.9, 9999.0, 9999.9, 99999.0)  # fmt: skip
 
 
-def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -> None:
+def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> None:
     """
     Raises:
         AmbiguousData: a feature has such a number, further from all others than these are from

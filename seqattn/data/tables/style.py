@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from seqattn.data.column_roles import LONG, ColumnRoles
+from seqattn.data.column_roles import LONG_LAYOUT, ColumnRoles
 from seqattn.data.tables.column import Column
-from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROW, ROWS, Table
 
 _ISO = re.compile(
@@ -16,7 +16,7 @@ _ISO = re.compile(
 _PARTS = ("%Y", "%m", "%d", "%H", "%M")
 
 
-def column_roles_of(table: Table, roles: Roles) -> ColumnRoles:
+def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
     """The roles in a table with a point a row, and how its times and numbers are written."""
     names = () if roles.time is None else roles.time.names
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
@@ -25,7 +25,14 @@ def column_roles_of(table: Table, roles: Roles) -> ColumnRoles:
     if roles.time is not None and roles.time.is_date and table.is_text:
         formats = _formats(table, [roles.columns[name] for name in names])
     return ColumnRoles(
-        LONG, roles.series, names, roles.features, roles.ignored, formats, table.delimiter, decimal
+        LONG_LAYOUT,
+        roles.series,
+        names,
+        roles.features,
+        roles.ignored,
+        formats,
+        table.delimiter,
+        decimal,
     )
 
 
@@ -36,20 +43,20 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
     ]
     first, *others = zip(columns, words, strict=True)
     if others and first[0].kind == "number":
-        found = [_part(form, word) for form, word in zip(_PARTS, words, strict=False)]
+        found = [_part_format(form, word) for form, word in zip(_PARTS, words, strict=False)]
     else:
         of_times = ["%H:%M:%S" if word.count(":") > 1 else "%H:%M" for _, word in others]
         found = [
             _date_format(*first),
             *(
-                _part("%H", word) if column.kind == "number" else form
+                _part_format("%H", word) if column.kind == "number" else form
                 for (column, word), form in zip(others, of_times, strict=True)
             ),
         ]
     return tuple(found) if all(found) else ()
 
 
-def _part(form: str, word: str) -> str:
+def _part_format(form: str, word: str) -> str:
     """A part of a date; without a leading zero unless the file has one."""
     return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
 

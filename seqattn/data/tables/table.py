@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.chunk import LONGEST_LINE, first_line
+from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.lines import check_json_lines
-from seqattn.data.tables.connection import call, connected, literal, quoted
-from seqattn.data.tables.durations import durations_of
+from seqattn.data.tables.connection import connect, literal, quote_name, sql_call
+from seqattn.data.tables.durations import read_durations
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -101,16 +101,16 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
     Raises:
         DataError: it cannot be read.
     """
-    with connected(name) as connection:
+    with connect(name) as connection:
         try:
             source = _typed_source(connection, path, name, kind)
             described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
             header = tuple(str(row[0]) for row in described)
             types = tuple(str(row[1]) for row in described)
-            units = durations_of(connection, path) if kind == "parquet" else {}
+            units = read_durations(connection, path) if kind == "parquet" else {}
             types = tuple("DOUBLE" if n in units else t for n, t in zip(header, types, strict=True))
             columns = ", ".join(
-                f"{quoted(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
+                f"{quote_name(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
                 for i, cell in enumerate(header)
             )
             connection.execute(
@@ -127,9 +127,9 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
 
 def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, kind: str) -> str:
     if kind == "parquet":
-        return call("read_parquet", path)
+        return sql_call("read_parquet", path)
     if kind in ("json", "jsonl"):
-        return call("read_json", path, maximum_object_size=LONGEST_LINE)
+        return sql_call("read_json", path, maximum_object_size=MAX_LINE_BYTES)
     try:
         import pyarrow as pa
     except ImportError:

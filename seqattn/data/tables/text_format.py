@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.connection import first_lines
+from seqattn.data.tables.connection import read_first_lines
 from seqattn.data.tables.header import (
-    SHOWN,
+    MAX_SHOWN,
+    column_letters,
     commented_header,
+    complete_header,
     is_comment,
     is_header,
-    letters,
-    names_asked_for,
-    with_one_more,
+    requested_names,
 )
 from seqattn.errors import DataError
 
 csv.field_size_limit(2**25)  # longer than any line that is read
-HEAD = 2**18
+HEAD_BYTES = 2**18
 """Bytes of a file that its format is found from."""
 DELIMITERS = (",", ";", "\t", "|")
 COMMENTS = ("#", "%", "//")
@@ -68,34 +68,38 @@ class TextFormat:
         Raises:
             DataError: the file is no table of text.
         """
-        return cls.of_head(_head(path, options), str(path), options, delimiter)
+        return cls.of_head(_read_head(path, options), str(path), options, delimiter)
 
     @classmethod
     def of_head(
         cls, head: bytes, name: str, options: ReadOptions, delimiter: str | None = None
     ) -> TextFormat:
         """The same, from the first bytes of a file."""
-        encoding, notes = _encoding(head, name, options)
-        lines = _lines(head, encoding, name)
-        comment = options.comment if options.comment is not None else _comment(lines)
-        separator = options.delimiter or delimiter or _delimiter(lines, comment, options.skip_rows)
+        encoding, notes = _detect_encoding(head, name, options)
+        lines = _decode_lines(head, encoding, name)
+        comment = options.comment if options.comment is not None else _detect_comment(lines)
+        separator = (
+            options.delimiter or delimiter or _detect_delimiter(lines, comment, options.skip_rows)
+        )
         rows = [
-            (at, row) for at, row in _rows(lines, separator, comment) if at >= options.skip_rows
+            (at, row)
+            for at, row in _split_rows(lines, separator, comment)
+            if at >= options.skip_rows
         ]
         if not rows:
             raise DataError(
                 f"{name}: has no rows: all of its lines are empty or comments, or are skipped"
                 " (data.comment, data.skip_rows; in data check: --comment, --skip-rows)."
             )
-        width = _width([row for _, row in rows])
+        width = _most_frequent_width([row for _, row in rows])
         rows = rows[_first_row([row for _, row in rows], width) :]
         first = rows[0][0]
         before = lines[:first]
         comments = sum(is_comment(line, comment) for line in before)
-        notes += _notes_on_lines(before, comment, is_skipped=first > options.skip_rows)
+        notes += _skipped_line_notes(before, comment, is_skipped=first > options.skip_rows)
         cells = tuple(cell.strip() for cell in rows[0][1])
         if len(cells) < width:
-            header = with_one_more(cells, rows, name)
+            header = complete_header(cells, rows, name)
             return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
         if _has_header(cells, [row for _, row in rows[1:200]], options):
             return cls(encoding, separator, comment, first, comments, cells, True, notes)
@@ -103,12 +107,12 @@ class TextFormat:
         if header:
             notes += ("the header stands in a comment",)
         else:
-            header = tuple(map(letters, range(len(cells))))
+            header = tuple(map(column_letters, range(len(cells))))
             notes += (f"there is no header, so columns are called {header[0]} to {header[-1]}",)
         return cls(encoding, separator, comment, first, comments, header, False, notes)
 
 
-def _lines(head: bytes, encoding: str, name: str) -> list[str]:
+def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
     """
     Raises:
         DataError: there is no text.
@@ -117,10 +121,12 @@ def _lines(head: bytes, encoding: str, name: str) -> list[str]:
     if not text.strip():
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
     lines = text.splitlines()
-    return lines[:-1] if len(head) >= HEAD and len(lines) > 1 else lines  # the last may be cut
+    return (
+        lines[:-1] if len(head) >= HEAD_BYTES and len(lines) > 1 else lines
+    )  # the last may be cut
 
 
-def _notes_on_lines(lines: Sequence[str], comment: str, *, is_skipped: bool) -> tuple[str, ...]:
+def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool) -> tuple[str, ...]:
     """What a user should be told of the lines before the header.
 
     Args:
@@ -130,7 +136,7 @@ def _notes_on_lines(lines: Sequence[str], comment: str, *, is_skipped: bool) -> 
     others = [line for line in filled if not is_comment(line, comment)]
     notes = [f"lines that begin with {comment!r} are comments"] if len(others) < len(filled) else []
     if others and is_skipped:
-        shown = others[0] if len(others[0]) <= SHOWN else f"{others[0][:SHOWN]}..."
+        shown = others[0] if len(others[0]) <= MAX_SHOWN else f"{others[0][:MAX_SHOWN]}..."
         count = "1 line" if len(others) == 1 else f"{len(others)} lines"
         notes.append(f"{count} before the header skipped: {shown!r}")
     return tuple(notes)
@@ -140,25 +146,25 @@ def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: Re
     """Whether the first row is one, as the user says or by what stands there."""
     if options.has_header is not None:
         return options.has_header
-    return bool(names_asked_for(options) & set(cells)) or is_header(cells, rows)
+    return bool(requested_names(options) & set(cells)) or is_header(cells, rows)
 
 
-def _head(path: Path, options: ReadOptions) -> bytes:
+def _read_head(path: Path, options: ReadOptions) -> bytes:
     """The first bytes of a file, unpacked."""
     if path.suffix.lower() == ".zst":
-        return "\n".join(first_lines(path, 2000)).encode()[:HEAD]
+        return "\n".join(read_first_lines(path, 2000)).encode()[:HEAD_BYTES]
     opened: BinaryIO
     with path.open("rb") as opened:
         if path.suffix.lower() != ".gz":
-            return opened.read(HEAD)
+            return opened.read(HEAD_BYTES)
         try:
             with gzip.open(opened) as unpacked:
-                return unpacked.read(HEAD)
+                return unpacked.read(HEAD_BYTES)
         except (OSError, EOFError) as error:
             raise DataError(f"{path}: is no whole gzip file ({error}).") from None
 
 
-def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[str, ...]]:
+def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[str, ...]]:
     if head.startswith(b"PK\x03\x04"):
         raise DataError(
             f"{name}: is a ZIP archive or an Excel workbook, not text. Save the sheet as CSV."
@@ -180,7 +186,7 @@ def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[
     if b"\0" in head:
         raise DataError(f"{name}: has zero bytes, so it is no text.")
     try:
-        head[:-4].decode() if len(head) >= HEAD else head.decode()
+        head[:-4].decode() if len(head) >= HEAD_BYTES else head.decode()
     except UnicodeDecodeError as error:
         if any(byte < 9 or 13 < byte < 32 for byte in head[:4096]):
             raise DataError(
@@ -195,13 +201,15 @@ def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[
     return "utf-8", ()
 
 
-def _comment(lines: Sequence[str]) -> str:
+def _detect_comment(lines: Sequence[str]) -> str:
     """What the first lines begin with that are no rows."""
     first = next((line.lstrip() for line in lines if line.strip()), "")
     return next((sign for sign in COMMENTS if first.startswith(sign)), "")
 
 
-def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
+def _split_rows(
+    lines: Sequence[str], delimiter: str, comment: str
+) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of rows; a broken end is left out."""
     places = [at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)]
     spaced = delimiter == " "
@@ -216,7 +224,7 @@ def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[
         return
 
 
-def _width(rows: Sequence[Sequence[str]]) -> int:
+def _most_frequent_width(rows: Sequence[Sequence[str]]) -> int:
     """Cells of most rows."""
     counts = Counter(len(row) for row in rows)
     return max(counts, key=lambda width: (counts[width], width))
@@ -233,16 +241,18 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
     return 0
 
 
-def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
+def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
     """The sign that cuts most rows into one number of cells, two at least."""
     found = {
-        sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
+        sign: _regularity(
+            [row for at, row in _split_rows(lines[:500], sign, comment) if at >= skip]
+        )
         for sign in DELIMITERS
     }
     several = {sign: share for sign, share in found.items() if share[1] > 1}
     if several:
         return max(several, key=lambda sign: several[sign])
-    widths = [len(row) for at, row in _rows(lines[:500], " ", comment) if at >= skip]
+    widths = [len(row) for at, row in _split_rows(lines[:500], " ", comment) if at >= skip]
     if not widths:
         return ","
     alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
@@ -253,5 +263,5 @@ def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
     """(share of the rows that have the most frequent number of cells, this number)."""
     if not rows:
         return 0.0, 0
-    width = _width(rows)
+    width = _most_frequent_width(rows)
     return round(sum(len(row) == width for row in rows) / len(rows), 3), width

@@ -41,7 +41,7 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
     return None
 
 
-def as_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
+def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
     """The same text in UTF-8, with one separator between two cells where spaces separate them."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seqattn.data.files.chunk import LONGEST_LINE, first_line
+from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.connection import call, connected
+from seqattn.data.tables.connection import connect, sql_call
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors
 from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_lines import as_plain_text, line_of_row
+from seqattn.data.tables.text_lines import line_of_row, to_plain_text
 from seqattn.errors import DataError
 
 ENCODINGS = ("utf-8", "utf-16", "latin-1")
@@ -24,7 +24,7 @@ ENCODINGS = ("utf-8", "utf-16", "latin-1")
 
 
 @contextmanager
-def table_of_text(
+def open_text_table(
     path: Path, name: str, form: TextFormat, read_options: ReadOptions | None,
     lines_before: int | None = None,
 ) -> Iterator[Table]:  # fmt: skip
@@ -37,19 +37,19 @@ def table_of_text(
     Raises:
         DataError: it cannot be read, or its rows have different numbers of cells.
     """
-    with connected(name) as connection, _readable(path, name, form) as (file, encoding):
+    with connect(name) as connection, _readable_copy(path, name, form) as (file, encoding):
         width = len(form.header)
         options: dict[str, Any] = {
             "header": form.has_header, "auto_detect": False, "all_varchar": True,
             "delim": form.delimiter, "quote": '"', "escape": '"', "comment": form.comment,
-            "skip": form.skip - form.comments, "encoding": encoding, "max_line_size": LONGEST_LINE,
-            "buffer_size": 2 * LONGEST_LINE,
+            "skip": form.skip - form.comments, "encoding": encoding,
+            "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
             "columns": {f"c{i}": "VARCHAR" for i in range(width)},
         }  # fmt: skip
         plain = {}
         for more in ({}, {"strict_mode": False}):  # the second where line ends are of two kinds
             try:
-                source = call("read_csv", file, **options, **more)
+                source = sql_call("read_csv", file, **options, **more)
                 plain = create_rows(connection, source, form.header, read_options)
             except read_errors() as error:
                 if more or "state machine" not in str(error):
@@ -70,7 +70,7 @@ def table_of_text(
 
 
 @contextmanager
-def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
+def _readable_copy(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
     """A file that the database reads, and its encoding: a copy where it has another encoding, or
     cells that any number of spaces separate."""
     if form.delimiter != " " and form.encoding in ENCODINGS:
@@ -84,7 +84,7 @@ def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, s
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rb") as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
         try:
-            copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
+            copy.writelines(to_plain_text(raw, form))  # type: ignore[arg-type]
         except UnicodeError as error:
             raise _encoding_error(name, form, error) from None
         except EOFError:
@@ -128,6 +128,6 @@ def _text_error(
         return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:
         return DataError(
-            f"{where} is longer than {LONGEST_LINE // 2**20} MiB; that is no table of sequences."
+            f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; that is no table of sequences."
         )
     return DataError(f"{where} is not valid CSV ({first_line(error)}).")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.checks import check_cells, first_word
+from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
@@ -29,7 +29,7 @@ class TimeColumn:
     note: str = ""
 
 
-def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
+def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
     """One column as the time.
 
     Raises:
@@ -46,8 +46,8 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
         )
     if column.kind == "words":
         raise DataError(
-            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is"
-            " known. Correct the cell; or say the format: data.time_format (in data check:"
+            f"{table.name}: {first_non_number(table, column, options)}, nor a date of a format that"
+            " is known. Correct the cell; or say the format: data.time_format (in data check:"
             " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time,"
             " leave it out:"
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
@@ -106,7 +106,9 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     return None if wrong else f"({sql})"
 
 
-def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions) -> TimeColumn:
+def combine_time_columns(
+    table: Table, columns: Sequence[Column], options: ReadOptions
+) -> TimeColumn:
     """A year, a month and so on, or a date and an hour, as one time.
 
     Raises:
@@ -115,7 +117,7 @@ def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions)
     names = tuple(column.name for column in columns)
     first, *others = columns
     if first.kind == "time":
-        sql = time_of(table, first, options).sql
+        sql = to_time_column(table, first, options).sql
         for column in others:
             if column.kind == "number":
                 sql = f"({sql} + to_hours(CAST({column.sql} AS INTEGER)))"

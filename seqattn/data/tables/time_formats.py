@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.column import MOSTLY, Column, bad_cells
+from seqattn.data.tables.column import MIN_MATCHING_SHARE, Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROWS, Table
 
@@ -30,7 +30,7 @@ ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 QUARTER = r"\d{4}[- ]?[Qq][1-4]"
 
 
-def as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
+def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
     """A column of dates or times; None: it holds none."""
     text = words.text
     sample = [
@@ -42,7 +42,7 @@ def as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Column
     ]
     for candidate in _time_candidates(words, sample, options):
         bad = bad_cells(table, text, candidate.sql)
-        if bad[0] <= (1 - MOSTLY) * n:
+        if bad[0] <= (1 - MIN_MATCHING_SHARE) * n:
             return _both_ways(table, replace(candidate, bad=bad), options.time_format)
     return None
 
@@ -51,7 +51,7 @@ def _time_candidates(
     words: Column, sample: Sequence[str], options: ReadOptions
 ) -> Iterator[Column]:
     """Ways to read a column as times that fit most of a sample."""
-    text, enough = words.text, MOSTLY * len(sample)
+    text, enough = words.text, MIN_MATCHING_SHARE * len(sample)
 
     def fits(pattern: str) -> bool:
         return sum(bool(re.fullmatch(pattern, word)) for word in sample) >= enough

@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.column_roles import WIDE, ColumnRoles
-from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
-from seqattn.data.files.columns import chosen, listed
+from seqattn.data.column_roles import WIDE_LAYOUT, ColumnRoles
+from seqattn.data.files.chunk import DATES, Chunk, Ragged, to_offsets
+from seqattn.data.files.columns import join_names, select_features
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import columns_of
-from seqattn.data.tables.checks import check_cells, first_word
+from seqattn.data.tables.casting import infer_columns
+from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.header import DATE, NUMBER
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, known_names, plain
+from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, fold_name, known_names
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_formats import FORMATS
 from seqattn.errors import DataError, NoRows
 
-AT_ONCE = 2**22
+CHUNK_CELLS = 2**22
 """Cells of a piece."""
 
 
 @dataclass(frozen=True)
-class Wide:
+class WideLayout:
     """
     Attributes:
         series: the column that names a sequence; None: the number of the row does.
@@ -54,7 +54,7 @@ def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
     return found
 
 
-def wide_layout(table: Table, options: ReadOptions) -> Wide | None:
+def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
     """How a table with a sequence a row is read; None: its rows are points.
 
     Raises:
@@ -62,48 +62,50 @@ def wide_layout(table: Table, options: ReadOptions) -> Wide | None:
     """
     if options.layout == "long":
         return None
-    series = _series(table, options)
+    series = _series_column(table, options)
     taken = {*options.ignore, series, options.group}
     others = [cell for cell in table.header if cell not in taken]
-    dates = _dates(others)
+    dates = _date_columns(others)
     if dates is not None:
-        return Wide(series, ("value",), tuple(dates), np.array(list(dates.values()), dtype=DATES))
-    return _of_steps(table, options, others, series)
+        return WideLayout(
+            series, ("value",), tuple(dates), np.array(list(dates.values()), dtype=DATES)
+        )
+    return _layout_of_steps(table, options, others, series)
 
 
-def _of_steps(
+def _layout_of_steps(
     table: Table, options: ReadOptions, others: Sequence[str], series: str | None
-) -> Wide | None:
+) -> WideLayout | None:
     """The same, of columns that are called by a feature and a step.
 
     Args:
         others: columns without another role.
     """
     steps = wide_columns(others)
-    if options.layout == "auto" and not _looks_wide(table, options, others, steps, series):
+    if options.layout == "auto" and not _is_wide(table, options, others, steps, series):
         return None
-    found = f"found {listed(table.header)}"
+    found = f"found {join_names(table.header)}"
     if not steps:
         raise DataError(
             f"{table.name}: no columns such as x_1, y_1, x_2, y_2, a feature and a step each;"
             f" {found}."
         )
     stems = list(dict.fromkeys(feature for feature, _ in steps))
-    features, notes = chosen(stems, options, f"{table.name}: no column", found)
-    every = _all_steps(table, steps, features)
+    features, notes = select_features(stems, options, f"{table.name}: no column", found)
+    every = _step_range(table, steps, features)
     cells = tuple(steps[feature, step] for step in every for feature in features)
     if left_out := [cell for cell in others if cell not in steps.values()]:
-        notes += (f"left out: {listed(left_out)}",)
+        notes += (f"left out: {join_names(left_out)}",)
     if options.layout == "auto" and series is None:
         notes += (
             f"a row is read as a sequence of up to {len(every)} points; if it is one point, set"
             " data.layout to long",
         )
     named = None if every[0] in (0, 1) else np.array(every, dtype=np.float64)
-    return Wide(series, features, cells, named, notes)
+    return WideLayout(series, features, cells, named, notes)
 
 
-def _all_steps(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
+def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
     """
     Raises:
         DataError: a feature lacks a step that another has.
@@ -114,12 +116,12 @@ def _all_steps(table: Table, steps: dict[tuple[str, int], str], features: Sequen
     if lacking is not None:
         raise DataError(
             f"{table.name}: there is no column {lacking[0]!r} of step {lacking[1]}, but there are"
-            f" steps {every[0]} to {every[-1]}; found {listed(table.header)}."
+            f" steps {every[0]} to {every[-1]}; found {join_names(table.header)}."
         )
     return every
 
 
-def _series(table: Table, options: ReadOptions) -> str | None:
+def _series_column(table: Table, options: ReadOptions) -> str | None:
     if options.series != "auto":
         given = [
             name for name in options.series if name in table.header or options.layout == "wide"
@@ -129,7 +131,7 @@ def _series(table: Table, options: ReadOptions) -> str | None:
     if named := known_names(table.header, SERIES_NAMES):
         return named[0]
     first = table.header[0]
-    if wide_columns([first]) or DATE.fullmatch(first) or plain(first) in TIME_NAMES:
+    if wide_columns([first]) or DATE.fullmatch(first) or fold_name(first) in TIME_NAMES:
         return None
     return first if not first[-1:].isdecimal() and _is_unique(table, first) else None
 
@@ -140,7 +142,7 @@ def _is_unique(table: Table, name: str) -> bool:
     return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
 
 
-def _dates(others: Sequence[str]) -> dict[str, str] | None:
+def _date_columns(others: Sequence[str]) -> dict[str, str] | None:
     """Columns that are called as dates are, with the dates; None: others than these are there."""
     from datetime import datetime
 
@@ -155,7 +157,7 @@ def _dates(others: Sequence[str]) -> dict[str, str] | None:
     return None
 
 
-def _looks_wide(
+def _is_wide(
     table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
     series: str | None,
 ) -> bool:  # fmt: skip
@@ -184,16 +186,16 @@ def _steps_of_features(steps: Iterable[tuple[str, int]]) -> dict[str, list[int]]
     return found
 
 
-def wide_chunks(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Chunk]:
+def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterator[Chunk]:
     """
     Raises:
         DataError: a cell is no number.
     """
-    columns = columns_of(table, options, wide.cells)
+    columns = infer_columns(table, options, wide.cells)
     for column in columns.values():
         check_cells(table, column)
         if column.kind in ("words", "time"):
-            word = first_word(table, column, options)
+            word = first_non_number(table, column, options)
             raise DataError(
                 f"{table.name}: {word}. Correct the cell; or, if a row"
                 " is no sequence, set data.layout to long."
@@ -206,7 +208,7 @@ def wide_chunks(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Chun
     names = [name for name in (wide.series, options.group) if name is not None]
     values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
     extra = "".join(f", {table.text(name)} AS w{i}" for i, name in enumerate(names))
-    at_once = max(1, AT_ONCE // len(wide.cells))
+    at_once = max(1, CHUNK_CELLS // len(wide.cells))
     decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
     for first in range(1, count + 1, at_once):
         found = table.connection.execute(
@@ -217,11 +219,13 @@ def wide_chunks(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Chun
         cells = np.stack(
             [np.ma.filled(found[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
         ).reshape(len(rows), -1, F)
-        words = {name: _words(table, found[f"w{i}"], rows, name) for i, name in enumerate(names)}
-        yield _chunk(table, wide, rows, cells, words, options.group, decimal)
+        words = {
+            name: _filled_words(table, found[f"w{i}"], rows, name) for i, name in enumerate(names)
+        }
+        yield _wide_chunk(table, wide, rows, cells, words, options.group, decimal)
 
 
-def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
+def _filled_words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
     empty = np.flatnonzero(np.ma.getmaskarray(found) | (np.ma.filled(found, "") == ""))
     if empty.size:
         line = table.line(int(rows[empty[0]]))
@@ -229,15 +233,15 @@ def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str
     return tuple(map(str, found))
 
 
-def _chunk(
-    table: Table, wide: Wide, rows: NDArray[Any], cells: NDArray[Any],
+def _wide_chunk(
+    table: Table, wide: WideLayout, rows: NDArray[Any], cells: NDArray[Any],
     words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
 ) -> Chunk:  # fmt: skip
     """Rows as sequences; empty cells at the end of a row are no points."""
     n, L, F = cells.shape
     empty = np.isnan(cells).all(axis=2)
     lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
-    offsets = offsets_of(lengths)
+    offsets = to_offsets(lengths)
     kept = np.arange(L) < lengths[:, None]
 
     def where(row: int, feature: int) -> str:
@@ -254,7 +258,7 @@ def _chunk(
         notes=(*table.notes, *wide.notes),
         is_wide=True,
         roles=ColumnRoles(
-            WIDE,
+            WIDE_LAYOUT,
             () if wide.series is None else (wide.series,),
             delimiter=table.delimiter,
             decimal=decimal,

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqattn.data.files import ENDINGS, check_file, format_of_name
+from seqattn.data.files import SUFFIXES, check_file, format_of_suffix
 from seqattn.errors import DataError
 
 
-def files_of(path: str, form: str = "auto") -> list[Path]:
+def find_files(path: str, form: str = "auto") -> list[Path]:
     """The file of a path, all data files of a folder and those below it, or those that a pattern
     such as data/*.csv fits; by name.
 
@@ -31,10 +31,10 @@ def files_of(path: str, form: str = "auto") -> list[Path]:
     if not place.is_dir():
         check_file(place)
         return [place]
-    return _files_of_folder(place, form)
+    return _find_in_folder(place, form)
 
 
-def _files_of_folder(folder: Path, form: str) -> list[Path]:
+def _find_in_folder(folder: Path, form: str) -> list[Path]:
     """
     Raises:
         DataError: it has no data files, or files of several formats.
@@ -45,7 +45,7 @@ def _files_of_folder(folder: Path, form: str) -> list[Path]:
         raise DataError(f"{folder}: cannot be read ({error.strerror or error}).") from None
     kinds: dict[str, list[Path]] = {}
     for file in files:
-        kind = format_of_name(file)
+        kind = format_of_suffix(file)
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
         if kind is not None and form in ("auto", kind) and not hidden:
             kinds.setdefault(kind, []).append(file)
@@ -53,7 +53,7 @@ def _files_of_folder(folder: Path, form: str) -> list[Path]:
         raise DataError(
             f"{folder}: is a folder without a data file"
             f"{'' if form == 'auto' else f' of format {form}'}; files end in"
-            f" {', '.join(f'.{ending}' for ending in ENDINGS)}."
+            f" {', '.join(f'.{ending}' for ending in SUFFIXES)}."
         )
     if len(kinds) > 1:
         raise DataError(
@@ -63,7 +63,7 @@ def _files_of_folder(folder: Path, form: str) -> list[Path]:
     return next(iter(kinds.values()))
 
 
-def names_of(path: str, files: Sequence[Path]) -> list[str]:
+def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
     """What series are called that are whole files: as their files, with folders where two files of
     different folders are called alike.
 
