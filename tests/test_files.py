@@ -574,7 +574,7 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
     described = yaml.safe_load(section) or {}
     for key, some in (("path", slice(0, 7)), ("validation_path", slice(7, 13))):
         file = tmp_path / f"{key}.{written}"
-        other, _ = write_sequences(part.at(some), written, wide=form == "wide", goes_on=goes_on)
+        other, _ = write_sequences(part.select(some), written, wide=form == "wide", goes_on=goes_on)
         file.write_bytes(other)
         described[key] = str(file)
     file = tmp_path / f"a.{written}"

@@ -232,7 +232,7 @@ def test_where_there_is_no_season_there_is_no_row_but_a_note(tmp_path: Path) -> 
 
 def test_a_shorter_source_than_the_season_found_leaves_the_row_out(tmp_path: Path) -> None:
     data = loaded(written(tmp_path / "f.csv", weekly(1)))
-    short = replace(data.test.at(slice(None)), source_lengths=np.full(len(data.test), 6))
+    short = replace(data.test.select(slice(None)), source_lengths=np.full(len(data.test), 6))
     free = build_baselines(data.train, short, None, data.in_sample)
     assert "seasonal naive (season 7, found)" not in free.forecasts
     assert list(free.notes) == [

@@ -123,13 +123,13 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
 @given(parts)
 def test_what_is_fed_for_an_unobserved_cell_comes_from_before_it(part: Sequences) -> None:
     scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), part)
-    source, target = scaling.scaled(part)
+    source, target = scaling.transform(part)
     for n, t, f in np.ndindex(N, int(part.target_lengths.min()), F):
         before = [i for i in range(t + 1) if part.target_cells[n, i, f]]
         plain = part.target[n, before[-1], f] if before else part.source[n, -1, f]
         shift, scale = scaling.target.shift[f], scaling.target.scale[f]
         assert target[n, t, f] == pytest.approx((plain - shift) / scale)
-    other, same = scaling.scaled(with_other_fill(part))[1], np.asarray(source)
+    other, same = scaling.transform(with_other_fill(part))[1], np.asarray(source)
     assert other.tobytes() == target.tobytes()
     assert np.isfinite(same).all()
 
@@ -140,7 +140,7 @@ def test_a_feature_that_is_not_given_begins_at_zero() -> None:
         np.full((1, 2, 1), 5.0), np.array([2]), np.array([[[np.nan], [7.0], [9.0]]]), np.array([3]),
         ("a",), ("s",), target_features=("b",), target_observed=observed,
     )  # fmt: skip
-    assert Scaling.identity(part).scaled(part)[1].ravel().tolist() == [0, 7, 7]
+    assert Scaling.identity(part).transform(part)[1].ravel().tolist() == [0, 7, 7]
 
 
 @few
@@ -373,7 +373,7 @@ def test_no_value_tells_of_what_lies_before_it(
         return
     scaling = one.scaling  # which knows of all that trains
     both = [dict(zip(each.train.ids, range(len(each.train)), strict=True)) for each in found]
-    fed = [scaling.scaled(each.train) for each in found]
+    fed = [scaling.transform(each.train) for each in found]
     for name, i in both[0].items():
         begins = int(name.partition("@")[2])
         if begins > at or name not in both[1]:

@@ -100,7 +100,7 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
     assert found.std == pytest.approx(np.array([[ROOT_OF_VARIANCE, 1], [2, 0.5]]))
     assert found.constant.tolist() == [[False, True], [False, False]]
     made, notes = fit_scaling(INSTANCE.model_copy(update={"scaling": scaling}), part)
-    source, target = made.scaled(part)
+    source, target = made.transform(part)
     r = ROOT_OF_VARIANCE
     assert source[0] == pytest.approx(np.array([[-2 / r, 0], [0, 0], [96 / r, 0], [2 / r, 0]]))
     assert source[1] == pytest.approx(np.array([[-1, 1], [1, -1], [0, 0], [0, 0]]))
@@ -117,10 +117,10 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
         "z is a target but no source feature, so that no source has a mean of it: it keeps the scaling of"
         " the training part (data.scaling)",
     ]
-    back = made.unscaled(np.asarray(target), part)
+    back = made.inverse_transform(np.asarray(target), part)
     seen = part.target_cells
     assert back[seen] == pytest.approx(part.target[seen])
-    assert made.units(part)[:, 0] == pytest.approx(np.array([[scale, r, size_of_y],
+    assert made.target_scale(part)[:, 0] == pytest.approx(np.array([[scale, r, size_of_y],
                                                             [scale, 2, 0.5]]))  # fmt: skip
 
 
@@ -149,13 +149,15 @@ def test_rounding_is_no_spread() -> None:
 def test_targets_padding_and_filled_cells_change_no_source(tmp_path: Path) -> None:
     part = by_hand()
     scaling, _ = fit_scaling(INSTANCE, part)
-    before, _ = scaling.scaled(part)
+    before, _ = scaling.transform(part)
     other = by_hand()
     other.target[:], other.source[1, 2:], other.source[0, 2, 0] = 1e6, -7e5, 4.0
-    for own, same in zip(scaling.of_each(part), scaling.of_each(other), strict=True):
+    for own, same in zip(
+        scaling.sequence_scalers(part), scaling.sequence_scalers(other), strict=True
+    ):
         assert own.shift.tobytes() == same.shift.tobytes()
         assert own.scale.tobytes() == same.scale.tobytes()
-    after, _ = scaling.scaled(other)
+    after, _ = scaling.transform(other)
     assert after[part.source_cells].tobytes() == before[part.source_cells].tobytes()
 
 
@@ -167,7 +169,7 @@ def test_the_length_of_the_longest_source_changes_no_bit() -> None:
     scaling = replace(Scaling.identity(short), instance=True)
     for longer in (14, 20, 137):
         wide = replace(short, source=np.pad(points, ((0, 0), (0, longer - 13), (0, 0))))
-        assert (scaling.scaled(wide)[0][:, :13] == scaling.scaled(short)[0]).all()
+        assert (scaling.transform(wide)[0][:, :13] == scaling.transform(short)[0]).all()
 
 
 def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
     def test_part(values: Floats) -> Floats:
         (tmp_path / "s.csv").write_text("x\n" + "".join(f"{value}\n" for value in values))
         found = load_data(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
-        return np.asarray(found.scaling.scaled(found.test)[0])
+        return np.asarray(found.scaling.transform(found.test)[0])
 
     changed = rows.copy()
     changed[195:] *= 1e3
@@ -257,10 +259,10 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     for name, loss in References.of(data.test, data.train, None, alike).baselines.items():
         assert summary["baselines"][name] == pytest.approx(loss)
     # Told the truth: each sequence's loss in its own units, brought back.
-    units = scaling.units(data.test)[:, 0, 0]
+    units = scaling.target_scale(data.test)[:, 0, 0]
     forced = [
         validate(AutogradLoss(trained.model), to_tensors(one, scaling=scaling))[1][0]
-        for one in (data.test.at(slice(k, k + 1)) for k in range(len(data.test)))
+        for one in (data.test.select(slice(k, k + 1)) for k in range(len(data.test)))
     ]
     assert summary["test_loss_teacher_forced"] == pytest.approx(
         np.mean(np.array(forced) * np.square(units / spread)), rel=1e-5
@@ -420,8 +422,8 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     # Of those that begin with ten equal points, four of lengths 9 and 10.
     assert note.startswith("x is constant in 4 of 60 training sources")
     assert note in cached.notes
-    for one, other in zip(cached.scaling.scaled(cached.train, np.float32),
-                          filed.scaling.scaled(filed.train, np.float32), strict=True):  # fmt: skip
+    for one, other in zip(cached.scaling.transform(cached.train, np.float32),
+                          filed.scaling.transform(filed.train, np.float32), strict=True):  # fmt: skip
         assert one.tobytes() == other.tobytes()
 
 
@@ -534,7 +536,7 @@ def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, LoadedMode
     """Sequences of ten times the size count a hundred times, as in the units of the data."""
     _, trained = run
     data = data_of(trained)
-    test = data.test.at(slice(None))
+    test = data.test.select(slice(None))
     large = replace(test, source=10 * test.source, target=10 * test.target)
     assert evaluated(trained, replace(data, test=large)) == pytest.approx(
         100 * evaluated(trained, data), rel=1e-4

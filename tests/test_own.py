@@ -93,8 +93,10 @@ def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
     every = np.concatenate([train.source.reshape(-1, 2), train.target.reshape(-1, 2)])
     assert np.allclose(splits.scaling.source.shift, every.mean(axis=0))
     assert np.allclose(splits.scaling.target.scale, every.std(axis=0))
-    source, target = splits.scaling.scaled(splits.test)
-    assert np.allclose(splits.scaling.unscaled(np.asarray(target), splits.test), splits.test.target)
+    source, target = splits.scaling.transform(splits.test)
+    assert np.allclose(
+        splits.scaling.inverse_transform(np.asarray(target), splits.test), splits.test.target
+    )
     assert not np.allclose(source, splits.test.source)
 
 
@@ -167,10 +169,12 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
 
 def test_relative_forgets_the_level(tmp_path: Path) -> None:
     splits = loaded(tmp_path, paths(), source_length=2, relative=True, scaling="none")
-    source, target = splits.scaling.scaled(splits.test)
+    source, target = splits.scaling.transform(splits.test)
     assert np.allclose(source[:, 1], 0)
     assert np.allclose(target[:, :, 0], np.arange(1, 5) / 10)
-    assert np.allclose(splits.scaling.unscaled(np.asarray(target), splits.test), splits.test.target)
+    assert np.allclose(
+        splits.scaling.inverse_transform(np.asarray(target), splits.test), splits.test.target
+    )
 
 
 def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ def test_other_columns_are_said_than_given(tmp_path: Path) -> None:
     )  # fmt: skip
     assert splits.train.source.shape[1:] == (5, 2)
     assert splits.train.target.shape[1:] == (3, 1)
-    assert splits.scaling.carried == (-1,)
+    assert splits.scaling.source_index_of_target == (-1,)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def by_normal_equations(rows: Floats, goal: Floats, penalty: float) -> tuple[Flo
 def independent(train: Sequences, check: Sequences, scaling: Scaling) -> RidgeMap:
     """The same as `ridge_map`, from what a network is given."""
     (rows, goal), (shown, truth) = (
-        tuple(np.asarray(each, dtype=np.float64).reshape(N, -1) for each in scaling.scaled(part))
+        tuple(np.asarray(each, dtype=np.float64).reshape(N, -1) for each in scaling.transform(part))
         for part in (train, check)
     )
     seen, scored = (part.target_cells.reshape(N, -1) for part in (train, check))

@@ -135,7 +135,7 @@ class Forecasts:
         """See `round_forecast`; sequences whose units have as many digits are rounded together."""
         if self.scaling.is_identity:
             return round_forecast(values)
-        units = self.scaling.units(part)[:, 0]
+        units = self.scaling.target_scale(part)[:, 0]
         _, first, which = np.unique(
             np.floor(np.log10(units)), axis=0, return_index=True, return_inverse=True
         )
@@ -190,7 +190,7 @@ def predict_file(
     same = said == trained.spec.source_features
     style = first[0].style
     if not _keeps_form(file, output, form, given.format_of(file)):
-        style = style.names_only()
+        style = style.without_format()
     writer = Forecasts(output, form, trained, first[2] if same else said, style)
     shows = sys.stderr.isatty() and output is not None
     with (

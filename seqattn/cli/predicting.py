@@ -119,7 +119,7 @@ def predict(
         return
     part = data_of(trained).test
     if wanted.example is not None:
-        part = part.at(checked_example(wanted.example, len(part)))
+        part = part.select(checked_example(wanted.example, len(part)))
     forecasts = inputs.Forecasts(files.path, form, trained, part.target_features)
     _continue(trained, part, steps, way, files.attention, forecasts)
 

@@ -66,11 +66,11 @@ class Range:
         """The value that a database stores as `label`."""
         return self.values[self.labels.index(label)] if self.kind == "choice" else label
 
-    def place_of(self, label: Any) -> int:
+    def index_of(self, label: Any) -> int:
         """Of a value among the `size` that there are."""
         return self.labels.index(label) if self.kind == "choice" else int(label) - int(self.low)
 
-    def label_at(self, place: int) -> Label:
+    def label_of_index(self, place: int) -> Label:
         return self.labels[place] if self.kind == "choice" else int(self.low) + place
 
     def as_text(self) -> str:
@@ -131,19 +131,19 @@ class Search:
         in."""
         return sorted(self.ranges, key=lambda each: each.path)
 
-    def place_of(self, labels: Mapping[str, Any]) -> int:
+    def index_of(self, labels: Mapping[str, Any]) -> int:
         """Of a combination among the `size` that there are."""
         place = 0
         for each in self.ordered:
-            place = place * int(each.size) + each.place_of(labels[each.path])
+            place = place * int(each.size) + each.index_of(labels[each.path])
         return place
 
-    def labels_at(self, place: int) -> dict[str, Label]:
+    def labels_of_index(self, place: int) -> dict[str, Label]:
         """The combination at a place."""
         labels = dict[str, Label]()
         for each in reversed(self.ordered):
             place, here = divmod(place, int(each.size))
-            labels[each.path] = each.label_at(here)
+            labels[each.path] = each.label_of_index(here)
         return labels
 
     def as_plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sequences in NumPy: what a config's `data` section stands for."""
+"""Data sets as NumPy arrays: generated tasks, and files of the user."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from seqattn.data.windows import Windows
 
 
 def load_data(config: Data) -> Splits:
-    """Make or read the sequences of a config.
+    """Generate or read the data set of a config.
 
     Raises:
-        DataError: files that cannot be used, with the place in the file; or a unit of no feature.
-        StorageError: there is no room for a cache of large files.
+        DataError: a file cannot be used (the message has the place in it), or a unit names no
+            feature.
+        StorageError: the disk has no room for the cache of large files.
     """
     if isinstance(config, OwnFile):
         return file_dataset.load_file_dataset(config)
@@ -33,7 +34,8 @@ def load_data(config: Data) -> Splits:
 
 
 def fixed_shape(config: Data) -> tuple[int, int] | None:
-    """Points of the longest source and of the longest target; None where a file knows."""
+    """Length of the longest source and of the longest target, in steps; None for files, which have
+    to be read first."""
     if isinstance(config, OwnFile):
         return None
     if isinstance(config, Squares):

@@ -111,9 +111,9 @@ def make_sources(
 
 
 def _paired_with_target(spans: Spans, target: Ragged) -> Cut:
-    places = spans.series_index
-    return Cut(places, spans.starts, spans.lengths, target.offsets[:-1][places],
-               target.lengths[places])  # fmt: skip
+    indices = spans.series_index
+    return Cut(indices, spans.starts, spans.lengths, target.offsets[:-1][indices],
+               target.lengths[indices])  # fmt: skip
 
 
 def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Cut:
@@ -201,10 +201,10 @@ def _check_sources(series: Series, part: Windows) -> None:
     """
     if not series.empty:
         return
-    for places, known in part.known_sources():
+    for indices, known in part.observed_sources():
         if not known.all():
             k, feature = (int(i) for i in np.argwhere(~known)[0])
             raise DataError(
-                f"{series.name}: sequence {part.ids[places.start + k]!r} has no"
+                f"{series.name}: sequence {part.ids[indices.start + k]!r} has no"
                 f" {part.features[feature]!r} in its source: nothing to interpolate between."
             )

@@ -205,7 +205,7 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
     Raises:
         DataError: no target cell of the part, or of one feature, was observed.
     """
-    if not part.masks_targets:
+    if not part.has_masked_targets:
         return
     seen = np.zeros(len(part.target_features), dtype=bool)
     for cells in part.observed_targets():

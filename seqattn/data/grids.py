@@ -54,12 +54,12 @@ class StepRows(NamedTuple):
         return cls(order, offsets, series_index, series_index[1:] == series_index[:-1])
 
     @property
-    def are_dates(self) -> bool:
+    def is_date(self) -> bool:
         return self.order.dtype.kind == "M"
 
     def train_step(self) -> float | None:
         """The distance of numbers that are all as far apart; None: they are not, or are dates."""
-        if self.are_dates:
+        if self.is_date:
             return None
         found = np.diff(self.order)[self.inner]
         return float(found[0]) if len(found) and (found == found[0]).all() else None
@@ -75,12 +75,12 @@ class StepRows(NamedTuple):
     @property
     def are_whole(self) -> NDArray[np.bool_]:
         """(N,) whether all steps are whole numbers, or all dates of one time of day."""
-        if self.are_dates:
-            return self.each(np.logical_and, self.same_time, True)
+        if self.is_date:
+            return self.each(np.logical_and, self.has_first_time, True)
         return self.each(np.logical_and, self.order == np.round(self.order), True)
 
     @property
-    def same_time(self) -> NDArray[np.bool_]:
+    def has_first_time(self) -> NDArray[np.bool_]:
         """(rows,) whether a date has the time of day that its sequence begins with."""
         into_day = self.order.astype(np.int64) % DAY
         return np.asarray(into_day == into_day[self.offsets[:-1][self.series_index]])
@@ -89,13 +89,13 @@ class StepRows(NamedTuple):
     def day(self) -> Integers:
         """(N,) of dates, the day of the month that all are meant to be: `LAST_DAY` where all are
         the last of theirs, else the latest."""
-        if not self.are_dates:
+        if not self.is_date:
             return np.zeros(len(self.offsets) - 1, dtype=np.int64)
         day, last = self._days()
         all_last = self.each(np.logical_and, day == last, True)
         return np.where(all_last, LAST_DAY, self.each(np.maximum, day, 1))
 
-    def are_on_day(self, day: int) -> NDArray[np.bool_]:
+    def is_on_day(self, day: int) -> NDArray[np.bool_]:
         """(N,) of dates, whether all are on a day of the month, or on the last of a shorter one."""
         found, last = self._days()
         return self.each(np.logical_and, found == np.minimum(day, last), True)
@@ -108,7 +108,7 @@ class StepRows(NamedTuple):
 
     def distances(self, unit: int) -> Floats | None:
         """(rows - 1,) from each step to the next, NaN off the grid; None: steps are no such."""
-        if self.are_dates == (unit == NUMBER):
+        if self.is_date == (unit == NUMBER):
             return None
         if unit == NUMBER:
             return np.asarray(np.diff(self.order), dtype=np.float64)
@@ -116,11 +116,11 @@ class StepRows(NamedTuple):
             return np.diff(self.order.astype(np.int64)).astype(np.float64)
         if unit == BUSINESS_DAY:
             days = self.order.astype("datetime64[D]")
-            on = np.is_busday(days) & self.same_time
+            on = np.is_busday(days) & self.has_first_time
             found = np.busday_count(days[:-1], days[1:]).astype(np.float64)
         else:
             day, last = self._days()
-            on = (day == np.minimum(self.day[self.series_index], last)) & self.same_time
+            on = (day == np.minimum(self.day[self.series_index], last)) & self.has_first_time
             found = np.diff(self.order.astype("datetime64[M]").astype(np.int64)).astype(np.float64)
         found[~(on[1:] & on[:-1])] = np.nan
         return found
@@ -134,7 +134,7 @@ class StepRows(NamedTuple):
 
     def fits(self) -> dict[int, GridFit]:
         """The grids that steps of this kind may lie on."""
-        units = (MONTH, TIME, BUSINESS_DAY) if self.are_dates else (NUMBER,)
+        units = (MONTH, TIME, BUSINESS_DAY) if self.is_date else (NUMBER,)
         return {unit: self._fit(unit) for unit in units}
 
     def _fit(self, unit: int) -> GridFit:
@@ -146,11 +146,11 @@ class StepRows(NamedTuple):
         step = np.where(usable, step, np.nan)
         ratio = distances / step[self.series_index[:-1]]
         whole = np.round(ratio)
-        limit = 0.0 if self.are_dates else self.tolerance(step)
+        limit = 0.0 if self.is_date else self.tolerance(step)
         on = ~self.inner | (np.abs(ratio - whole) <= limit)
         is_valid = usable & self.each(np.logical_and, np.append(on, True), True)
         rows = self.each(np.add, np.append(np.where(self.inner, whole, 0), 0), 0)
-        if not self.are_dates:  # of numbers with rounding, a mean is nearer
+        if not self.is_date:  # of numbers with rounding, a mean is nearer
             ends = self.order[np.maximum(self.offsets[1:] - 1, 0)]
             begins = self.order[np.minimum(self.offsets[:-1], len(self.order) - 1)]
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -175,12 +175,12 @@ class StepRows(NamedTuple):
             better = missing < fewest
             unit, step = np.where(better, kind, unit), np.where(better, fit.step, step)
             fewest = np.minimum(fewest, missing)
-        plain = TIME if self.are_dates else NUMBER
+        plain = TIME if self.is_date else NUMBER
         # Whole numbers, and dates of one time of day, are counted even where they skip unevenly.
         counted = (unit == UNKNOWN) & self.are_whole & np.isfinite(fits[plain].step)
         return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
 
-    def with_the_commonest(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
+    def fill_most_frequent(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
         """The same, with the most frequent spacing where a sequence has one row, or two that lie
         on its grid."""
         lengths = np.diff(self.offsets)

@@ -40,7 +40,7 @@ def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
         " targets (data.missing)"
     ] if empty else []  # fmt: skip
     notes += too_short_notes(left_out.too_short)
-    names = [name for one in read for name in one.names_of_dropped]
+    names = [name for one in read for name in one.dropped_names]
     count = len(names) + left_out.dropped
     if count:
         shown = [*names, *left_out.names][:5]
@@ -56,7 +56,7 @@ def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]
     found, uneven = dict[Frequency, int](), dict[str, None]()
     for one, some in zip(series, spans, strict=True):
         if one.spacing is not None:
-            mine = one.spacing.at(some.series_index)
+            mine = one.spacing.select(some.series_index)
             found |= mine.frequencies()
             at = np.flatnonzero(~mine.is_known & (some.lengths > 1))
             uneven |= dict.fromkeys(one.ids[int(k)] for k in some.series_index[at])

@@ -98,7 +98,7 @@ def _fill_store(
     """Put all series of some files into a store; SHA-256 of each file."""
     read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():
-        again = seen.first_repeat(chunk.ids)
+        again = seen.find_repeat(chunk.ids)
         if again is not None:
             if chunk.order is None:
                 raise DataError(

@@ -54,7 +54,7 @@ class Series:
         return len(self.ids)
 
     @property
-    def names_of_dropped(self) -> list[str]:
+    def dropped_names(self) -> list[str]:
         if self.dropped is None:
             return []
         return [self.ids[int(k)] for k in np.flatnonzero(self.dropped)]
@@ -63,14 +63,14 @@ class Series:
         """Without the series that are left out."""
         if self.dropped is None or not self.dropped.any():
             return self
-        places = np.flatnonzero(~self.dropped)
+        indices = np.flatnonzero(~self.dropped)
         rows = np.flatnonzero(np.repeat(~self.dropped, self.points.lengths))
         return replace(
-            self, ids=tuple(self.ids[int(k)] for k in places), points=self.points.at(places),
+            self, ids=tuple(self.ids[int(k)] for k in indices), points=self.points.select(indices),
             order=None if self.order is None else self.order[rows],
-            spacing=None if self.spacing is None else self.spacing.at(places),
-            groups=None if self.groups is None else tuple(self.groups[int(k)] for k in places),
-            target=None if self.target is None else self.target.at(places), dropped=None,
+            spacing=None if self.spacing is None else self.spacing.select(indices),
+            groups=None if self.groups is None else tuple(self.groups[int(k)] for k in indices),
+            target=None if self.target is None else self.target.select(indices), dropped=None,
         )  # fmt: skip
 
     @property
@@ -89,7 +89,7 @@ class Spans:
     """Some rows of some series: a part of a split.
 
     Attributes:
-        series_index: (n,) places of the series.
+        series_index: (n,) indices of the series.
         starts, lengths: (n,) rows.
     """
 
@@ -102,7 +102,7 @@ class Spans:
 
     def frequency(self, series: Series) -> Frequency | None:
         """How far apart the steps of all of them are; None: unlike, or they have no order."""
-        return None if series.spacing is None else series.spacing.at(self.series_index).common()
+        return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
     def kept(self, series: Series) -> Spans:
         """Without those of series that are left out."""
@@ -112,15 +112,15 @@ class Spans:
         return Spans(self.series_index[left], self.starts[left], self.lengths[left])
 
     @classmethod
-    def of_series(cls, series: Series, places: Sequence[int] | Integers | None = None) -> Spans:
+    def of_series(cls, series: Series, indices: Sequence[int] | Integers | None = None) -> Spans:
         """Whole series."""
         offsets = series.points.offsets
         starts, lengths = np.asarray(offsets[:-1]), np.diff(offsets)
         if len(lengths) and (lengths == lengths[0]).all():  # of millions of series, no copy
             lengths = np.broadcast_to(lengths[0], len(lengths))
-        if places is None:
+        if indices is None:
             return cls(np.arange(len(series)), starts, lengths)
-        series_index = np.asarray(places, dtype=np.int64)
+        series_index = np.asarray(indices, dtype=np.int64)
         return cls(series_index, starts[series_index], lengths[series_index])
 
 
@@ -173,16 +173,16 @@ def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
     """(rows, C): True where a side of a sequence has ended: all its cells are empty to the end."""
     ended = np.zeros(ragged.values.shape, dtype=bool)
     for names in (config.source_features, config.target_features):
-        places = [ragged.features.index(name) for name in names or () if name in ragged.features]
-        if not places:
+        indices = [ragged.features.index(name) for name in names or () if name in ragged.features]
+        if not indices:
             continue  # a file to forecast from need not have the target features
-        empty = np.isnan(ragged.values[:, places]).all(axis=1)
+        empty = np.isnan(ragged.values[:, indices]).all(axis=1)
         for k in np.flatnonzero(any_per_series(empty, ragged.offsets)):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])
             real = last
             while real > first and empty[real - 1]:
                 real -= 1
-            ended[real:last, places] = True
+            ended[real:last, indices] = True
     return ended
 
 

@@ -8,7 +8,7 @@ Letters: N sequences.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -80,7 +80,7 @@ class Spacing(NamedTuple):
     """The spacing of each of N sequences.
 
     Attributes:
-        unit: (N,) places in `UNITS`.
+        unit: (N,) indices in `UNITS`.
         step: (N,) units from a row to the next, microseconds for time; NaN where unknown.
         day: (N,) for months the day of the month, 31 for the last; else 0.
     """
@@ -126,16 +126,16 @@ class Spacing(NamedTuple):
                 applies &= rows.are_whole
             unit, steps = np.where(applies, kind, unit), np.where(applies, trained.step, steps)
         else:
-            unit, steps = rows.with_the_commonest(unit, steps)
+            unit, steps = rows.fill_most_frequent(unit, steps)
         day = rows.day
-        if trained is not None and trained.day and rows.are_dates:
-            day = np.where(rows.are_on_day(trained.day), trained.day, day)
+        if trained is not None and trained.day and rows.is_date:
+            day = np.where(rows.is_on_day(trained.day), trained.day, day)
         day = np.where(unit == MONTH, day, 0)
         return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
-    def at(self, places: Any) -> Spacing:
-        """The spacing of the sequences at some places."""
-        return Spacing(*(column[places] for column in self))
+    def select(self, indices: Any) -> Spacing:
+        """The spacing of the sequences at some indices."""
+        return Spacing(*(column[indices] for column in self))
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
@@ -149,7 +149,7 @@ class Spacing(NamedTuple):
 
     def frequencies(self) -> dict[Frequency, int]:
         """All known ones with how many sequences have them, the most frequent first."""
-        known = self.at(np.flatnonzero(self.is_known))
+        known = self.select(np.flatnonzero(self.is_known))
         return {
             Frequency(UNITS[unit], step): count
             for unit, step, count in most_frequent(known.unit, known.step)
@@ -208,11 +208,6 @@ class Spacing(NamedTuple):
         return self.ahead(
             np.repeat(np.arange(N), steps), np.repeat(last, steps), count
         ).reshape(N, steps)  # fmt: skip
-
-
-def joined(parts: Sequence[Spacing]) -> Spacing:
-    """The spacing of several sets of sequences, one after the other."""
-    return Spacing(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def as_dashed_date(order: NDArray[Any]) -> str | None:

@@ -82,6 +82,6 @@ def _start_in_words(job: Job) -> str:
     cells = " in one system for all target cells (here some are empty, so each has its own)"
     return (
         f"model.skip: linear starts at zero and is trained: a source has {numbers:,} numbers, and a"
-        f" ridge map is fitted to {most:,} at most{cells if train.masks_targets else ''}. Shorten"
-        " the source, or set model.skip_map: learned."
+        f" ridge map is fitted to {most:,} at most{cells if train.has_masked_targets else ''}."
+        " Shorten the source, or set model.skip_map: learned."
     )

@@ -81,8 +81,8 @@ def check(
     for words, whole in sets.items():
         noise, apart = 0.0, dict[str, dict[str, float]]()
         for places in slices(len(whole), together):
-            part = all_observed(whole.at(places))
-            unit = scaling.units(part)
+            part = all_observed(whole.select(places))
+            unit = scaling.target_scale(part)
             expected = _in_units(free_run(trained.model, part, steps, scaling=scaling), unit)
             closer = _in_units(free_run(precise, part, steps, scaling=scaling), unit)
             noise = _larger(noise, *(_apart(closer[what], expected[what]) for what in expected))
@@ -114,7 +114,7 @@ def _sets(
     """
     sets, S = dict[str, Sequences](), trained.spec.source_length
     if test is not None and len(test):
-        part = test.at(slice(0, many))
+        part = test.select(slice(0, many))
         sets[f"{len(part)} test sequences"] = part
     if trained.model.skip is not None:
         sets[f"{many} random of {S} points"] = _random(trained, many, S)
@@ -171,7 +171,7 @@ def forecasts(graph: ModelProto, part: Sequences, together: int) -> NDArray[np.f
     """
     session, said = session_of(graph), list[NDArray[np.float64]]()
     for places in slices(len(part), together):
-        some = part.at(places)
+        some = part.select(places)
         given = {SOURCE: some.source.astype(np.float64), LENGTHS: some.source_lengths}
         (forecast,) = session.run([FORECAST], given)
         said.append(forecast)
@@ -226,7 +226,7 @@ def _random(trained: LoadedModel, n: int, longest: int) -> Sequences:
     if trained.model.skip is not None:
         lengths[:] = longest
     scaler, F = spec.scaling.source, len(spec.source_features)
-    points = scaler.unscaled(numbers.standard_normal((n, longest, F)))
+    points = scaler.inverse_transform(numbers.standard_normal((n, longest, F)))
     if spec.scaling.relative:
         points[np.arange(n), lengths - 1] = 0
     if spec.scaling.instance:
@@ -243,7 +243,7 @@ def _random(trained: LoadedModel, n: int, longest: int) -> Sequences:
 def example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
     """Some sources, NaN behind their end, with the model's forecast and weights."""
     few = slice(0, 4)
-    part = _random(trained, 4, trained.spec.source_length) if test is None else test.at(few)
+    part = _random(trained, 4, trained.spec.source_length) if test is None else test.select(few)
     part = all_observed(part)
     right = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)

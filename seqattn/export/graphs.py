@@ -303,12 +303,12 @@ class Units(nn.Module):
         for side, scaler in (("source", scaling.source), ("target", scaling.target)):
             self.register_buffer(f"{side}_shift", torch.from_numpy(scaler.shift.copy()))
             self.register_buffer(f"{side}_scale", torch.from_numpy(scaler.scale.copy()))
-        self.carried = list(scaling.carried)
+        self.carried = list(scaling.source_index_of_target)
         self.relative, self.instance = scaling.relative, scaling.instance
 
     def given(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Named]:
         """Source (N, S, F) in the model's units, padding 0; and the own shift and scale of each
-        sequence's target, (N, F). See `Scaling.of_each`."""
+        sequence's target, (N, F). See `Scaling.sequence_scalers`."""
         _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)

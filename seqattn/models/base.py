@@ -56,7 +56,7 @@ class FeatureSpec:
     def of(cls, spec: DataSpec) -> FeatureSpec:
         """Those of sequences that a schema describes."""
         F, G = len(spec.source_features), len(spec.target_features)
-        return cls(F, G, spec.scaling.carried)
+        return cls(F, G, spec.scaling.source_index_of_target)
 
     @property
     def are_alike(self) -> bool:

@@ -165,7 +165,7 @@ def shape_of_batch(part: Sequences) -> BatchShape:
     N, masks = len(part), list[tuple[str, int]]()
     if not (part.source_lengths == part.source_steps).all():
         masks.append(("source_lengths", 1))
-    if part.masks_targets:
+    if part.has_masked_targets:
         masks.append(("target_keep", 3))
     elif not (part.target_lengths == part.target_steps).all():
         masks.append(("target_keep", 2))
@@ -242,7 +242,7 @@ class GatheredBatch:
         return found
 
     def _gathered(self, places: slice | NDArray[np.int64]) -> Batch:
-        some = self.part.points_at(places)
+        some = self.part.select_points(places)
         found = to_tensors(some, self.device, self.dtype, self.scaling)
         lengths = keep = None
         if "source_lengths" in self.masks:
@@ -311,7 +311,7 @@ def to_tensors(
         scaling: to the model's units; None: they are the part's.
     """
     kind = np.float64 if dtype == torch.float64 else np.float32
-    source, target = (scaling or Scaling.identity(part)).scaled(part, kind)
+    source, target = (scaling or Scaling.identity(part)).transform(part, kind)
     # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
     owned = [np.require(points, kind, ["C", "W"]) for points in (source, target)]
     return Batch(

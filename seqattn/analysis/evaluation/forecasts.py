@@ -233,7 +233,7 @@ def _in_units(
     said: NDArray[np.float64] = values.double().cpu().numpy()
     if scaling is None or scaling.is_identity:
         return said
-    return scaling.unscaled(said, part.at(places))
+    return scaling.inverse_transform(said, part.select(places))
 
 
 def _at_once(batch: Batch | GatheredBatch, steps: int) -> int:

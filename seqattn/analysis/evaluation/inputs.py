@@ -124,7 +124,7 @@ class OwnInput:
                     roles=chunk.roles, id_parts=_parts_of(chunk, series.ids),
                 )  # fmt: skip
                 part = make_sources(series, config, spec.target_features)
-                yield clean, part.at(slice(None)), names
+                yield clean, part.select(slice(None)), names
         if not found:
             raise DataError(_none_left(name, read) if read else f"{name}: has no sequences.")
 
@@ -156,7 +156,7 @@ class OwnInput:
             chunk = rename_features(chunk, spec.source_features)
         spacing = infer_spacing(chunk, self._frequency)
         series = regularize(chunk, name, own, spacing, has_key=self.has_key)
-        left_out, dropped = LeftOut(), len(series.names_of_dropped)
+        left_out, dropped = LeftOut(), len(series.dropped_names)
         if dropped == len(series):
             raise DataError(_none_left(name, dropped))
         if self.has_key:
@@ -230,7 +230,7 @@ class OwnInput:
         series = regularize(chunk, name, alone, spacing, has_key=self.has_key, last=last)
         if series.empty:
             self.note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
-        if dropped := len(series.names_of_dropped):
+        if dropped := len(series.dropped_names):
             self.note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
         return series.kept()
 

@@ -68,7 +68,7 @@ class References:
         """
         scale = None if scaling is None else scaling.target.scale
         if scaling is not None and as_trained:
-            scale = scaling.units(part)
+            scale = scaling.target_scale(part)
         free = build_baselines(train, part, rule, in_sample)
         losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
 

@@ -52,7 +52,7 @@ def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Ite
     seen = SeenIds()
     for chunk in _open_chunks(path, name, options, whole):
         check_values(name, chunk)
-        again = seen.first_repeat(chunk.ids)
+        again = seen.find_repeat(chunk.ids)
         if again is not None:
             raise DataError(
                 f"{name}: the sequence {again!r} comes twice. Rows of one sequence stand together,"

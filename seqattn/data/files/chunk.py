@@ -56,12 +56,12 @@ class Ragged:
         """(L, F) of a sequence."""
         return self.values[self.offsets[k] : self.offsets[k + 1]]
 
-    def at(self, places: Sequence[int] | Integers) -> Ragged:
-        """The sequences at some places."""
-        lengths = self.lengths[np.asarray(places, dtype=np.int64)]
+    def select(self, indices: Sequence[int] | Integers) -> Ragged:
+        """The sequences at some indices."""
+        lengths = self.lengths[np.asarray(indices, dtype=np.int64)]
         offsets = to_offsets(lengths)
         values = np.empty((int(offsets[-1]), self.values.shape[1]), dtype=self.values.dtype)
-        for k, first, last in zip(places, offsets, offsets[1:], strict=False):
+        for k, first, last in zip(indices, offsets, offsets[1:], strict=False):
             values[first:last] = self.of(int(k))
         return Ragged(values, offsets, self.features)
 
@@ -159,7 +159,7 @@ class SeenIds:
     def __init__(self) -> None:
         self.sorted: list[NDArray[np.int64]] = []
 
-    def first_repeat(self, ids: Sequence[str]) -> str | None:
+    def find_repeat(self, ids: Sequence[str]) -> str | None:
         """The first of these names that was there before, or stands here twice."""
         new = np.fromiter(map(hash, ids), np.int64, len(ids))
         order = np.argsort(new, kind="stable")

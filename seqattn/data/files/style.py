@@ -23,7 +23,7 @@ class TableStyle:
     time: tuple[str, ...] = ()
     time_formats: tuple[str, ...] = ()
 
-    def names_only(self) -> TableStyle:
+    def without_format(self) -> TableStyle:
         """The names of the columns alone, for a file of another format."""
         return replace(self, separator=None, decimal=".", time=self.time[:1], time_formats=())
 

@@ -73,7 +73,7 @@ class TableFacts:
             return False
         return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
 
-    def grows_in_every_row(self, name: str) -> bool:
+    def increments_by_one(self, name: str) -> bool:
         if self.columns[name].kind != "number" or self.rows <= 2:
             return False
         return not self._steps(name, "step IS DISTINCT FROM 1")
@@ -96,7 +96,7 @@ class TableFacts:
         )[0]
         return bool(changes == self.distinct(text))
 
-    def tells_apart(self, names: Sequence[str], time: TimeColumn) -> bool:
+    def identifies_rows(self, names: Sequence[str], time: TimeColumn) -> bool:
         texts = [self.columns[name].text for name in names]
         if not self.rows > 2 * self.distinct(*texts):
             return False

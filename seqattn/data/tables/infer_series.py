@@ -67,7 +67,7 @@ def _series_of_times(
     keys = _key_columns(facts, named, words, time)
     if keys is not None:
         return keys
-    unsure = [n for n in whole if facts.tells_apart((n,), time)]
+    unsure = [n for n in whole if facts.identifies_rows((n,), time)]
     if unsure:
         raise AmbiguousData(
             f"{facts.table.name}: the times in {time.names[0]!r} repeat. If {unsure[0]!r} says"
@@ -88,7 +88,7 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     if name is None:
         return ()
     if facts.distinct(facts.columns[name].text) == facts.rows and (
-        facts.rows >= MIN_ROWS or facts.grows_in_every_row(name)
+        facts.rows >= MIN_ROWS or facts.increments_by_one(name)
     ):
         return ()
     facts.reasons.append(f"series: {name!r}, because of its name")
@@ -115,7 +115,7 @@ def _key_columns(
 ) -> tuple[str, ...] | None:
     """The fewest columns that make each time unique; None: none do."""
     every = [*named, *words]
-    single = [name for name in every if facts.tells_apart((name,), time)]
+    single = [name for name in every if facts.identifies_rows((name,), time)]
     if single:
         first, *others = single
         for other in others:
@@ -131,7 +131,7 @@ def _key_columns(
         return (first,)
     for size in (2, 3):
         for pair in itertools.combinations(every[:8], size):
-            if facts.tells_apart(pair, time):
+            if facts.identifies_rows(pair, time):
                 facts.reasons.append(f"series: {' and '.join(map(repr, pair))} together")
                 return pair
     return None

@@ -155,7 +155,7 @@ def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], left:
         return _reason_to_ignore_words(facts, column, series)
     if series and facts.is_constant_in(series, column):
         return f"{CONSTANT} in each series"
-    if fold_name(name) in (*SERIES_NAMES, *TIME_NAMES) and facts.grows_in_every_row(name):
+    if fold_name(name) in (*SERIES_NAMES, *TIME_NAMES) and facts.increments_by_one(name):
         return "it numbers the rows: it grows by one in every row"
     if not series and facts.rows > 1 and left > 1 and facts.distinct(column.sql) == 1:
         return CONSTANT
