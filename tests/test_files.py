@@ -227,7 +227,7 @@ def test_months_go_on_by_the_calendar(last: list[str], ahead: list[str]) -> None
     """As the next date of a month is called, however long it is; other steps are as long as they
     were."""
     dates = np.array([last, ["2020-05-05", "2020-05-07"]], dtype="datetime64[us]")
-    spacing = Spacing.found(dates.ravel(), np.array([0, 2, 4]))
+    spacing = Spacing.infer(dates.ravel(), np.array([0, 2, 4]))
     found = ForecastSteps(dates[:, 1], spacing).after(3)
     assert found[0].tolist() == np.array(ahead, dtype="datetime64[us]").tolist()
     assert [str(day)[:10] for day in found[1]] == ["2020-05-09", "2020-05-11", "2020-05-13"]

@@ -64,7 +64,7 @@ of_a_calendar = pytest.mark.parametrize("calendar", list(WORDS))
 def spacing_of(*series: Dates, trained: Frequency | None = None) -> tuple[Dates, Dates, Spacing]:
     order = np.concatenate(series)
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in series])])
-    return order, offsets, Spacing.found(order, offsets, trained)
+    return order, offsets, Spacing.infer(order, offsets, trained)
 
 
 def test_the_file_has_all_calendars() -> None:
@@ -83,7 +83,7 @@ def test_dates_go_on_as_in_pandas(calendar: str) -> None:
             assert str(spacing.frequency(0)) == WORDS[calendar]
             assert (spacing.distances(order, offsets) == 1).all()
             follow = case.dates[end : end + 6]
-            assert spacing.after(order[-1:], 6)[0].tolist() == follow.tolist()
+            assert spacing.steps_after(order[-1:], 6)[0].tolist() == follow.tolist()
 
 
 @pytest.mark.parametrize("clock", [0, 63_000])
@@ -94,7 +94,7 @@ def test_all_series_together_are_as_each_alone(clock: int) -> None:
     order, offsets, spacing = spacing_of(*series)
     assert (spacing.distances(order, offsets) == 1).all()
     expected = np.array([case.dates[case.given :] for case in REGULAR]) + seconds
-    assert np.array_equal(spacing.after(order[offsets[1:] - 1], 6), expected)
+    assert np.array_equal(spacing.steps_after(order[offsets[1:] - 1], 6), expected)
 
 
 @of_a_calendar
@@ -109,7 +109,7 @@ def test_rows_that_lack_are_those_of_pandas(calendar: str) -> None:
         assert str(spacing.frequency(0)) == WORDS[calendar]
         assert spacing.distances(order, offsets).tolist() == np.diff(kept).tolist()
         before = np.searchsorted(kept, lacking) - 1
-        filled = spacing.ahead(np.zeros(3, dtype=int), order[before], lacking - kept[before])
+        filled = spacing.step_after(np.zeros(3, dtype=int), order[before], lacking - kept[before])
         assert filled.tolist() == dates[lacking].tolist()
 
 
@@ -125,7 +125,7 @@ def test_few_rows_go_on_with_the_spacing_of_the_training(calendar: str) -> None:
             for end in range(rows, case.given + 1):
                 last, _, spacing = spacing_of(case.dates[end - rows : end], trained=trained)
                 follow = case.dates[end : end + 6]
-                assert spacing.after(last[-1:], 6)[0].tolist() == follow.tolist()
+                assert spacing.steps_after(last[-1:], 6)[0].tolist() == follow.tolist()
 
 
 def test_a_day_of_the_month_is_for_the_dates_that_are_on_it() -> None:
@@ -134,9 +134,9 @@ def test_a_day_of_the_month_is_for_the_dates_that_are_on_it() -> None:
     trained = Frequency("month", 1, 30)
     ends = np.array(["2023-01-31", "2023-02-28"], dtype="datetime64[us]")
     _, _, spacing = spacing_of(ends, trained=trained)
-    assert str(spacing.after(ends[-1:], 1)[0, 0])[:10] == "2023-03-31"
+    assert str(spacing.steps_after(ends[-1:], 1)[0, 0])[:10] == "2023-03-31"
     _, _, spacing = spacing_of(np.array([1.0, 3.0]), trained=trained)
-    assert spacing.after(np.array([3.0]), 1)[0, 0] == 5
+    assert spacing.steps_after(np.array([3.0]), 1)[0, 0] == 5
     for bad in ({"unit": "month", "step": 1, "day": 31}, {"unit": "time", "step": 1, "day": 30}):
         with pytest.raises(ValueError, match="day of the month"):
             Frequency.from_plain(bad)

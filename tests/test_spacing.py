@@ -67,7 +67,7 @@ calendars = pytest.mark.parametrize(
 def spacing_of(*series: Any, trained: Frequency | None = None) -> tuple[Any, Any, Spacing]:
     order = np.concatenate([np.asarray(one) for one in series])
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in series])])
-    return order, offsets, Spacing.found(order, offsets, trained)
+    return order, offsets, Spacing.infer(order, offsets, trained)
 
 
 @calendars
@@ -90,7 +90,7 @@ def test_gaps_are_seen_and_their_rows_named(dates: Dates, words: str) -> None:
     steps = spacing.distances(order, offsets)
     assert np.flatnonzero(steps != 1).tolist() == [10, 17]
     assert steps[[10, 17]].tolist() == [3, 2]
-    lacking = spacing.ahead(np.zeros(3, dtype=int), order[[10, 10, 17]], np.array([1, 2, 1]))
+    lacking = spacing.step_after(np.zeros(3, dtype=int), order[[10, 10, 17]], np.array([1, 2, 1]))
     assert np.array_equal(lacking, every[[11, 12, 20]])
 
 
@@ -109,8 +109,8 @@ def test_each_series_has_its_own(chosen: list[tuple[str, int]]) -> None:
     assert (spacing.distances(order, offsets) == 1).all()
     for k, (one, alone) in enumerate(zip(series, map(spacing_of, series), strict=True)):
         assert spacing.frequency(k) == alone[2].frequency(0)
-        assert spacing.after(one[-1:].repeat(len(chosen)), 3)[k].tolist() == (
-            alone[2].after(one[-1:], 3)[0].tolist()
+        assert spacing.steps_after(one[-1:].repeat(len(chosen)), 3)[k].tolist() == (
+            alone[2].steps_after(one[-1:], 3)[0].tolist()
         )
 
 
@@ -128,7 +128,7 @@ def test_numbers_are_counted_by_their_smallest_distance(
     expected = np.diff(at) / smallest
     if (expected == np.round(expected)).all():
         assert spacing.distances(order, offsets).tolist() == expected.tolist()
-        assert spacing.after(order[-1:], 1)[0] == pytest.approx(order[-1] + step * smallest)
+        assert spacing.steps_after(order[-1:], 1)[0] == pytest.approx(order[-1] + step * smallest)
     elif step == round(step):  # whole numbers that skip unevenly are gaps, too
         assert (spacing.distances(order, offsets) != 1).any()
     else:
@@ -150,12 +150,12 @@ def test_few_rows_take_the_spacing_of_the_training_or_of_the_others() -> None:
     business = Frequency("business_day", 1)
     assert spacing_of(week)[2].frequency(0) == Frequency("time", 86_400e6)
     _, _, spacing = spacing_of(week, trained=business)
-    assert str(spacing.after(week[-1:], 1)[0, 0])[:10] == "2001-06-25"
+    assert str(spacing.steps_after(week[-1:], 1)[0, 0])[:10] == "2001-06-25"
     long = np.busday_offset("2001-06-18", np.arange(20)).astype("datetime64[us]")
     order, offsets, spacing = spacing_of(long, week[[0, 2]], week[4:])
     assert [spacing.frequency(k) for k in range(3)] == [business] * 3
     assert spacing.distances(order, offsets)[20] == 2  # two rows that skip one
-    assert str(spacing.after(week[[4, 4, 4]], 1)[2, 0])[:10] == "2001-06-25"
+    assert str(spacing.steps_after(week[[4, 4, 4]], 1)[2, 0])[:10] == "2001-06-25"
     assert Frequency.from_plain(business.as_plain()) == business
     for bad in ({"unit": "unknown", "step": 1}, {"unit": "time", "step": 0}, {"unit": "time"}):
         with pytest.raises((KeyError, ValueError)):

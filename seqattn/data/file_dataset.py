@@ -1,8 +1,8 @@
-"""The user's own sequences as three parts.
+"""Data sets from files of the user.
 
-The order matters, so that nothing leaks: series are split first; windows are cut within a part, and
-empty cells of a source are filled from its own points; scaling, season and the scale of errors are
-taken from the training part alone.
+The order of operations prevents leaks: series are split first; windows are cut within a part, and
+empty cells of a source are filled from the same source; scaling, season and error scales are fitted
+on the training part alone.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from seqattn.errors import DataError
 from seqattn.rng import stream
 
 UNKNOWN = "unknown"
-"""The path in a checkpoint's config: a checkpoint names no file."""
+"""The path in the config of a checkpoint, which stores no file names."""
 MAX_FITTED_VALUES = 2**27
-"""Numbers of the training sequences that baselines are fitted to."""
+"""Most values of the training sequences that baselines are fitted to."""
 MAX_LISTED_SERIES = 10**5
-"""Series of which a run folder says which part they are in."""
+"""Most series whose part is written to the run folder."""
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
-    """Read, split, cut and scale.
+    """Read the files of a config, split the series, cut them into sequences, and fit the scaling.
 
     Raises:
-        DataError: what a user can mend, with its place in the file.
-        StorageError: there is no room for a cache of large files.
+        DataError: a file cannot be used; the message has the place in it.
+        StorageError: the disk has no room for the cache of large files.
     """
     read = _read_parts(config)
     if len(read) == 1:
@@ -59,7 +59,7 @@ def load_file_dataset(config: OwnFile) -> Splits:
     split = tuple(_split_rows(series, spans)) if few else ()
     notes = [f"{one.name}: {note}" for one in read for note in one.notes]
     notes += spacing_notes(series, spans)
-    spans = [some.kept(one) for one, some in zip(series, spans, strict=True)]
+    spans = [some.without_dropped(one) for one, some in zip(series, spans, strict=True)]
     parts = _cut_parts(series, spans, config, left_out)
     train, validation, test = parts
     units = config.units or {}
@@ -89,9 +89,11 @@ def load_file_dataset(config: OwnFile) -> Splits:
 def _cut_parts(
     series: Sequence[Series], spans: Sequence[Spans], config: OwnFile, left_out: LeftOut
 ) -> list[Windows]:
-    """
+    """Cut the series of each part into sequences.
+
     Raises:
-        DataError: a part has no sequences or no observed target, or other features than the first.
+        DataError: a part has no sequences or no observed target, or other features than the
+            training part.
     """
     parts = list[Windows]()
     for called, one, some in zip(PARTS, series, spans, strict=True):
@@ -112,10 +114,10 @@ def _cut_parts(
 
 
 def _read_parts(config: OwnFile) -> list[Series]:
-    """The series of each path of a config.
+    """Read the series of each path of a config.
 
     Raises:
-        DataError: two parts have the same file, or the bytes of one.
+        DataError: two parts have the same file, or files with the same content.
     """
     if config.path == UNKNOWN:
         raise DataError(
@@ -140,16 +142,17 @@ def _read_parts(config: OwnFile) -> list[Series]:
 
 
 def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
-    """The files of each path of a config, and a note on those of the first that do not train.
+    """The files of each path of a config, and a note on files of the first path that belong to
+    other parts.
 
     Raises:
         DataError: two parts have the same file.
     """
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
     every, *others = (find_files(path, config.format) for path in paths)
-    held = {file.resolve() for some in others for file in some}
-    training = [file for file in every if file.resolve() not in held]
-    if not training or len(held) < sum(map(len, others)):
+    held_out_files = {file.resolve() for some in others for file in some}
+    training = [file for file in every if file.resolve() not in held_out_files]
+    if not training or len(held_out_files) < sum(map(len, others)):
         raise DataError(f"{paths[0]}: is the file of two parts. Give each part files of its own.")
     left_out = len(every) - len(training)
     note = (f"{left_out} of the {len(every)} files are those of the other two parts, and do not"
@@ -158,7 +161,7 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
 
 
 def _combined_digest(series: Series) -> str:
-    """SHA-256 of a part's file, or of the digests of all its files in their order."""
+    """SHA-256 of the file of a part, or of the digests of its files in order."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]
@@ -166,8 +169,8 @@ def _combined_digest(series: Series) -> str:
 
 
 def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
-    """The target features of each series of a part, whole: windows would repeat its points. Where a
-    file keeps targets apart, they alone, since nothing says that they go on from their sources."""
+    """The target features of the series of a part, without the repetitions of windows. If the file
+    has separate targets, only these: they may not continue their sources."""
     if series.target is not None:
         target = series.target
         starts, lengths = (
@@ -183,24 +186,27 @@ def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
 def compute_in_sample(
     table: SeriesTable, train: Sequences, config: OwnFile
 ) -> tuple[InSample, list[str]]:
-    """What baselines and MASE take from the training part, and what a user should be told of it.
+    """Compute the statistics for baselines and MASE from the training part; with notes for the
+    user.
 
     Raises:
-        DataError: a season that was given and that no source of the training part can repeat.
+        DataError: the user set a season that is longer than a training source.
     """
     if config.season is not None:
         check_season(train, config.season)
-    is_given = source_columns_of_targets(train) is not None
-    longest = int(train.source_lengths.min()) if is_given else None
+    sources_have_targets = source_columns_of_targets(train) is not None
+    longest = int(train.source_lengths.min()) if sources_have_targets else None
     found, note = InSample.of(table, config.season, longest)
     return found, [note] if note else []
 
 
 def check_observed(part: Sequences, called: str, *, every_feature: bool = False) -> None:
-    """
+    """Check that a part has observed targets.
+
     Args:
-        called: the part, for a message.
-        every_feature: whether each feature must have been observed, as in a training part.
+        part: the sequences.
+        called: name of the part, for messages.
+        every_feature: whether each target feature needs an observed cell, as in a training part.
 
     Raises:
         DataError: no target cell of the part, or of one feature, was observed.
@@ -224,14 +230,14 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
 
 
 def rename_features(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
-    """The same with the model's names for its columns."""
+    """The chunk with other names for its features, those of a model."""
     points = chunk.points
     return replace(chunk, points=Ragged(points.values, points.offsets, features))
 
 
 def _sample_for_baselines(train: Windows, config: OwnFile) -> Windows:
-    """Training sequences for the baselines: all, or as many as bear it, drawn by the seed of the
-    split."""
+    """The training sequences for fitting baselines: all, or a sample drawn with the seed of the
+    split if they have more than `MAX_FITTED_VALUES` values."""
     numbers = train.source_steps * len(train.features) + train.target_steps * len(
         train.target_features
     )

@@ -1,4 +1,4 @@
-"""Files, folders and patterns of files as series."""
+"""Reads files, folders and glob patterns as series."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from seqattn.data.store import SeriesStore
 from seqattn.errors import DataError, NoRows
 
 SORTED_ROWS = 2**20
-"""Rows that are put in order together."""
+"""Rows that are sorted together."""
 
 
 def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """How a config wants its files read.
+    """The options for reading the files of a config.
 
     Args:
-        sources_only: only the columns that are given, as for a forecast.
+        sources_only: read only the source columns, as for a forecast.
     """
     wanted: list[str] | None = config.features
     source_and_target = None
@@ -66,23 +66,24 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
 def read_series(
     path: str, files: Sequence[Path], config: OwnFile, roles: ColumnRoles | None = None
 ) -> Series:
-    """The series of a part's files.
+    """Read the series of the files of a part.
 
     Args:
-        path: as the user gave it.
-        roles: that the training part's columns have, for the files of another part.
+        path: as the user typed it.
+        files: the files of the path.
+        roles: of the training part's columns, for the files of another part; None: infer them.
 
     Raises:
-        DataError: what a user can mend, with its place in the file.
-        StorageError: there is no room for a cache of large files.
+        DataError: a file cannot be used; the message has the place in it.
+        StorageError: the disk has no room for the cache of large files.
     """
     options = replace(make_read_options(config), roles=roles)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
-        how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
-        how += f" {config.target_features} {config.source_length or config.target_length}"
-        how += f" {file_series_names(path, files)}" if len(files) > 1 else ""
+        cache_key = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
+        cache_key += f" {config.target_features} {config.source_length or config.target_length}"
+        cache_key += f" {file_series_names(path, files)}" if len(files) > 1 else ""
         return load_cached(
-            files, how, path, lambda store: _fill_store(store, path, files, options, config)
+            files, cache_key, path, lambda store: _fill_store(store, path, files, options, config)
         )
     if len(files) == 1:
         chunk = read_all(files[0], options)
@@ -95,14 +96,14 @@ def read_series(
 def _fill_store(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
-    """Put all series of some files into a store; SHA-256 of each file."""
+    """Add all series of some files to a store; returns the SHA-256 of each file."""
     read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():
-        again = seen.find_repeat(chunk.ids)
-        if again is not None:
+        repeated = seen.find_repeat(chunk.ids)
+        if repeated is not None:
             if chunk.order is None:
                 raise DataError(
-                    f"{file}: its series {again!r} has rows in another file, too, and no column"
+                    f"{file}: its series {repeated!r} has rows in another file, too, and no column"
                     " says when, so nothing says in which order they belong. Name the column of"
                     " the time (data.time), or give the series names of their own."
                 )
@@ -123,13 +124,14 @@ def _fill_store(
 
 
 def _merge_series(raw: Series, path: str) -> Iterator[Chunk]:
-    """The rows of each series together, in order, some series after the other.
+    """Merge series that are spread over several files; yields chunks of whole series in time order.
 
     Args:
-        raw: whose ids may stand there several times, a stretch of rows each.
+        raw: may have an id several times, with a range of rows each.
+        path: for messages.
 
     Raises:
-        DataError: a time stands twice in one series, or a series is of two groups.
+        DataError: a series has two rows of one time, or two groups.
     """
     rank: dict[str, int] = {}
     series_index = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
@@ -182,31 +184,34 @@ def _merge_block(
 
 
 class _FileReader:
-    """Files of one layout, which the first of them settles.
+    """Reads files of one layout, which the first file determines.
 
     Args:
-        path: as the user gave it.
+        path: as the user typed it.
+        files: in order.
+        options: for reading them.
     """
 
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
         self.path, self.files, self.options = path, files, options
         self.called = dict(zip(files, file_series_names(path, files), strict=True))
-        self.settled: Chunk | None = None
+        self.first: Chunk | None = None
 
     def chunks(self) -> Iterator[tuple[Path, Chunk]]:
-        """
+        """Yields (file, chunk) in order.
+
         Raises:
             DataError: a file has other columns, steps or targets than the first.
         """
         for file in self.files:
             for chunk in self._read(file):
-                if self.settled is None:
-                    self._settle(chunk)
-                assert self.settled is not None
-                self._refuse_unlike(file, chunk, self.settled)
-                yield file, self._named(file, chunk)
+                if self.first is None:
+                    self._set_layout(chunk)
+                assert self.first is not None
+                self._check_like_first(file, chunk, self.first)
+                yield file, self._with_unique_names(file, chunk)
 
-    def _refuse_unlike(self, file: Path, chunk: Chunk, first: Chunk) -> None:
+    def _check_like_first(self, file: Path, chunk: Chunk, first: Chunk) -> None:
         if chunk.points.features != first.points.features:
             raise DataError(
                 f"{file}: has the features {', '.join(chunk.points.features)},"
@@ -223,15 +228,15 @@ class _FileReader:
                 )
 
     def _read(self, file: Path) -> Iterator[Chunk]:
-        """The pieces of a file; none of one without rows beside others."""
+        """Yields the chunks of a file; nothing for a file without rows among several files."""
         try:
             yield from read_chunks(file, self.options)
         except NoRows:
             if len(self.files) == 1:
                 raise
 
-    def _settle(self, chunk: Chunk) -> None:
-        self.settled = chunk
+    def _set_layout(self, chunk: Chunk) -> None:
+        self.first = chunk
         kind = file_format(self.files[0], self.options.format)
         if len(self.files) > 1 and kind not in ("npz", "npy") and not chunk.is_wide:
             if kind == "jsonl" and chunk.order is None and not chunk.style.series:
@@ -241,9 +246,9 @@ class _FileReader:
                 series=chunk.style.series, time=chunk.style.time or None,
             )  # fmt: skip
 
-    def _named(self, file: Path, chunk: Chunk) -> Chunk:
-        """A piece whose sequences are not called as those of other files because nobody named
-        them: after their rows, or after the file."""
+    def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
+        """Give sequences without names of their own names that are unique across files, from the
+        file name."""
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
@@ -267,13 +272,13 @@ def _describe_steps(chunk: Chunk) -> str:
 
 def _describe_targets(chunk: Chunk) -> str:
     return (
-        "no targets apart"
+        "no separate targets"
         if chunk.target is None
-        else (f"targets apart ({', '.join(chunk.target.features)})")
+        else (f"separate targets ({', '.join(chunk.target.features)})")
     )
 
 
 def file_digest(file: Path) -> str:
-    """SHA-256."""
+    """SHA-256 of the content of a file."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

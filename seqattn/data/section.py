@@ -42,7 +42,7 @@ class StepSummary:
 def summarize_steps(chunk: Chunk) -> StepSummary | None:
     if chunk.order is None:
         return None
-    found = Spacing.found(chunk.order, chunk.points.offsets)
+    found = Spacing.infer(chunk.order, chunk.points.offsets)
     steps = found.distances(chunk.order, chunk.points.offsets)
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())

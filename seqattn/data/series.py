@@ -1,5 +1,4 @@
-"""The user's series before they are cut: rows one after the other, evenly spaced, NaN where a cell
-was not observed."""
+"""Series from files before they are cut: evenly spaced rows, NaN where a cell was not observed."""
 
 from __future__ import annotations
 
@@ -22,19 +21,19 @@ class Series:
     """N series.
 
     Attributes:
-        name: of what they were read from, for messages.
+        name: of the file or path, for messages.
         ids: N names.
-        points: their rows.
-        order: (rows,) numbers or dates; None: rows are in order.
-        spacing: how far apart the steps of each series are; None: there is no order.
-        groups: a word for each, or None.
-        target: what the file keeps apart as target of each; None: nothing.
-        empty: cells that were not observed, those of rows that were missing among them.
-        dropped: (N,) True of series that are left out because of empty cells, once they are split;
+        points: the rows of all series.
+        order: (rows,) time of each row, numbers or dates; None: rows are in order.
+        spacing: the step interval of each series; None without `order`.
+        groups: N group names for the split, or None.
+        target: separate targets of the file; None: it has none.
+        empty: number of unobserved cells, including those of missing rows.
+        dropped: (N,) True for series that are left out after the split because of empty cells;
             None: none is.
-        notes: what a user should be told.
-        digests: SHA-256 of the files.
-        roles: of the columns of a table; None: it was none.
+        notes: notes for the user on how the files were read.
+        digests: SHA-256 of each file, by name.
+        roles: roles of the columns of a table; None: no table was read.
     """
 
     name: str
@@ -55,12 +54,13 @@ class Series:
 
     @property
     def dropped_names(self) -> list[str]:
+        """Names of the series that are left out."""
         if self.dropped is None:
             return []
         return [self.ids[int(k)] for k in np.flatnonzero(self.dropped)]
 
-    def kept(self) -> Series:
-        """Without the series that are left out."""
+    def without_dropped(self) -> Series:
+        """The series that are not left out."""
         if self.dropped is None or not self.dropped.any():
             return self
         indices = np.flatnonzero(~self.dropped)
@@ -78,7 +78,7 @@ class Series:
         return self.points.features
 
     def step(self, row: int, k: int) -> str:
-        """What the step of a row of series k is called."""
+        """The time of a row of series k, as text; its number from 1 without `order`."""
         if self.order is None:
             return str(row - int(self.points.offsets[k]) + 1)
         return step_text(self.order[row])
@@ -86,11 +86,11 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Some rows of some series: a part of a split.
+    """A range of rows of each of some series: a part of a split.
 
     Attributes:
-        series_index: (n,) indices of the series.
-        starts, lengths: (n,) rows.
+        series_index: (n,) index of each series.
+        starts, lengths: (n,) first row and number of rows.
     """
 
     series_index: Integers
@@ -101,11 +101,11 @@ class Spans:
         return len(self.series_index)
 
     def frequency(self, series: Series) -> Frequency | None:
-        """How far apart the steps of all of them are; None: unlike, or they have no order."""
+        """The step interval that all of these series share; None if they share none."""
         return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
-    def kept(self, series: Series) -> Spans:
-        """Without those of series that are left out."""
+    def without_dropped(self, series: Series) -> Spans:
+        """The ranges of series that are not left out."""
         if series.dropped is None:
             return self
         left = ~series.dropped[self.series_index]
@@ -113,10 +113,17 @@ class Spans:
 
     @classmethod
     def of_series(cls, series: Series, indices: Sequence[int] | Integers | None = None) -> Spans:
-        """Whole series."""
+        """The ranges of whole series.
+
+        Args:
+            series: all series.
+            indices: of the series in the part; None: all.
+        """
         offsets = series.points.offsets
         starts, lengths = np.asarray(offsets[:-1]), np.diff(offsets)
-        if len(lengths) and (lengths == lengths[0]).all():  # of millions of series, no copy
+        if (
+            len(lengths) and (lengths == lengths[0]).all()
+        ):  # a view, not a copy for millions of series
             lengths = np.broadcast_to(lengths[0], len(lengths))
         if indices is None:
             return cls(np.arange(len(series)), starts, lengths)
@@ -125,18 +132,19 @@ class Spans:
 
 
 def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
-    """How far apart the steps of each sequence are; None: the piece has no order.
+    """Infer the step interval of each sequence; None without times.
 
     Args:
-        trained: of a model's training sequences; see `Spacing.found`.
+        chunk: the sequences.
+        trained: the step interval of a model's training sequences; see `Spacing.infer`.
     """
     if chunk.order is None:
         return None
-    return Spacing.found(chunk.order, chunk.points.offsets, trained)
+    return Spacing.infer(chunk.order, chunk.points.offsets, trained)
 
 
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
-    """A piece with some of its rows, which keep their steps; its own target is left out."""
+    """The chunk with the rows where `keep` is True, and their times; without separate targets."""
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
     order = chunk.order
@@ -149,33 +157,34 @@ def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     )  # fmt: skip
 
 
-def keep_last_rows(chunk: Chunk, most: int) -> Chunk:
-    """A piece with the last rows of each sequence."""
+def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
+    """The chunk with the last `max_rows` rows of each sequence."""
     points = chunk.points
-    if (points.lengths <= most).all():
+    if (points.lengths <= max_rows).all():
         return chunk
     ends = np.repeat(points.offsets[1:], points.lengths)
-    return select_rows(chunk, ends - np.arange(len(ends)) <= most)
+    return select_rows(chunk, ends - np.arange(len(ends)) <= max_rows)
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """`where`, asked for rows of `values[rows]`."""
+    """The place function of `values[rows]`, from that of `values`."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 
 def has_separate_columns(config: OwnFile) -> bool:
-    """Whether whole columns are source and others target, row by row."""
+    """Whether some columns are sources and others targets, row by row."""
     lengths = (config.source_length, config.target_length, config.window)
     return config.source_features is not None and not any(lengths)
 
 
 def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
-    """(rows, C): True where a side of a sequence has ended: all its cells are empty to the end."""
+    """(rows, C): True after the end of a sequence's source or target, where all cells of its
+    columns are empty to the last row."""
     ended = np.zeros(ragged.values.shape, dtype=bool)
     for names in (config.source_features, config.target_features):
         indices = [ragged.features.index(name) for name in names or () if name in ragged.features]
         if not indices:
-            continue  # a file to forecast from need not have the target features
+            continue  # the input of a forecast may lack the target features
         empty = np.isnan(ragged.values[:, indices]).all(axis=1)
         for k in np.flatnonzero(any_per_series(empty, ragged.offsets)):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])
@@ -187,21 +196,21 @@ def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
 
 
 def any_per_series(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
-    """(N, ...) whether any row of each series is True; of one without rows False.
+    """(N, ...) whether any row of each series is True; False for a series without rows.
 
     Args:
-        flags: (rows, ...).
-        offsets: (N + 1,).
+        flags: (rows, ...) booleans.
+        offsets: (N + 1,) first row of each series, and the end of the last.
     """
     found = np.zeros((len(offsets) - 1, *flags.shape[1:]), dtype=bool)
     has_rows = np.diff(offsets) > 0
-    if has_rows.any():  # reduceat takes the next row for a series without any
+    if has_rows.any():  # reduceat would use the next row for a series without rows
         found[has_rows] = np.logical_or.reduceat(flags, offsets[:-1][has_rows])
     return found
 
 
 def block_slices(lengths: Integers, rows: int) -> list[slice]:
-    """Series next to each other, of so many rows together, or one."""
+    """Slices of consecutive series with at most `rows` rows together, or of one series."""
     ends = np.cumsum(lengths)
     found, first = list[slice](), 0
     while first < len(lengths):

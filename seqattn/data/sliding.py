@@ -1,4 +1,4 @@
-"""Windows over series: where sources and targets of a given length begin."""
+"""Sliding windows over series: first rows of sources and targets of a given length."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from seqattn.data.windows import WindowNames
 from seqattn.errors import DataError
 
 BLOCK_ROWS = 2**20
-"""Rows that are looked at together."""
+"""Rows that are checked for empty cells together."""
 
 
 @dataclass
 class LeftOut:
-    """What is not among the sequences.
+    """Series and windows that are left out of the sequences.
 
     Attributes:
         too_short: names of series that are too short to be cut.
-        dropped: how many windows, or series, have empty cells; and the names of some.
+        dropped: number of windows, or series, with empty cells.
+        names: names of up to five of these.
     """
 
     too_short: list[str] = field(default_factory=list)
@@ -38,10 +39,10 @@ class LeftOut:
 
 
 class Cut(NamedTuple):
-    """Rows of sources and targets.
+    """First rows and lengths of sources and targets, (N,) each.
 
     Attributes:
-        series_index: (N,) the series of each.
+        series_index: (N,) the series of each sequence.
     """
 
     series_index: Integers
@@ -58,6 +59,11 @@ def slide_windows(
     source_features: tuple[str, ...],
     left_out: LeftOut,
 ) -> Cut:
+    """The windows over the rows of a part that can be used.
+
+    Raises:
+        DataError: no series is long enough for a window.
+    """
     window = config.window
     assert window is not None
     needed = window.source + window.target
@@ -93,12 +99,13 @@ def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """(windows,) which windows may be used: with data.missing: drop_sequence those without an empty
-    cell, else those whose source has a value of each feature to be filled from.
+    """(windows,) which windows can be used: with data.missing: drop_sequence those without an empty
+    cell, otherwise those whose source has an observed value of each feature.
 
     Args:
-        starts: first row of each window, span after span.
-        counts: windows of each span.
+        starts: (windows,) first row of each window, in the order of spans.
+        counts: (spans,) number of windows of each span.
+        source_features: names of the source features.
     """
     window = config.window
     assert window is not None

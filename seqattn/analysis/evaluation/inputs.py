@@ -160,7 +160,9 @@ class OwnInput:
         if dropped == len(series):
             raise DataError(_none_left(name, dropped))
         if self.has_key:
-            part = cut_series(series, Spans.of_series(series).kept(series), own, left_out)
+            part = cut_series(
+                series, Spans.of_series(series).without_dropped(series), own, left_out
+            )
         else:
             part = cut_at_length(series, spec.source_length)
         if dropped := dropped + left_out.dropped:
@@ -215,7 +217,7 @@ class OwnInput:
         config = self.config
         spacing = infer_spacing(chunk, self._frequency)
         if spacing is None:
-            spacing = Spacing.alike(len(chunk), Frequency("number", 1))
+            spacing = Spacing.uniform(len(chunk), Frequency("number", 1))
         no_cut: dict[str, Any] = {"window": None, "source_length": None, "target_length": None}
         ends = has_separate_columns(config)
         if not ends:
@@ -232,7 +234,7 @@ class OwnInput:
             self.note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
         if dropped := len(series.dropped_names):
             self.note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
-        return series.kept()
+        return series.without_dropped()
 
 
 def joined_sources(parts: Sequence[Sequences]) -> Sequences:

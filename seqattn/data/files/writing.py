@@ -39,7 +39,7 @@ class ForecastSteps:
     def after(self, steps: int) -> NDArray[Any]:
         """(N, steps) numbers, or dates. Where the spacing is unknown, numbers are counted from 1
         and dates are NaT."""
-        found = self.spacing.after(self.last, steps)
+        found = self.spacing.steps_after(self.last, steps)
         if found.dtype.kind != "M":
             found[self.unknown] = np.arange(1, steps + 1)
         return found
@@ -47,7 +47,9 @@ class ForecastSteps:
     @classmethod
     def counted(cls, lengths: NDArray[np.int64]) -> ForecastSteps:
         """Of sequences whose steps are counted from 1."""
-        return cls(lengths.astype(np.float64), Spacing.alike(len(lengths), Frequency("number", 1)))
+        return cls(
+            lengths.astype(np.float64), Spacing.uniform(len(lengths), Frequency("number", 1))
+        )
 
     @classmethod
     def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> ForecastSteps:
