@@ -451,10 +451,10 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
     refused("features a point, but there are 2 names", source=np.ones((2, 2, 3)))
     refused("it must be finite", source=np.full((1, 1, 2), np.inf))
     np.savez(file, source=np.array([[1], None], dtype=object))
-    with pytest.raises(DataError, match="holds Python objects; they are never opened"):
+    with pytest.raises(DataError, match="holds Python objects, which are never loaded"):
         read_all(file, XY)
     file.write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(DataError, match="is no whole NPZ file"):
+    with pytest.raises(DataError, match="is a damaged NPZ file"):
         read_all(file, XY)
     np.save(tmp_path / "o.npy", np.array([{}], dtype=object))
     with pytest.raises(DataError, match="is no NPY file of numbers"):
@@ -564,17 +564,19 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
     if form in ("npy", "wide") and not goes_on:
         with pytest.raises(UsageError, match="sources and targets of their own"):
             write_sequences(
-                part, "csv" if form == "wide" else form, wide=form == "wide", goes_on=False
+                part, "csv" if form == "wide" else form, wide=form == "wide", is_continuation=False
             )
         return
     written = "csv" if form == "wide" else form
-    content, section = write_sequences(part, written, wide=form == "wide", goes_on=goes_on)
+    content, section = write_sequences(part, written, wide=form == "wide", is_continuation=goes_on)
     import yaml
 
     described = yaml.safe_load(section) or {}
     for key, some in (("path", slice(0, 7)), ("validation_path", slice(7, 13))):
         file = tmp_path / f"{key}.{written}"
-        other, _ = write_sequences(part.select(some), written, wide=form == "wide", goes_on=goes_on)
+        other, _ = write_sequences(
+            part.select(some), written, wide=form == "wide", is_continuation=goes_on
+        )
         file.write_bytes(other)
         described[key] = str(file)
     file = tmp_path / f"a.{written}"
@@ -627,7 +629,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes, ending: str) -> None:
 def with_one_byte_changed(data: st.DataObject, *forms: str) -> None:
     part = load_data(Squares(n_test=5)).test
     for form in forms:
-        content = bytearray(write_sequences(part, form, goes_on=True)[0])
+        content = bytearray(write_sequences(part, form, is_continuation=True)[0])
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
         try:
@@ -663,7 +665,7 @@ def test_numbers_survive_a_csv_file(walks: list[list[tuple[float, float]]], last
     writer = TableWriter(raw, "csv", ["x", "y"])
     ids = [f"s {k}," for k in range(len(walks))]
     writer.write(ids, np.tile([last + 1.0, last + 2.0], (len(ids), 1)), values)
-    piece = read(raw.getvalue(), replace(XY, asks=False))
+    piece = read(raw.getvalue(), replace(XY, is_training=False))
     assert piece.ids == tuple(ids)
     assert np.array_equal(piece.points.values.astype(np.float32).reshape(values.shape), values)
 

@@ -106,7 +106,7 @@ def test_evaluate_and_plot_attention_read_as_the_training_did(seqattn: Run) -> N
 
 @pytest.mark.parametrize("verb", ["predict", "evaluate", "plot-attention"])
 @pytest.mark.parametrize(("lacking", "role", "was"), [
-    ("sequence", "series", "told the series apart"), ("step", "time", "gave the time"),
+    ("sequence", "series", "identified the series"), ("step", "time", "gave the time"),
 ])  # fmt: skip
 def test_a_column_that_the_training_had_is_needed(
     seqattn: Run, verb: str, lacking: str, role: str, was: str
@@ -330,7 +330,7 @@ def test_parts_of_their_own_have_the_roles_of_the_training_part(seqattn: Run) ->
     done = seqattn("train", "c.yaml", "--quiet", "--overwrite", "--set",
                    "data.validation_path=v.csv", "--set", "data.test_path=t.csv")  # fmt: skip
     assert done.code == 3
-    assert "v.csv: no column 'sequence', which told the series apart" in done.err
+    assert "v.csv: no column 'sequence', which identified the series" in done.err
 
 
 GERMAN = "sequence;step;x"

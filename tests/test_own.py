@@ -372,10 +372,10 @@ def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
     assert "1 are copies of another" in done.out
     (tmp_path / "l.csv").write_text("id,t,x\na,1,2\na,2,3\nb,1,0\n")
     done = seqattn("data", "check", "l.csv")
-    assert "l.csv: csv, a point a row, sequences told apart by 'id', 2 sequences" in done.out
+    assert "l.csv: csv, a point a row, sequences identified by 'id', 2 sequences" in done.out
     np.savez(tmp_path / "s.npz", source=np.ones((2, 3, 1)), target=np.zeros((2, 1, 1)))
     done = seqattn("data", "check", "s.npz")
-    assert "s.npz: npz, source and target apart, 2 sequences of 3 points" in done.out
+    assert "s.npz: npz, separate source and target, 2 sequences of 3 points" in done.out
 
 
 def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
@@ -580,7 +580,7 @@ def test_check_reads_an_arrow_stream_and_blank_lines_before_a_header(
     for file in ("s.arrow", "b.csv"):
         done = seqattn("data", "check", file)
         assert done.code == 0, done.err
-        assert "sequences told apart by 'id', 2 sequences of 1 to 2 points" in done.out
+        assert "sequences identified by 'id', 2 sequences of 1 to 2 points" in done.out
         assert "  t: 1 to 2" in done.out
 
 

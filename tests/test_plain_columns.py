@@ -89,8 +89,8 @@ def test_a_cell_far_down_is_read_as_in_a_text(
     cells[-2][column] = cell
     path = written(tmp_path / "a.csv", cells)
     assert result(path) == as_text(path, monkeypatch)
-    assert result(path, asks=False, thousands=None) == as_text(
-        path, monkeypatch, asks=False, thousands=None
+    assert result(path, is_training=False, thousands=None) == as_text(
+        path, monkeypatch, is_training=False, thousands=None
     )
 
 

@@ -306,7 +306,7 @@ def sample(
         raise UsageError(str(error)) from None
     sequences = getattr(load_data(described), part)
     goes_on = isinstance(described, Squares | Polygons | Lag)
-    content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
+    content, cut = write_sequences(sequences, form, wide=wide, is_continuation=goes_on)
     write_output(output, content)
     note(f"Wrote {counted(len(sequences), 'sequence')} to {output}. To train on it:")
     with after_the_work():

@@ -238,13 +238,12 @@ def rename_features(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
 def _sample_for_baselines(train: Windows, config: OwnFile) -> Windows:
     """The training sequences for fitting baselines: all, or a sample drawn with the seed of the
     split if they have more than `MAX_FITTED_VALUES` values."""
-    numbers = train.source_steps * len(train.features) + train.target_steps * len(
-        train.target_features
-    )
-    most = max(1, MAX_FITTED_VALUES // numbers)
-    if len(train) <= most:
+    source_size = train.source_steps * len(train.features)
+    target_size = train.target_steps * len(train.target_features)
+    max_sequences = max(1, MAX_FITTED_VALUES // (source_size + target_size))
+    if len(train) <= max_sequences:
         return train
-    drawn = stream(config.split.seed, "sample", 0).permutation(len(train))[:most]
+    drawn = stream(config.split.seed, "sample", 0).permutation(len(train))[:max_sequences]
     return train.subset(np.sort(drawn))
 
 

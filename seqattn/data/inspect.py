@@ -1,4 +1,4 @@
-"""What a file holds, what was inferred about it, and the `data:` section that trains on it."""
+"""Inspects a file: its contents, the inferred roles of columns, and a `data:` section for it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
-"""What the user says of a file; the rest is inferred."""
+"""Options that the user sets; the others are inferred."""
 
 
 @dataclass(frozen=True)
 class InferredRoles:
-    """
+    """The roles of columns that were inferred for a table.
+
     Attributes:
-        series: columns that name the sequence of a row.
-        time: columns that say when, joined by a comma where they are several; None: none does.
-        features: of a point.
-        ignored: columns that are left out, with the reason.
-        reasons: why, a sentence each.
+        series: columns with the id of the series.
+        time: the time column, or several joined by commas; None: there is none.
+        features: columns of the features.
+        ignored: reason by column that is left out.
+        reasons: a sentence per inference.
     """
 
     series: tuple[str, ...] = ()
@@ -50,15 +51,16 @@ class InferredRoles:
 
 @dataclass(frozen=True, eq=False)
 class FileReport:
-    """
+    """The result of inspecting a file.
+
     Attributes:
         kind: format of the file.
-        layout: in words.
-        roles: what each column was taken for.
+        layout: description of the layout.
+        roles: inferred roles of the columns.
         chunk: all sequences.
-        frequency: how far apart steps are, in words; None: there is no time.
-        missing_rows: rows missing between others, where steps are even.
-        notes: what the user should know.
+        frequency: the step interval as text; None: there is no time column.
+        missing_rows: number of missing rows if steps are even.
+        notes: notes for the user on how the file was read.
         section: the `data:` section of a config that trains on the file.
     """
 
@@ -81,11 +83,11 @@ class FileReport:
 
 
 def inspect_file(file: Path, options: InspectOptions | None = None) -> FileReport:
-    """Read a whole file, infer what it holds, and say how to train on it.
+    """Read a whole file, infer the roles of its columns, and write a `data:` section for it.
 
     Raises:
-        DataError: the file cannot be used as it is; the message says what would do.
-        AmbiguousData: it can be read in two ways, which differ.
+        DataError: the file cannot be used; the message says how to change it.
+        AmbiguousData: it has two plausible readings.
     """
     options = options or InspectOptions()
     check_file(file)
@@ -95,10 +97,10 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> FileRepor
             _check_two_axes(file)
         chunk = read_all(file, options)
         roles = InferredRoles(features=chunk.points.features)
-        apart = ", source and target apart" if chunk.target is not None else ""
+        suffix = ", separate source and target" if chunk.target is not None else ""
         words = kind.removeprefix(NESTED)
         section = render_section(file, options, chunk, None, None)
-        return FileReport(words, f"{words}{apart}", roles, chunk, None, 0, chunk.notes, section)
+        return FileReport(words, f"{words}{suffix}", roles, chunk, None, 0, chunk.notes, section)
     with open_table(file, kind, options) as table:
         layout = infer_layout(table, options)
         chunk = concat_chunks(list(table_chunks(table, layout, options, whole=True)))
@@ -120,10 +122,11 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> FileRepor
 def _check_two_axes(file: Path) -> None:
     """
     Raises:
-        AmbiguousData: an array of two axes holds sequences of one feature, or one of several.
+        AmbiguousData: an array has two axes: many sequences of one feature, or one sequence of many
+            features.
     """
     shape: tuple[int, ...] = ()
-    with contextlib.suppress(Exception):  # the reader says what is wrong
+    with contextlib.suppress(Exception):  # the reader raises the error
         shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
     if len(shape) == 2:
         n, m = shape
@@ -139,7 +142,7 @@ def _step_notes(steps: StepSummary | None) -> list[str]:
     if steps is None:
         return []
     if not steps.is_even:
-        return ["times are not evenly spaced, so rows are taken as they come"]
+        return ["times are not evenly spaced, so rows are taken in order"]
     notes = []
     if steps.missing:
         rows = "row is" if steps.missing == 1 else "rows are"
@@ -176,12 +179,11 @@ def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
     if not layout.series:
         return f"{kind}, a point a row, all of one sequence"
     names = " and ".join(map(repr, layout.series))
-    return f"{kind}, a point a row, sequences told apart by {names}"
+    return f"{kind}, a point a row, sequences identified by {names}"
 
 
 def count_duplicates(chunk: Chunk) -> int:
-    """How many sequences hold the same points as one before: in two parts of a split they would
-    make a model look better than it is."""
+    """Number of sequences that repeat an earlier one. In two parts of a split they would leak."""
     seen = set[bytes]()
     for k in range(len(chunk)):
         digest = hashlib.blake2b(chunk.points.of(k).tobytes(), digest_size=16)

@@ -1,4 +1,4 @@
-"""Notes for the user on the sequences that were read."""
+"""Notes for the user on sequences that were read from files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqattn.errors import counted
 
 
 def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
-    """How many sequences there are, and how long they are."""
+    """The number of sequences of each part, and their lengths."""
     return (
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range_text(train.source_lengths)}, target"
@@ -23,7 +23,7 @@ def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
 
 
 def too_short_notes(names: Sequence[str]) -> list[str]:
-    """The note on sequences that are left out because they are short."""
+    """A note on sequences that are too short."""
     if not names:
         return []
     more = ", ..." if len(names) > 5 else ""
@@ -34,6 +34,7 @@ def too_short_notes(names: Sequence[str]) -> list[str]:
 
 
 def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
+    """Notes on empty cells, and on sequences that are left out."""
     empty = sum(one.empty for one in read)
     notes = [
         f"{empty} empty cells: interpolated in sources, left out of losses and errors in"
@@ -52,7 +53,7 @@ def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
 
 
 def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]:
-    """Notes on series that are spaced unlike, or unevenly."""
+    """Notes on series with different, or irregular, step intervals."""
     found, uneven = dict[Frequency, int](), dict[str, None]()
     for one, some in zip(series, spans, strict=True):
         if one.spacing is not None:
@@ -67,7 +68,7 @@ def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]
     if uneven:
         notes.append(
             f"the steps of {len(uneven)} sequences are not evenly spaced ({next(iter(uneven))!r}),"
-            " so their rows are taken as they come"
+            " so their rows are taken in order"
         )
     return notes
 

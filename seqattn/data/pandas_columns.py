@@ -1,5 +1,4 @@
-"""The columns of a pandas DataFrame as NumPy arrays, its index among them. pandas is not imported:
-whoever has a frame has it."""
+"""Columns and index of a pandas DataFrame as NumPy arrays. pandas is not imported here."""
 
 from __future__ import annotations
 
@@ -17,17 +16,18 @@ from seqattn.errors import DataError
 
 NAME = "the DataFrame"
 MICROSECONDS = {"s": 10**6, "ms": 10**3}
-"""In a unit of dates that reaches further than microseconds do."""
+"""Microseconds in the units of dates with a larger range."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrameColumn:
-    """
+    """A column of a DataFrame.
+
     Attributes:
         name: as text.
-        values: (rows,) numbers, truth values, dates in UTC, or texts with None.
-        missing: (rows,) True where a cell is empty; None: `values` say so themselves.
-        sql: of the cell in the database, with braces for its name.
+        values: (rows,) numbers, booleans, dates in UTC, or strings with None.
+        missing: (rows,) True where a cell is empty; None: empty cells are NaN, NaT or None.
+        sql: expression of a cell in the database, with braces for its name.
     """
 
     name: str
@@ -37,26 +37,26 @@ class FrameColumn:
 
 
 def columns_of_pandas(frame: Any) -> list[FrameColumn]:
-    """The levels of the index that say something, and the columns.
+    """The columns, and the levels of the index that are not row numbers.
 
-    An index without a name is left out where it numbers rows, and is `time` where it holds dates.
+    An unnamed index is left out if it holds integers, and is called `time` if it holds dates.
 
     Raises:
-        DataError: a name or a cell that a table cannot have; an index of words without a name.
+        DataError: a name or cell is not supported, or an unnamed index holds strings.
     """
     if frame.columns.nlevels > 1:
         raise DataError(
             f"{NAME}: its columns have {frame.columns.nlevels} levels. Give each one name:"
             " frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
         )
-    taken = [_column_name(label) for label in frame.columns]
-    found = _index_columns(frame.index, taken)
-    found += [_frame_column(name, frame.iloc[:, i]) for i, name in enumerate(taken)]
+    names = [_column_name(label) for label in frame.columns]
+    found = _index_columns(frame.index, names)
+    found += [_frame_column(name, frame.iloc[:, i]) for i, name in enumerate(names)]
     return found
 
 
 def index_note(index: Any) -> str | None:
-    """What a user should be told of an index that is left out; None: it only counts the rows."""
+    """A note for the user on an index that is left out; None if it only counts rows."""
     if index.nlevels > 1 or index.names[0] is not None or index.dtype.kind not in "iu":
         return None
     if type(index).__name__ == "RangeIndex" or not len(index):
@@ -67,16 +67,16 @@ def index_note(index: Any) -> str | None:
     )
 
 
-def _index_columns(index: Any, taken: list[str]) -> list[FrameColumn]:
+def _index_columns(index: Any, names: list[str]) -> list[FrameColumn]:
     found = []
     for level in range(index.nlevels):
         values, label = index.get_level_values(level), index.names[level]
         if label is not None:
             name = _column_name(label)
         elif values.dtype.kind in "Mm" or str(values.dtype).startswith(("datetime", "period")):
-            name = next(n for n in ("time", "time_of_index", "index_") if n not in taken)
+            name = next(n for n in ("time", "time_of_index", "index_") if n not in names)
         elif index.nlevels == 1 and values.dtype.kind in "iu":
-            continue  # row numbers, or what filtering and sorting have left of them
+            continue  # row numbers, possibly filtered or sorted
         elif index.nlevels == 1 and not len(index):
             continue
         else:
@@ -95,10 +95,10 @@ def _index_example(levels: int) -> str:
 
 
 def _column_name(label: Any) -> str:
-    """What a column is called, as in a CSV file that pandas writes.
+    """The name of a column as text, as pandas writes it to a CSV file.
 
     Raises:
-        DataError: it is a missing value.
+        DataError: the name is a missing value.
     """
     if label is None or label != label or str(label) == "<NA>":
         raise DataError(f"{NAME}: a column is called {label!r}. Give it a name.")
@@ -109,9 +109,10 @@ def _column_name(label: Any) -> str:
 
 
 def _frame_column(name: str, series: Any) -> FrameColumn:
-    """
+    """Convert a column.
+
     Args:
-        series: a column as a pandas Series.
+        series: a pandas Series.
     """
     dtype = series.dtype
     if hasattr(series, "cat") and hasattr(dtype, "categories"):
@@ -144,7 +145,7 @@ def _category_column(name: str, series: Any) -> FrameColumn:
 
 
 def _numpy_column(name: str, values: NDArray[Any], series: Any) -> FrameColumn:
-    """A column of a NumPy type."""
+    """Convert a column with a NumPy dtype."""
     kind = values.dtype.kind
     if kind in "biuf":
         return FrameColumn(name, _database_numbers(values))
@@ -161,7 +162,7 @@ def _numpy_column(name: str, values: NDArray[Any], series: Any) -> FrameColumn:
 
 
 def _database_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Of a type that the database knows."""
+    """Numbers with a dtype that the database supports."""
     if values.dtype.kind == "f":
         values = values.astype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
     return np.ascontiguousarray(values)
@@ -173,10 +174,10 @@ def _duration_seconds(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """In microseconds.
+    """Dates in microseconds.
 
     Raises:
-        DataError: one lies beyond what these reach.
+        DataError: a date is out of range.
     """
     unit = np.datetime_data(values.dtype)[0]
     if unit in MICROSECONDS:
@@ -188,7 +189,7 @@ def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _object_column(name: str, series: Any) -> FrameColumn:
-    """A column of Python objects of one kind; where they are of several, their texts."""
+    """Convert a column of Python objects of one type; of several types, as strings."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
     if known and all(isinstance(cell, datetime.datetime) for cell in known):
@@ -202,10 +203,13 @@ def _object_column(name: str, series: Any) -> FrameColumn:
 
 
 def _numbers_of_objects(cells: list[Any]) -> NDArray[Any]:
-    """Whole ones where 64 bits hold them."""
-    whole = all(isinstance(cell, numbers.Integral) and abs(int(cell)) < 2**63 for cell in cells)
+    """Python numbers as int64 if all are integers that fit, else as float64."""
+    are_integers = all(
+        isinstance(cell, numbers.Integral) and abs(int(cell)) < 2**63 for cell in cells
+    )
     return np.array(
-        [int(c) if whole else float(c) for c in cells], np.int64 if whole else np.float64
+        [int(c) if are_integers else float(c) for c in cells],
+        np.int64 if are_integers else np.float64,
     )
 
 
@@ -224,11 +228,12 @@ OBJECTS: tuple[tuple[Any, Callable[[list[Any]], Any]], ...] = (
     ),
     (datetime.time, _seconds_of_day),
 )
-"""Types of Python objects, and how such cells become numbers, truth values or dates."""
+"""Types of Python objects, and the conversion of such cells to numbers, booleans or dates."""
 
 
 def _datetime_column(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:
-    """
+    """Convert a column of datetimes.
+
     Raises:
         DataError: some have a time zone and others have none.
     """
@@ -245,16 +250,17 @@ def _datetime_column(name: str, known: list[Any], missing: NDArray[np.bool_]) ->
 
 
 def _scatter_known(part: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    """The known cells in their rows, and anything in the others."""
-    whole = np.zeros(len(missing), dtype=part.dtype)
-    whole[~missing] = part
-    return whole
+    """(rows,) the known cells in their rows, 0 in the others."""
+    are_integers = np.zeros(len(missing), dtype=part.dtype)
+    are_integers[~missing] = part
+    return are_integers
 
 
 def _cell_text(name: str, cell: Any) -> str:
-    """
+    """A cell as text.
+
     Raises:
-        DataError: it is no text that can be written.
+        DataError: it is not valid UTF-8.
     """
     try:
         text = cell.decode() if isinstance(cell, bytes) else str(cell)

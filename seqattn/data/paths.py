@@ -1,4 +1,4 @@
-"""The files that a path of a config stands for, and what they are called."""
+"""Finds the files of a path in a config: a file, a folder or a glob pattern."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from seqattn.errors import DataError
 
 
 def find_files(path: str, form: str = "auto") -> list[Path]:
-    """The file of a path, all data files of a folder and those below it, or those that a pattern
-    such as data/*.csv fits; by name.
+    """The file of a path, the data files below a folder, or the matches of a pattern such as
+    data/*.csv; sorted by name.
 
     Args:
-        form: format of the files; auto: as their names end.
+        path: as the user typed it.
+        form: format of the files; auto: by their suffix.
 
     Raises:
-        DataError: there is none.
+        DataError: no file is found.
     """
-    place = Path(path)
-    if any(sign in path for sign in "*?[") and not place.exists():
+    location = Path(path)
+    if any(sign in path for sign in "*?[") and not location.exists():
         files = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (also absolute)
         files = [file for file in files if file.is_file()]
         if not files:
-            raise DataError(f"{path}: no file fits this pattern.")
+            raise DataError(f"{path}: no file matches this pattern.")
         return files
-    if not place.is_dir():
-        check_file(place)
-        return [place]
-    return _find_in_folder(place, form)
+    if not location.is_dir():
+        check_file(location)
+        return [location]
+    return _find_in_folder(location, form)
 
 
 def _find_in_folder(folder: Path, form: str) -> list[Path]:
-    """
+    """The data files below a folder, sorted by name.
+
     Raises:
-        DataError: it has no data files, or files of several formats.
+        DataError: there are none, or they have several formats.
     """
     try:
         files = sorted(file for file in folder.rglob("*") if file.is_file())
@@ -64,11 +66,12 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 
 
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
-    """What series are called that are whole files: as their files, with folders where two files of
-    different folders are called alike.
+    """Names of series that are whole files: the file names, with folders where these are not
+    unique.
 
     Args:
-        path: as the user gave it.
+        path: as the user typed it.
+        files: the files of the path.
     """
     count, home = Counter(file.stem for file in files), Path(path)
     is_folder = home.is_dir()

@@ -116,7 +116,7 @@ def _fill_store(
             for file, chunk in read.chunks():
                 raw.add(Series(str(file), chunk.ids, chunk.points, chunk.order, None, chunk.groups,
                                roles=chunk.roles))  # fmt: skip
-            for chunk in _merge_series(raw.finished(path), path):
+            for chunk in _merge_series(raw.finish(path), path):
                 store.add(regularize(chunk, path, config, infer_spacing(chunk)))
     if store.first is None:
         raise DataError(f"{path}: has no rows.")

@@ -94,7 +94,7 @@ class _Regularizer:
             raise DataError(
                 f"{self.name}: steps {spacing.frequency(int(series_index[0]))} apart would need"
                 f" {int(more.sum()):,} rows more between {len(order):,}. Set data.time to null to"
-                " take rows as they come."
+                " take rows in order."
             )
         self._insert(more, order, spacing)
 
@@ -108,7 +108,7 @@ class _Regularizer:
                 f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like dates"
                 f" written without dashes, and as numbers {one} and {other} are"
                 f" {step_text(second - first)} apart. Write them as {date}, or set data.time to"
-                " null to take rows as they come."
+                " null to take rows in order."
             )
 
     def _raise_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
@@ -118,7 +118,7 @@ class _Regularizer:
             f"{self.name}: {self.chunk.where(at + 1, 0).partition(',')[0]}: step"
             f" {step_text(self.chunk.order[at + 1])} follows step {step_text(self.chunk.order[at])}"
         )
-        ignore_times = "set data.time to null, and data.features, to take rows as they come."
+        ignore_times = "set data.time to null, and data.features, to take rows in order."
         if is_odd:
             raise DataError(
                 f"{found}, which is no multiple of {frequency} apart, so no rows can be put"

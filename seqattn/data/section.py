@@ -1,4 +1,4 @@
-"""The `data:` section of a config that trains on a file."""
+"""Writes the `data:` section of a config for a file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from seqattn.data.tables.wide import WideLayout
 from seqattn.data.units import units_in_names
 from seqattn.errors import DataError
 
-UNEVEN_TIME_LINE = "  time: null  # steps are not evenly spaced: rows are taken as they come"
+UNEVEN_TIME_LINE = "  time: null  # steps are not evenly spaced: rows are taken in order"
 WINDOW = re.compile(r"^  window: .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class StepSummary:
-    """How the steps of a file are spaced.
+    """Summary of the times of a file.
 
     Attributes:
-        frequency: in words.
-        missing: rows missing between others.
-        is_even: whether all distances are whole multiples of the spacing.
+        frequency: the step interval as text.
+        missing: number of missing rows.
+        is_even: whether all distances are integer multiples of the step interval.
     """
 
     frequency: str
@@ -40,6 +40,7 @@ class StepSummary:
 
 
 def summarize_steps(chunk: Chunk) -> StepSummary | None:
+    """The summary of the times of a chunk; None without times."""
     if chunk.order is None:
         return None
     found = Spacing.infer(chunk.order, chunk.points.offsets)
@@ -47,7 +48,7 @@ def summarize_steps(chunk: Chunk) -> StepSummary | None:
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
     missing = int(steps.sum()) - len(steps) if is_even else 0
-    is_even = is_even and missing <= len(steps)  # else few rows lie on a grid that most do not fill
+    is_even = is_even and missing <= len(steps)  # otherwise most rows of the grid are missing
     words = " or ".join(map(str, list(found.frequencies())[:3]))
     is_even = is_even and bool(words)
     return StepSummary(words if is_even else "irregular", missing if is_even else 0, is_even)
@@ -57,10 +58,14 @@ def render_section(
     file: Path, options: ReadOptions, chunk: Chunk, layout: LongLayout | WideLayout | None,
     steps: StepSummary | None,
 ) -> str:  # fmt: skip
-    """The `data:` section of a config that trains on a file.
+    """The `data:` section of a config for a file, in YAML.
 
     Args:
-        layout: of a table; None: it is none.
+        file: for the key `path`.
+        options: the options that it was read with.
+        chunk: its sequences.
+        layout: of a table; None for other files.
+        steps: of a table; None without times.
     """
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
     if layout is None:
@@ -124,19 +129,19 @@ def _render_names(names: tuple[str, ...]) -> str:
 
 
 def _window_lines(chunk: Chunk) -> list[str]:
-    """Source and target: columns, or lengths."""
-    least = typical_min_length(chunk)
+    """The keys that cut series into source and target."""
+    min_length = typical_min_length(chunk)
     if len(chunk) >= 7:
-        half = max(1, least // 2)
+        half = max(1, min_length // 2)
         return [
             f"  source_length: {half}  # points of the source, the rest is the target: your choice"
         ]
-    third = max(1, least // 40)
-    part = round(least * min(Split().validation, Split().test))
+    third = max(1, min_length // 40)
+    part = round(min_length * min(Split().validation, Split().test))
     lines = []
     if part < 4 * third:
         lines.append(
-            f"  # too few points: of {least} the smallest part would have {part}. Give longer"
+            f"  # too few points: of {min_length} the smallest part would have {part}. Give longer"
             "\n  # series, or files of their own: validation_path and test_path"
         )
     return [
@@ -148,20 +153,20 @@ def _window_lines(chunk: Chunk) -> list[str]:
 
 
 def typical_min_length(chunk: Chunk) -> int:
-    """Points of the shortest sequence that is not far shorter than most."""
+    """Length of the shortest sequence, without those that are far shorter than most."""
     lengths = chunk.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 
 
 def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
-    """See `propose_window`; rows that are missing between evenly spaced ones count as steps."""
+    """Propose window lengths for a chunk; missing rows count as steps. See `propose_window`."""
     spacing = infer_spacing(chunk)
     if spacing is not None and not spacing.is_known.all():
         spacing = None
     config = OwnFile(path="-", missing="interpolate")
     try:
         series = regularize(chunk, "the file", config, spacing)
-    except DataError:  # uneven steps, or an empty column: rows are taken as they come
+    except DataError:  # uneven steps or an empty column: take rows in order
         spacing = None
         series = Series("the file", chunk.ids, chunk.points)
     frequency = None if spacing is None else spacing.common()
@@ -170,10 +175,11 @@ def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
 
 
 def insert_proposed_window(section: str, chunk: Chunk) -> str:
-    """A `data:` section with a window from the season, where it has a window and there is a season.
+    """Replace the window of a `data:` section by one from the season, if there are both.
 
     Args:
         section: in YAML, as `seqattn data check` prints it.
+        chunk: the sequences of the file.
     """
     if not WINDOW.search(section):
         return section

@@ -47,9 +47,9 @@ def good_files(home: Path) -> dict[str, bytes]:
     part = load_data(Squares(n_train=12, variable_length=True, source_length=3)).train
     found = {"c.yaml": CONFIG.encode()}
     for form in ("csv", "tsv", "jsonl", "npz", "parquet", "arrow"):
-        found[f"long.{form}"] = write_sequences(part, form, wide=False, goes_on=True)[0]
+        found[f"long.{form}"] = write_sequences(part, form, wide=False, is_continuation=True)[0]
         if form in ("csv", "parquet"):
-            found[f"wide.{form}"] = write_sequences(part, form, wide=True, goes_on=True)[0]
+            found[f"wide.{form}"] = write_sequences(part, form, wide=True, is_continuation=True)[0]
     np.save(home / "a.npy", part.source.astype(np.float32))
     found["a.npy"] = (home / "a.npy").read_bytes()
     for path in (folder.best, folder.last, folder.metrics, folder.predictions, folder.attention):

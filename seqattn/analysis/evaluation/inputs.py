@@ -104,7 +104,7 @@ class OwnInput:
         config, spec = self.config, self.spec
         wanted = replace(
             make_read_options(config, sources_only=True), format=self.format_of(file),
-            features=spec.source_features, group=None, may_rename=True, asks=False,
+            features=spec.source_features, group=None, may_rename=True, is_training=False,
             roles=spec.roles,
         )  # fmt: skip
         told = set[str]()
@@ -143,7 +143,8 @@ class OwnInput:
             form = replace(form, features=spec.source_features, may_rename=True)
         apart = spec.source_features, spec.target_features
         form = replace(
-            form, format=self.format_of(file), group=None, source_and_target=apart, asks=False,
+            form, format=self.format_of(file), group=None, source_and_target=apart,
+            is_training=False,
             roles=spec.roles,
         )  # fmt: skip
         try:
@@ -189,7 +190,7 @@ class OwnInput:
             AmbiguousData: the training does not say, or standard input cannot be read again.
         """
         roles = self.spec.roles
-        answer = None if roles is None else roles.answer(question.choices)
+        answer = None if roles is None else roles.choose_reading(question.choices)
         if answer is None or str(file) == "-":
             raise question
         key, value = next(iter(answer.items()))

@@ -1,4 +1,4 @@
-"""The user's own sequences: files in and out, in seven formats."""
+"""Reads and writes sequences in files of several formats."""
 
 from __future__ import annotations
 
@@ -35,85 +35,87 @@ SUFFIXES = {
 
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
-"""What the name of a packed text ends in."""
+"""Suffixes of compressed text files."""
 
 
 def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
-    """A file's sequences, some at a time, in bounded memory.
+    """Yields the sequences of a file in chunks, in bounded memory.
 
     Args:
         path: `-` is standard input.
-        whole: they are wanted together, so what is mapped need not be cut up.
+        options: how to read the file.
+        whole: whether one chunk is enough where the file is memory-mapped.
 
     Raises:
-        DataError: with file, row and column, and what would do.
+        DataError: the file cannot be used; the message has row and column, and what to change.
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()
     for chunk in _open_chunks(path, name, options, whole):
         check_values(name, chunk)
-        again = seen.find_repeat(chunk.ids)
-        if again is not None:
+        repeated = seen.find_repeat(chunk.ids)
+        if repeated is not None:
             raise DataError(
-                f"{name}: the sequence {again!r} comes twice. Rows of one sequence stand together,"
-                " and every sequence has a name of its own."
+                f"{name}: the sequence {repeated!r} comes twice. Rows of one sequence stand"
+                " together, and every sequence has a name of its own."
                 + (" If a row is a point, set data.layout to long." if chunk.is_wide else "")
             )
         yield chunk
 
 
 def read_all(path: Path, options: ReadOptions) -> Chunk:
-    """All sequences of a file.
+    """All sequences of a file in one chunk.
 
     Raises:
         DataError, UsageError: see `read_chunks`.
     """
-    found, numbers = list[Chunk](), 0
+    chunks, size = list[Chunk](), 0
     for chunk in read_chunks(path, options, whole=True):
-        found.append(chunk)
-        numbers += chunk.points.values.size
-        if str(path) == "-" and numbers > MAX_PIPED:
+        chunks.append(chunk)
+        size += chunk.points.values.size
+        if str(path) == "-" and size > MAX_PIPED:
             raise DataError(
                 f"standard input: has more than {MAX_PIPED:,} numbers, and all are needed at once."
                 " Write them to a file, and give that instead."
             )
-    return concat_chunks(found)
+    return concat_chunks(chunks)
 
 
 def file_format(path: Path, given: str = "auto") -> str:
-    """The format of a file, by its ending where `given` is auto; standard input is CSV.
+    """The format of a file: `given`, or by the suffix if `given` is auto; standard input is CSV.
 
     Raises:
-        DataError: an ending that is none of them.
+        DataError: the suffix is unknown.
     """
     if given != "auto":
         return given
     if str(path) == "-":
         return "csv"
-    found = format_of_suffix(path)
-    if found is None:
+    chunks = format_of_suffix(path)
+    if chunks is None:
         raise DataError(
             f"{path}: cannot tell its format from its name. End it in"
             f" {', '.join('.' + known for known in FORMATS)}, or say which with data.format."
         )
-    return found
+    return chunks
 
 
 def format_of_suffix(path: Path) -> str | None:
-    """The format that a file's name ends in; None: in none."""
+    """The format of the suffix of a file name; None: unknown."""
     name = Path(path.stem) if path.suffix.lower() in COMPRESSED_SUFFIXES else path
     return SUFFIXES.get(name.suffix.lower().removeprefix("."))
 
 
 def file_kind(path: Path, form: str) -> str:
-    """The format of a file; with `NESTED` before it where a line is a sequence, not a row."""
+    """The format of a file, with the prefix `NESTED` if each line is a sequence, not a row."""
     return f"{NESTED}{form}" if form == "jsonl" and has_nested_points(path) else form
 
 
 def check_file(path: Path) -> None:
-    """
+    """Check that a path is a regular file.
+
     Raises:
-        DataError: there is no regular file to read.
+        DataError: it is not.
     """
     text = str(path)
     if "://" in text or (text.startswith(("http:/", "https:/", "s3:/", "ftp:/"))):
@@ -134,7 +136,7 @@ def _open_chunks(path: Path, name: str, options: ReadOptions, whole: bool) -> It
         check_file(path)
     kind = file_format(path, options.format)
     if str(path) == "-":
-        bounded = replace(options, most=MAX_PIPED)
+        bounded = replace(options, max_values=MAX_PIPED)
         match kind:
             case "csv" | "tsv":
                 yield from read_piped_table(sys.stdin.buffer, name, bounded, kind)

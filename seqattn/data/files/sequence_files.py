@@ -1,4 +1,4 @@
-"""Made sequences as a whole file, in a form that `read_chunks` reads back."""
+"""Writes generated sequences as a file that `read_chunks` reads back."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from seqattn.errors import DataError, UsageError
 
 
 def write_sequences(
-    part: Sequences, form: str, *, wide: bool = False, goes_on: bool
+    part: Sequences, form: str, *, wide: bool = False, is_continuation: bool
 ) -> tuple[bytes, str]:
-    """Sequences as the content of a file, and the `data:` section that reads it.
+    """Sequences as the content of a file, and the keys of the `data:` section that reads it.
 
     Args:
+        part: the sequences.
         form: one of `FORMATS`.
-        wide: a table of a sequence a row.
-        goes_on: the target goes on where the source ends, so both are one path. In a table others
-            get columns of their own for the target.
+        wide: write a table with one sequence per row.
+        goes_on: whether the target continues the source, so that they are written as one series;
+            else the target has columns of its own.
 
     Raises:
-        UsageError: a form that cannot hold them; or Arrow, and no pyarrow.
+        UsageError: the format cannot hold these sequences, or pyarrow is not installed for Arrow.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]
@@ -38,11 +39,11 @@ def write_sequences(
         return "".join(lines).encode(), f"  features: [{names}]\n"
     if form == "npz":
         arrays = forecast_arrays(part, part.target, with_target=True)
-        kept = ("ids", "features", "said", "source", "source_lengths", "target", "target_lengths")
+        keys = ("ids", "features", "said", "source", "source_lengths", "target", "target_lengths")
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in kept})
+        np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in keys})
         return buffer.getvalue(), ""
-    if goes_on:
+    if is_continuation:
         section, columns = _cut_section(part), list(part.features)
         paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
     elif form == "npy" or wide:
@@ -66,10 +67,10 @@ def write_sequences(
 
 
 def _cut_section(part: Sequences) -> str:
-    """What says where sources end, in all of them.
+    """The key that says where all sources end.
 
     Raises:
-        UsageError: nothing short does.
+        UsageError: neither sources nor targets have one length.
     """
     for key, lengths in (
         ("source_length", part.source_lengths), ("target_length", part.target_lengths),
@@ -83,15 +84,15 @@ def _cut_section(part: Sequences) -> str:
 
 
 def _stack_padded(paths: Sequence[Floats]) -> Floats:
-    """(N, L, F), NaN beyond the end of a path."""
+    """(N, L, F) paths padded with NaN."""
     found = np.full((len(paths), max(map(len, paths)), paths[0].shape[1]), np.nan)
-    for place, path in zip(found, paths, strict=True):
-        place[: len(path)] = path
+    for row, path in zip(found, paths, strict=True):
+        row[: len(path)] = path
     return found
 
 
 def _concat_columns(source: Floats, target: Floats) -> Floats:
-    """(L, F + G), NaN beyond the end of each."""
+    """(L, F + G) source and target side by side, padded with NaN."""
     F = source.shape[1]
     found = np.full((max(len(source), len(target)), F + target.shape[1]), np.nan)
     found[: len(source), :F] = source

@@ -101,7 +101,7 @@ def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
     if (roles := options.roles) is not None:
         options = roles.with_decimal(options, table.delimiter)
         is_wide = wide_layout(table, options) is not None
-        options = roles.applied(options, table.name, table.header, is_wide=is_wide)
+        options = roles.apply_to(options, table.name, table.header, is_wide=is_wide)
     wanted = options.number_columns
     if not wanted or not options.may_rename or set(wanted) <= set(table.header):
         return options

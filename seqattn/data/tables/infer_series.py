@@ -168,7 +168,7 @@ def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
         f"{facts.table.name}: {facts.table.line(first)} and {facts.table.line(second)} are both of"
         f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells"
         " series apart. Correct the file, name the series (data.series; in data"
-        " check: --series COLUMN), or take the rows as they come: data.time: null (in data"
+        " check: --series COLUMN), or take the rows in order: data.time: null (in data"
         " check: --time none --ignore"
         f" {shlex.quote(given)}).",
         ({"time": "none", "ignore": given},),

@@ -61,7 +61,7 @@ def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
     """
     Raises:
         DataError: a column that is called as only times are has a cell that is none; without
-            it rows would be taken as they come.
+            it rows would be taken in order.
     """
     for name in names:
         column = facts.columns[name]
@@ -99,7 +99,7 @@ def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
         f"{facts.table.name}: the columns {together} say when together. One series with one time"
         f" of them all: data.time: [{', '.join(names)}] (in data check: --time {together}); a"
         f" series for each {' and '.join(before)}: --series {','.join(before)} --time {last};"
-        f" rows as they come: --time none --ignore {together}.",
+        f" rows in order: --time none --ignore {together}.",
         ({"time": together}, {"series": ",".join(before), "time": last},
          {"time": "none", "ignore": together}),
     )  # fmt: skip

@@ -166,10 +166,10 @@ def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, C
     """
     points, n = chunk.points, len(chunk) - 1
     at = int(points.offsets[n])
-    if options.most is not None and points.values[at:].size > options.most:
+    if options.max_values is not None and points.values[at:].size > options.max_values:
         raise DataError(
-            f"{name}: the series {chunk.ids[-1]!r} has more than {options.most:,} numbers. Write it"
-            " to a file, and give that instead."
+            f"{name}: the series {chunk.ids[-1]!r} has more than {options.max_values:,} numbers. Write"
+            " it to a file, and give that instead."
         )
 
     def part(first: int, last: int, begin: int, end: int) -> Chunk:

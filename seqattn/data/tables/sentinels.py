@@ -41,7 +41,7 @@ def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> No
             if distance <= high - low and not suspect < 0 <= low:
                 continue
             shown = f"{suspect:g}"
-            if not options.asks:
+            if not options.is_training:
                 table.notes.append(
                     f"column {name!r} has {shown} in {count} cells, and its other values lie"
                     f" between {low:g} and {high:g}; it is read as a value, as data.na_values of"
