@@ -297,7 +297,7 @@ def test_files_without_rows_are_left_out(tmp_path: Path) -> None:
      r"b.parquet: .*(no column|has the features c, d)"),
     (lambda d: pq.write_table(wide(3, 2), d / "b.parquet"),
      r"b.parquet: its series 's2' has rows in another file, too"),
-    (lambda d: (d / "b.parquet").write_bytes(b"PAR1"), r"b.parquet: is no whole Parquet file"),
+    (lambda d: (d / "b.parquet").write_bytes(b"PAR1"), r"b.parquet: is a damaged Parquet file"),
 ])  # fmt: skip
 def test_files_that_cannot_be_meant_are_refused(make: Any, said: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "d", wide(60, 0))
@@ -310,7 +310,7 @@ def test_files_that_cannot_be_meant_are_refused(make: Any, said: str, tmp_path: 
 
 @pytest.mark.parametrize(("path", "said"), [
     ("nothing", "no such file"), ("empty", "is a folder without a data file"),
-    ("*.parquet", "no file fits this pattern"),
+    ("*.parquet", "no file matches this pattern"),
 ])  # fmt: skip
 def test_paths_without_files_are_refused(path: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()

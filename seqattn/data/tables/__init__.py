@@ -1,6 +1,6 @@
 """Tables: CSV, TSV, JSON records, Parquet and Arrow, read by DuckDB.
 
-file -> Table (columns as they stand) -> Column (numbers, times, words) -> Roles -> Piece
+file -> Table (raw columns) -> Column (numbers, times, words) -> LongLayout or WideLayout -> Chunk
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ DELIMITERS = {"tsv": "\t"}
 
 @contextlib.contextmanager
 def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
-    """A table file in a database.
+    """Load a table file into the database.
 
     Args:
+        path: the file.
         kind: csv, tsv, json, jsonl, parquet or arrow.
+        options: how to read the file.
 
     Raises:
-        DataError: it cannot be read as such.
+        DataError: the file cannot be read.
     """
     name = str(path)
     if kind in ("csv", "tsv"):
@@ -50,11 +52,11 @@ def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
 
 
 def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
-    """How a table is read: the roles of its columns where a row is a point, or its steps where a
-    row is a sequence.
+    """Infer the layout of a table: the roles of columns if a row is a step, or the columns of steps
+    if a row is a sequence.
 
     Raises:
-        DataError: a column is missing, or a cell is not what it should be.
+        DataError: a column is missing, or a cell is invalid.
         AmbiguousData: two readings are plausible.
     """
     wide = wide_layout(table, options)
@@ -68,7 +70,7 @@ def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
 def table_chunks(
     table: Table, layout: LongLayout | WideLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
-    """The sequences of a table.
+    """Yields the sequences of a table in chunks.
 
     Raises:
         DataError: see `infer_layout`.
@@ -79,10 +81,13 @@ def table_chunks(
 
 
 def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> Iterator[Chunk]:
-    """The sequences of a table file.
+    """Yields the sequences of a table file in chunks.
 
     Args:
-        whole: all as one piece.
+        path: the file.
+        kind: its format.
+        options: how to read it.
+        whole: one chunk for the whole file.
 
     Raises:
         DataError, AmbiguousData: see `infer_layout`.
@@ -93,29 +98,31 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
 
 
 def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
-    """Options whose features are called as in the file, where another name is as good.
+    """Options with the names that the features have in the file, if `may_rename` allows others.
 
     Raises:
-        DataError: a feature is not there, and nothing can stand for it.
+        DataError: a feature is missing, and no column can replace it.
     """
     if (roles := options.roles) is not None:
         options = roles.with_decimal(options, table.delimiter)
         is_wide = wide_layout(table, options) is not None
         options = roles.apply_to(options, table.name, table.header, is_wide=is_wide)
-    wanted = options.number_columns
-    if not wanted or not options.may_rename or set(wanted) <= set(table.header):
+    requested = options.number_columns
+    if not requested or not options.may_rename or set(requested) <= set(table.header):
         return options
     every = replace(options, features=None)
     layout = infer_layout(table, every)
     if isinstance(layout, WideLayout):
         return options
-    found = layout.features
-    if len(found) == len(wanted) and not set(found) & set(wanted):
-        table.notes.append(f"{', '.join(found)} are read as {', '.join(wanted)}, in this order")
-        words = [name for name in options.features or () if name not in wanted]
-        return replace(options, features=(*found, *words))
-    missing = next(name for name in wanted if name not in table.header)
+    available = layout.features
+    if len(available) == len(requested) and not set(available) & set(requested):
+        table.notes.append(
+            f"{', '.join(available)} are read as {', '.join(requested)}, in this order"
+        )
+        words = [name for name in options.features or () if name not in requested]
+        return replace(options, features=(*available, *words))
+    missing = next(name for name in requested if name not in table.header)
     raise DataError(
         f"{table.name}: no column {missing!r}; found {', '.join(table.header[:12])}. Needed are"
-        f" {', '.join(wanted)}. Rename the columns in the file."
+        f" {', '.join(requested)}. Rename the columns in the file."
     )

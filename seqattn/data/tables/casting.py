@@ -1,4 +1,4 @@
-"""What the columns of a table hold: numbers, times or words, and as which SQL each is read."""
+"""Infers whether columns of a table hold numbers, times or words, and the SQL that casts them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from seqattn.data.tables.table import ROWS, Table
 from seqattn.data.tables.time_formats import find_time_column
 
 SPACES = " \t\u00a0"
-"""Around a cell they say nothing."""
+"""Characters that are stripped from cells."""
 SAMPLE_ROWS = 1000
-"""Rows of a column; where none of them begins like a number or a date, the column holds words."""
+"""Rows of a sample. A column holds words if no cell of the sample looks like a number or a date."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
 )
-"""Types of columns that hold numbers."""
+"""Database types of numbers."""
 
 
 def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
-    """What some columns of a table hold, by name."""
+    """Infer the kinds of some columns; returns them by name."""
     if not names:
         return {}
     found: dict[str, Column] = {}
@@ -43,8 +43,8 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
 def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
-    """The columns of words that are finite numbers as they stand: found by a look at some rows,
-    and then at all."""
+    """The text columns whose cells all cast to finite numbers; checked on a sample, then on all
+    rows."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
@@ -70,8 +70,8 @@ def _plain_number_columns(
 
 
 def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
-    """The SQL of a column's cells as words, NULL where one is empty. The cells of a text are
-    cleaned once, and in their place, because most questions are about these words."""
+    """SQL for the cells of a column as text, NULL if empty. The cells of a text file are cleaned
+    once and in place, since most queries read them."""
     cell = table.column(name)
     kind = table.types[table.header.index(name)]
     if kind != "VARCHAR":
@@ -97,7 +97,7 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Whether a quick look finds no cell with spaces around it, or that counts as empty."""
+    """Whether no cell has surrounding spaces or counts as empty."""
     cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
     written = sorted({*cases, "NaN"})
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
@@ -121,12 +121,12 @@ def _is_number(word: str) -> bool:
 
 
 def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
-    """A column that the file itself says the type of; None: it holds words."""
+    """A column with a type in the file; None if its type is text."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
     text = _cleaned_text(table, name, options)
-    if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # the latter in nanoseconds
+    if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # TIMESTAMPTZ_NS
         sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
     if kind.startswith("TIMESTAMP") or kind == "DATE":
@@ -147,7 +147,7 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
 
 
 def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
-    """The SQL of a cell that has a type of numbers, NULL where it stands for an empty one."""
+    """SQL for a cell of a numeric type, NULL if it counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number
@@ -157,7 +157,7 @@ def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
 
 
 def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Column:
-    """What a column of words holds."""
+    """Infer the kind of a text column."""
     words = Column(name, "words", text, text)
     first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE_ROWS}")
     known = [word for (word,) in first if word is not None]
@@ -175,14 +175,14 @@ def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Co
 
 
 def _is_like_value(word: str) -> bool:
-    """Whether a word is a date or a number, with a unit maybe."""
+    """Whether a word is a date, or a number with an optional unit."""
     return is_like_value(word) or UNIT.fullmatch(word) is not None
 
 
 def _number_column(
     table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
-    """A column of numbers, a few cells may be mistakes; None: it is none."""
+    """A column of numbers with possibly a few invalid cells; None if it is not numeric."""
     found = find_numeral(table, words.text, n, sample, options, MIN_MATCHING_SHARE)
     if found is None:
         return None
@@ -204,7 +204,7 @@ def _unit_note(unit: str) -> str:
 
 
 def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
-    """A column of true and false, or yes and no, as ones and zeros."""
+    """A column of true and false, or yes and no, as 1 and 0; None if it is not boolean."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
     if not {word.lower() for word in sample} <= {*true, *false}:
         return None
@@ -224,23 +224,23 @@ def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Colum
 def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
-    """Columns read with one decimal mark: where one column can only have commas before decimals,
-    1.234 in another is a thousand and more."""
+    """Use one decimal mark for all columns: if a column has decimal commas for sure, 1.234 in
+    another is an integer with a thousands separator."""
     sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
     if not sure or options.decimal != "auto":
         return columns
-    again = replace(options, decimal=",")
+    with_comma = replace(options, decimal=",")
     found = dict(columns)
     for name, column in columns.items():
         if column.either or _has_decimal_points(table, column):
-            with_commas = _text_column(table, name, _cleaned_text(table, name, options), again)
+            with_commas = _text_column(table, name, _cleaned_text(table, name, options), with_comma)
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found
 
 
 def _has_decimal_points(table: Table, column: Column) -> bool:
-    """Whether a column of a text has numbers with a decimal point."""
+    """Whether a column of a text file has numbers with a decimal point."""
     if not table.is_text or column.kind != "number" or column.decimal != ".":
         return False
     (count,) = table.one(f"SELECT count(*) FILTER (contains({column.text}, '.')) FROM {ROWS}")

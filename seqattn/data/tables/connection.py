@@ -1,4 +1,4 @@
-"""The database that reads tables: one a process, in memory, which spills to a temporary folder."""
+"""The database that reads tables: one per process, in memory, spilling to a temporary folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY_LIMIT = "1GB"
-"""What the database may hold before it writes to the disk."""
+"""Memory of the database before it spills to disk."""
 
 
 THREADS = 2
@@ -27,13 +27,13 @@ _databases: dict[int, duckdb.DuckDBPyConnection] = {}
 
 @contextmanager
 def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection whose temporary tables end with it. It fetches nothing from a network.
+    """A connection with temporary tables of its own, and without network access.
 
     Args:
         name: of the file that is read, for messages.
 
     Raises:
-        DataError: the database failed; nothing of its own gets out.
+        DataError: any error of the database.
     """
     import duckdb
 
@@ -52,7 +52,7 @@ def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    """The database of this process: to open one takes longer than to read a small file."""
+    """The database of this process; opening one takes longer than reading a small file."""
     import duckdb
 
     process = os.getpid()
@@ -75,8 +75,8 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a database still answers: one that met a fatal error, in a broken file say, refuses
-    all that comes after it."""
+    """Whether a database still answers; after a fatal error, as from a damaged file, it does
+    not."""
     import duckdb
 
     try:
@@ -87,15 +87,15 @@ def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _remove_folder(folder: str, process: int) -> None:
-    if process == os.getpid():  # not in a process that was forked
+    if process == os.getpid():  # not in a forked process
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def literal(value: Any) -> str:
-    """A value as it stands in SQL."""
+    """A value as an SQL literal."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):  # 1.5 is a DECIMAL, which not every number can be compared with
+    if isinstance(value, float):  # a DECIMAL such as 1.5 cannot be compared with every number
         return f"'{value!r}'::DOUBLE"
     if isinstance(value, int):
         return repr(value)
@@ -109,22 +109,22 @@ def literal(value: Any) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A column's name as it stands in SQL."""
+    """A column name as a quoted SQL identifier."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
 
 def sql_call(function: str, path: Path, **options: Any) -> str:
-    """A table function of a file, as it stands in SQL."""
-    given = "".join(f", {key} = {literal(value)}" for key, value in options.items())
-    return f"{function}({literal(str(path))}{given})"
+    """SQL that calls a table function on a file."""
+    arguments = "".join(f", {key} = {literal(value)}" for key, value in options.items())
+    return f"{function}({literal(str(path))}{arguments})"
 
 
 def read_first_lines(path: Path, count: int) -> list[str]:
-    """The first lines of a packed text.
+    """The first lines of a compressed text file.
 
     Raises:
-        DataError: it cannot be unpacked.
+        DataError: it cannot be decompressed.
     """
     import duckdb
 
@@ -134,7 +134,7 @@ def read_first_lines(path: Path, count: int) -> list[str]:
     )  # fmt: skip
     with connect(str(path)) as connection:
         try:
-            found = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
+            lines = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
         except duckdb.Error as error:
-            raise DataError(f"{path}: cannot be unpacked ({first_line(error)}).") from None
-    return [line or "" for (line,) in found]
+            raise DataError(f"{path}: cannot be decompressed ({first_line(error)}).") from None
+    return [line or "" for (line,) in lines]

@@ -1,4 +1,4 @@
-"""Which column of a table says when."""
+"""Infers the time column of a table."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from seqattn.errors import AmbiguousData
 
 
 def find_time(facts: TableFacts) -> TimeColumn | None:
-    """The column that counts up; None: there is none, or none is sure yet."""
-    given = facts.options.time
-    if given is None:
+    """The time column; None if there is none, or it depends on the series."""
+    time_option = facts.options.time
+    if time_option is None:
         return None
-    if given != "auto":
-        check_names(facts.table, given, "data.time")
-        if len(given) > 1:
+    if time_option != "auto":
+        check_names(facts.table, time_option, "data.time")
+        if len(time_option) > 1:
             return combine_time_columns(
-                facts.table, [facts.columns[name] for name in given], facts.options
+                facts.table, [facts.columns[name] for name in time_option], facts.options
             )
-        return facts.to_time_column(given[0])
-    left = facts.left(*(facts.options.series if facts.options.series != "auto" else ()))
-    dates = [name for name in left if facts.columns[name].kind == "time"]
+        return facts.to_time_column(time_option[0])
+    unassigned = facts.without_role(
+        *(facts.options.series if facts.options.series != "auto" else ())
+    )
+    dates = [name for name in unassigned if facts.columns[name].kind == "time"]
     if dates:
         return facts.to_time_column(_choose_date_column(facts, dates))
-    _check_date_parts(facts, left)
-    for name in known_names(left, TIME_NAMES):
-        if facts.is_whole(name) or facts.increases(name):
+    _check_date_parts(facts, unassigned)
+    for name in known_names(unassigned, TIME_NAMES):
+        if facts.is_integer(name) or facts.increases(name):
             facts.reasons.append(f"time: {name!r}, because of its name")
             return facts.to_time_column(name)
-    _check_broken_times(facts, [n for n in left if fold_name(n) in TIME_NAMES[:SURE_TIMES]])
+    _check_broken_times(facts, [n for n in unassigned if fold_name(n) in TIME_NAMES[:SURE_TIMES]])
     return None
 
 
 def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
-    """The one of some columns of dates that says when.
+    """Choose the time among columns of dates by name.
 
     Raises:
-        AmbiguousData: no name says which.
+        AmbiguousData: no name is usual for a time.
     """
     named = known_names(dates, TIME_NAMES) if len(dates) > 1 else dates
     if not named:
@@ -58,10 +60,10 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
 
 
 def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
-    """
+    """Check columns with an unambiguous name of a time.
+
     Raises:
-        DataError: a column that is called as only times are has a cell that is none; without
-            it rows would be taken in order.
+        DataError: a cell is no time. Without this error rows would be taken in order.
     """
     for name in names:
         column = facts.columns[name]
@@ -72,14 +74,14 @@ def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
             facts.to_time_column(name)
 
 
-def _check_date_parts(facts: TableFacts, left: Sequence[str]) -> None:
+def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
     """
     Raises:
-        AmbiguousData: a year and a month, and more, stand in columns of their own.
+        AmbiguousData: year, month and possibly smaller units have separate columns.
     """
     found = []
-    for part in ("year", "month", "day", "hour", "minute"):
-        name = next((n for n in left if fold_name(n) == part and facts.is_whole(n)), None)
+    for unit in ("year", "month", "day", "hour", "minute"):
+        name = next((n for n in unassigned if fold_name(n) == unit and facts.is_integer(n)), None)
         if name is None:
             break
         found.append(name)
@@ -90,8 +92,8 @@ def _check_date_parts(facts: TableFacts, left: Sequence[str]) -> None:
 def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     """
     Raises:
-        AmbiguousData: always: columns that say when together can be one time, or all but the
-            last can name a series.
+        AmbiguousData: always: the columns together can be the time, or all but the last can be the
+            series id.
     """
     together = ",".join(names)
     *before, last = names

@@ -1,4 +1,4 @@
-"""Tables with a point a row: rows as sequences, sorted by time."""
+"""Reads long tables: rows are steps, which are sorted by series and time."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ from seqattn.errors import DataError
 
 COPY, SORTED = "sorted_copy", "sorted_rows"
 CHUNK_ROWS = 2**20
-"""Rows of a piece, or one sequence."""
+"""Most rows of a chunk of several sequences."""
 FETCH_ROWS = 2**17
-"""Rows that are fetched at once."""
+"""Rows of one fetch from the database."""
 
 
 def long_chunks(
     table: Table, roles: LongLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
-    """
+    """Yields the sequences of a long table in chunks.
+
     Args:
-        whole: all sequences as one piece.
+        table: the rows.
+        roles: of its columns.
+        options: how to read it.
+        whole: one chunk for all sequences.
 
     Raises:
-        DataError: a time stands twice in one sequence, or a sequence has no name.
+        DataError: a sequence has two rows of one time, or a series id is empty.
     """
     features, values = _feature_sql(table, roles, options)
     notes = _sort(table, roles, values)
@@ -74,13 +78,13 @@ def long_chunks(
 
 
 def _series_sql(roles: LongLayout) -> str:
-    """The SQL of what a sequence is called."""
+    """SQL for the name of a sequence."""
     keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
     return f"concat_ws('/', {keys})" if keys else "''"
 
 
 def _id_parts(table: Table, roles: LongLayout) -> tuple[tuple[str, ...], ...]:
-    """The words of each sequence, in the order of the file."""
+    """The values of the series columns of each sequence, in the order of the file."""
     texts = ", ".join(roles.columns[name].text for name in roles.series)
     return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
 
@@ -95,8 +99,8 @@ def _place_in_table(table: Table, rows: NDArray[Any], features: tuple[str, ...])
 def _feature_sql(
     table: Table, roles: LongLayout, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Names of the features and the SQL of each: a column of numbers, or whether a word is
-    there."""
+    """Names of the features, and the SQL of each: a column of numbers, or an indicator of a
+    word."""
     names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
     for name in roles.features:
         if roles.columns[name].kind == "words":
@@ -118,10 +122,10 @@ def _feature_sql(
 
 
 def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
-    """The words of a column that are features: those asked for, or all.
+    """The words of a one-hot column that are features: those in the options, or all.
 
     Raises:
-        DataError: it holds a word that is not asked for.
+        DataError: the column holds another word.
     """
     known = options.words(name)
     if known is None:
@@ -143,9 +147,8 @@ def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> 
 
 
 def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]:
-    """Sort the rows by sequence, in the order of their first rows, and by time: as the view
-    `SORTED`, whose rows stand in this order, with their places; a copy only where they do not
-    stand so already. Returns notes."""
+    """Create the view `SORTED` of the rows, sorted by sequence (in the order of first rows) and
+    time, with their positions. Copies the rows only if they are not sorted yet. Returns notes."""
     texts = [roles.columns[name].text for name in roles.series]
     for name, text in zip(roles.series, texts, strict=True):
         (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
@@ -173,7 +176,7 @@ def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]
 
 
 def _column_notes(table: Table, roles: LongLayout) -> Iterator[str]:
-    """What a user should be told of the features and of what is left out."""
+    """Notes for the user on features and on columns that are left out."""
     for name in roles.features:
         column = roles.columns[name]
         if column.note:
@@ -197,15 +200,16 @@ def _copy_sorted(table: Table, typed: str, keys: Sequence[str]) -> None:
 
 
 def _were_moved(table: Table) -> bool:
-    """Whether the sorted rows stand in another order than in the file."""
+    """Whether the sorted rows are in another order than in the file."""
     back = f"SELECT {ROW} < lag({ROW}) OVER () AS back FROM {COPY}"
     return bool(table.one(f"SELECT count(*) FILTER (back) FROM ({back})")[0])
 
 
 def _check_times(table: Table, roles: LongLayout) -> None:
-    """
+    """Check that times are unique in each sequence.
+
     Raises:
-        DataError: a sequence has one time twice.
+        DataError: a sequence has two rows of one time.
     """
     assert roles.time is not None
     twice = table.query(
@@ -220,8 +224,8 @@ def _check_times(table: Table, roles: LongLayout) -> None:
         shown = step_text(np.datetime64(step, "us") if roles.time.is_date else step)
         raise DataError(
             f"{table.name}: {table.line(before)} and {table.line(row)} are both of time {shown}"
-            f"{of_series}. Remove one of them, or name what tells them apart: data.series (in data"
-            " check: --series COLUMN)."
+            f"{of_series}. Remove one of them, or name the column that distinguishes them:"
+            " data.series (in data check: --series COLUMN)."
         )
 
 
@@ -238,7 +242,7 @@ def _raise_several_groups(table: Table, roles: LongLayout, series: str) -> None:
 
 
 def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
-    """(first, last) sequences of each piece."""
+    """Yields the (first, last) sequence of each chunk."""
     if whole:
         yield 0, len(lengths)
         return
@@ -254,19 +258,19 @@ def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int
 def _fetch_rows(
     table: Table, roles: LongLayout, width: int, begin: int, end: int
 ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64]]:
-    """(rows of the file, times or None, (rows, F) values) of some sorted rows."""
+    """(row numbers in the file, times or None, values (rows, F)) of a range of sorted rows."""
     cells = "".join(f", coalesce(v{i}, 'nan'::DOUBLE) AS v{i}" for i in range(width))
     rows, points = np.empty(end - begin, np.int64), np.empty((end - begin, width))
     is_date = roles.time is not None and roles.time.is_date
     order = np.empty(end - begin, DATES if is_date else np.float64)
     for first in range(begin, end, FETCH_ROWS):
         last = min(first + FETCH_ROWS, end)
-        part = slice(first - begin, last - begin)
+        block = slice(first - begin, last - begin)
         found = table.connection.execute(
             f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE place >= {first} AND place <"
-            f" {last}"  # in the order of the table: connection.py
+            f" {last}"  # ordered: see preserve_insertion_order in connection.py
         ).fetchnumpy()
-        rows[part], order[part] = found["r"], found["step"]
+        rows[block], order[block] = found["r"], found["step"]
         for i in range(width):
-            points[part, i] = found[f"v{i}"]
+            points[block, i] = found[f"v{i}"]
     return rows, None if roles.time is None else order, points

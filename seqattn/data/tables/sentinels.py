@@ -1,4 +1,4 @@
-"""Numbers that stand for a missing value, such as -999."""
+"""Detects numbers that stand for missing values, such as -999."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999
 
 
 def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> None:
-    """
+    """Check features for numbers that may stand for missing values.
+
     Raises:
-        AmbiguousData: a feature has such a number, further from all others than these are from
-            each other, and the user has not said what it is.
+        AmbiguousData: a feature has such a number, further from all other values than these are
+            from each other, and data.na_values is not set.
     """
     if options.na_values is not None:
         return
@@ -25,7 +26,7 @@ def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> No
         if roles.columns[name].kind != "number":
             continue
         if not set(table.measure(*roles.columns[name].range)) & set(SENTINELS):
-            continue  # what lies beyond all others is the least or the largest
+            continue  # an outlier is the smallest or the largest value
         value = roles.columns[name].sql
         suspects = table.query(
             f"SELECT ({value}) AS v, count(*) FROM {ROWS} WHERE ({value}) IN ({listed}) GROUP BY v"

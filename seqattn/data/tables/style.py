@@ -1,4 +1,4 @@
-"""The style of a table that was read: what a forecast of it is written in."""
+"""Detects the style of a table, in which its forecasts are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTS = ("%Y", "%m", "%d", "%H", "%M")
 
 
 def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
-    """The roles in a table with a point a row, and how its times and numbers are written."""
+    """The roles of the columns of a long table, with the formats of its times and numbers."""
     names = () if roles.time is None else roles.time.names
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
     decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
@@ -37,7 +37,7 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
-    """The formats of columns that are read together; none: ISO 8601 alone is known."""
+    """The strftime format of each time column; empty: write ISO 8601."""
     words = [
         str(table.one(f"SELECT {c.text} FROM {ROWS} ORDER BY {ROW} LIMIT 1")[0]) for c in columns
     ]
@@ -57,12 +57,12 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
 
 
 def _part_format(form: str, word: str) -> str:
-    """A part of a date; without a leading zero unless the file has one."""
+    """The format of a part of a date; without a leading zero unless the file has one."""
     return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
 
 
 def _date_format(column: Column, word: str) -> str:
-    """The format of a column of dates; empty: unknown."""
+    """The format of a column of dates; "" if unknown."""
     if column.kind == "number":
         digits = word.removesuffix(".0")
         return {8: "%Y%m%d", 6: "%Y%m"}.get(len(digits), "")
@@ -81,5 +81,5 @@ def _date_format(column: Column, word: str) -> str:
 
 
 def _utc(zone: str) -> str:
-    """UTC, written as a zone is."""
+    """UTC in the notation of a time zone."""
     return re.sub(r"\d", "0", zone).replace("-", "+")
