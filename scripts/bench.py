@@ -55,7 +55,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
 from seqattn.config import Recurrent, Squares, Training, resolve
-from seqattn.data import DataSpec, load, squares
+from seqattn.data import DataSpec, load_data, squares
 from seqattn.models import build_model
 from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
@@ -83,7 +83,7 @@ class Work:
 
 
 def squares_of(n: int) -> tuple[Batch, Batch]:
-    splits = load(Squares(n_train=n, n_validation=128))
+    splits = load_data(Squares(n_train=n, n_validation=128))
     return to_tensors(splits.train), to_tensors(splits.validation)
 
 
@@ -323,7 +323,7 @@ def command(*words: str | Path) -> Callable[[], None]:
 def predictions(table: Table) -> None:
     """100,000 squares of a model of width 16; microseconds for each sequence and step."""
     model = build_model(Recurrent(hidden_dim=16), 2, 1)
-    part = squares.generate(100_000, 1, noise=0.1, source_length=2, variable_length=False)
+    part = squares.generate_squares(100_000, 1, noise=0.1, source_length=2, variable_length=False)
     steps = part.target.shape[1]
     free_run(model, part.only(slice(0, 4096)), steps)
     taken = [seconds(lambda: free_run(model, part, steps)) for _ in range(table.repeats)]
@@ -336,7 +336,7 @@ def saving(table: Table, work: Work, folder: Path) -> None:
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
-    spec = DataSpec.of(load(Squares(n_train=8)).train)
+    spec = DataSpec.of(load_data(Squares(n_train=8)).train)
     last, previous = folder / "last.safetensors", folder / "previous.safetensors"
     steps_of_epoch = math.ceil(len(work.data) / work.batch_size)
     steps = written = 0

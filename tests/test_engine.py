@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from seqattn import experiments
-from seqattn.config import Config, Recurrent, every_key, resolve
-from seqattn.data import load
+from seqattn.config import Config, Recurrent, all_keys, resolve
+from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
@@ -64,7 +64,7 @@ COVERED: dict[str, dict[str, Any]] = {
 
 def every_model() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every score with every context, and no attention: from the config's own list of scores."""
-    scores = {tag for path, _, tag in every_key() if path == ("model", "attention", "score")}
+    scores = {tag for path, _, tag in all_keys() if path == ("model", "attention", "score")}
     assert len(scores) >= 5
     for score in sorted(scores):
         for context in ("output", "input"):
@@ -286,7 +286,7 @@ def config_of(model: dict[str, Any], training: dict[str, Any], ragged: bool, see
 
 
 def run_of(config: Config, dtype: torch.dtype) -> TrainingRun:
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, 2, config.seed).to(dtype)
     return TrainingRun(
         model, to_tensors(data.train, dtype=dtype), to_tensors(data.validation, dtype=dtype),
@@ -502,11 +502,11 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
                  "model.hidden_dim=4", "training.teacher_forcing.probability=0.7", "seed=5"):  # fmt: skip
         assert is_refused(config, resolve(None, [text]).config), text
     assert not is_refused(config, resolve(None, ["training.checkpoint_seconds=1"]).config)
-    keys = {".".join(path) for path, _, _ in every_key()}
+    keys = {".".join(path) for path, _, _ in all_keys()}
     assert len(keys) > 80
     taken = set[str]()
     for key in keys:
-        monkeypatch.setattr(resume_module, "differences", lambda *_, key=key: {key: (1, 2)})
+        monkeypatch.setattr(resume_module, "config_differences", lambda *_, key=key: {key: (1, 2)})
         if not is_refused(config, config):
             taken.add(key)
     assert taken == {

@@ -15,8 +15,8 @@ import torch
 from seqattn.analysis import doctor
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
-from seqattn.config.comparing import plan
-from seqattn.data import DataSpec, load
+from seqattn.config.comparing import plan_comparison
+from seqattn.data import DataSpec, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
 from seqattn.experiments.compare import compare
@@ -43,7 +43,7 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
 
 def run_of(seed: int, *sets: str) -> TrainingRun:
     config = resolve(None, [*SIZES, *sets]).config
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
     return TrainingRun(model, *parts, config.training, seed, group="g")
@@ -242,7 +242,7 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("name: c\n")
     wild = ["training.optimizer=sgd", "training.momentum=0.9", *SIZES]
-    planned = plan(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
+    planned = plan_comparison(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
     compare(planned, tmp_path)
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]

@@ -24,7 +24,7 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.panel import Panel, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
-from seqattn.data.sequences import share_a_plane
+from seqattn.data.sequences import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
 from seqattn.plots import attention_figure, run_pictures
 from seqattn.report import report
@@ -401,7 +401,7 @@ def test_which_features_share_a_plane(
     points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, said)]
     if len(features) == 2:
         points = [pattern[None] * spread + 7, pattern * spread + 7]
-    assert share_a_plane(features, said, points) is plane
+    assert can_share_axes(features, said, points) is plane
 
 
 def test_where_it_starts_is_of_a_plane_alone() -> None:

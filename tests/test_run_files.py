@@ -187,13 +187,15 @@ def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two variants that differ in no shape, so that every file of one fits the other."""
-    from seqattn.config.comparing import plan
+    from seqattn.config.comparing import plan_comparison
     from seqattn.experiments import compare as comparison
 
     home = tmp_path_factory.mktemp("swapped")
     (home / "two.yaml").write_text("name: two\nseed: 3\n")
     sets = [*SMALL, "training.epochs=2"]
-    planned = plan(home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2)
+    planned = plan_comparison(
+        home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2
+    )
     comparison.compare(planned, home, threads=1)
     return home / "two"
 

@@ -23,7 +23,7 @@ from seqattn.analysis.comparison.checks import check_variants
 from seqattn.analysis.comparison.reading import collect_result, find_seed_folders
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
 from seqattn.analysis.comparison.tables import write_tables
-from seqattn.config import as_plain, as_stored_now
+from seqattn.config import as_plain, upgrade_stored
 from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
@@ -173,7 +173,7 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
     now = json.loads(json.dumps(comparison.as_plain()))
     if isinstance(before.get("variants"), dict):
         before = {**before, "variants": {
-            name: as_stored_now(config, str(path)) for name, config in before["variants"].items()
+            name: upgrade_stored(config, str(path)) for name, config in before["variants"].items()
         }}  # fmt: skip
     resampled = bool(before.get("resample_data", False))  # folders of earlier versions have no key
     if before.get("variants") == now["variants"]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from seqattn.analysis.evaluation.attention_file import IN_MEMORY
 from seqattn.analysis.evaluation.forecasts import sequences_per_chunk
 from seqattn.config import Config, Generated
-from seqattn.data import Sequences, Splits, shape_of
+from seqattn.data import Sequences, Splits, fixed_shape
 from seqattn.errors import UsageError
 from seqattn.experiments.job import Job
 from seqattn.models import Lengths, count_parameters
@@ -104,7 +104,7 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
         features = max(len(data.train.features), len(data.train.target_features))
         train, validation, test = (_resident_sequences(part, (S + T) * features) for part in parts)
         needed = estimate_training_memory(config, S, T, (train, validation, test), features)
-    elif isinstance(config.data, Generated) and (shape := shape_of(config.data)) is not None:
+    elif isinstance(config.data, Generated) and (shape := fixed_shape(config.data)) is not None:
         needed = estimate_training_memory(config, *shape, generated_counts(config.data))
     else:
         return
@@ -133,7 +133,7 @@ def _check_data_fits(configs: Sequence[Config]) -> None:
     different = {repr(config.data): config.data for config in configs}.values()
     needed = 0
     for data in different:
-        if isinstance(data, Generated) and (shape := shape_of(data)) is not None:
+        if isinstance(data, Generated) and (shape := fixed_shape(data)) is not None:
             needed += sum(generated_counts(data)) * _bytes_per_sequence(*shape)
     memory = physical_memory()
     if needed > memory:

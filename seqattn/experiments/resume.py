@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.config import Config, CosineRate, LinearForcing, Training, differences
+from seqattn.config import Config, CosineRate, LinearForcing, Training, config_differences
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
@@ -141,7 +141,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     Raises:
         ConfigError: a change would make it another run.
     """
-    changed = differences(before, config)
+    changed = config_differences(before, config)
     lines = [
         f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in MUTABLE_ON_RESUME
     ]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from seqattn.config import Config
-from seqattn.data.baselines import mean_squared_error
+from seqattn.data.baselines import forecast_mse
 from seqattn.errors import UsageError
 from seqattn.experiments import tensorboard, worker
 from seqattn.experiments.group_training import Resources, train_group
@@ -188,7 +188,7 @@ def _report_start(pending: Sequence[Job], callbacks: Callbacks) -> None:
         (job,) = pending
         part, floor = job.data.validation, None
         if part.ideal is not None:
-            floor = mean_squared_error(part.ideal, part, job.data.scaling.target.scale)
+            floor = forecast_mse(part.ideal, part, job.data.scaling.target.scale)
         callbacks.facts({"seed": job.config.seed, "noise_floor": floor})
     finished = sum(job.position[0] for job in pending)
     callbacks.begin(finished, sum(job.config.training.epochs for job in pending))

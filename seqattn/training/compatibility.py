@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seqattn.config import Config, Training, differences
+from seqattn.config import Config, Training, config_differences
 from seqattn.errors import CheckpointError, DataError, counted
 from seqattn.models import Seq2SeqModel
 from seqattn.training.checkpoint_file import PATHS, CheckpointFile
@@ -54,7 +54,7 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
     """
     found = {
         key: values
-        for key, values in differences(expected, file.config).items()
+        for key, values in config_differences(expected, file.config).items()
         if key.startswith(("model.", "data.")) and key not in OTHER_KEYS
     }
     if found:
