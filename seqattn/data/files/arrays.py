@@ -143,10 +143,7 @@ def _choose_target_features(
     """
     words, features = "said", None
     if words not in arrays and len(arrays.get("features", ())) == G:
-        words, features = (
-            "features",
-            options.features,
-        )  # as many as source features, with their names
+        words, features = "features", options.features  # the same names as in the source
     elif words not in arrays:
         features = default_target_names(source, G)
     if options.source_and_target is not None:
