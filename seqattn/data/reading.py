@@ -82,9 +82,9 @@ def read_series(
         cache_key = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
         cache_key += f" {config.target_features} {config.source_length or config.target_length}"
         cache_key += f" {file_series_names(path, files)}" if len(files) > 1 else ""
-        return load_cached(
-            files, cache_key, path, lambda store: _fill_store(store, path, files, options, config)
-        )
+        return load_cached(files, cache_key, path,
+            lambda store: _fill_store(store, path, files, options, config),
+        )  # fmt: skip
     if len(files) == 1:
         chunk = read_all(files[0], options)
         series = regularize(chunk, str(files[0]), config, infer_spacing(chunk))
@@ -252,11 +252,8 @@ class _FileReader:
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
-        if (
-            len(chunk) == 1
-            and not chunk.is_wide
-            and file_format(file, self.options.format) in TABLES
-        ):
+        is_table = file_format(file, self.options.format) in TABLES
+        if len(chunk) == 1 and not chunk.is_wide and is_table:
             return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
         if ids != tuple(str(first + k) for k in range(len(ids))):

@@ -56,13 +56,9 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
         yield _array_chunk(
-            part,
-            None,
-            names,
-            _FeatureChoice.by_position(where, part.shape[2], options),
-            where,
+            part, None, names, _FeatureChoice.by_position(where, part.shape[2], options), where,
             first,
-        )
+        )  # fmt: skip
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
@@ -179,14 +175,9 @@ class _FeatureChoice:
 
     @classmethod
     def of(
-        cls,
-        arrays: dict[str, NDArray[Any]],
-        words: str,
-        name: str,
-        key: str,
-        F: int,
+        cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int,
         options: ReadOptions,
-    ) -> _FeatureChoice:
+    ) -> _FeatureChoice:  # fmt: skip
         """Select by the names in the file; without names, by position.
 
         Args:
@@ -209,11 +200,9 @@ class _FeatureChoice:
         if doubled:
             raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
         names, notes = select_features(
-            file_names,
-            options,
-            f"{name}: {key!r} has no feature",
+            file_names, options, f"{name}: {key!r} has no feature",
             f"it has {join_names(file_names)}",
-        )
+        )  # fmt: skip
         indices = tuple(file_names.index(word) for word in names)
         return cls(names, None if indices == tuple(range(F)) else indices, notes)
 
@@ -234,13 +223,9 @@ class _FeatureChoice:
 
 
 def _array_chunk(
-    values: NDArray[np.floating],
-    lengths: Integers | None,
-    ids: tuple[str, ...],
-    which: _FeatureChoice,
-    key: str,
-    first: int,
-) -> Chunk:
+    values: NDArray[np.floating], lengths: Integers | None, ids: tuple[str, ...],
+    which: _FeatureChoice, key: str, first: int,
+) -> Chunk:  # fmt: skip
     """An array (N, L, F) as one chunk; without lengths, trailing steps of NaN are padding."""
     if which.indices is not None:
         values = values[:, :, which.indices]
@@ -284,12 +269,9 @@ def _check_array(array: NDArray[Any], name: str, label: str) -> NDArray[np.float
 
 
 def _read_lengths(
-    arrays: dict[str, NDArray[Any]],
-    name: str,
-    keys: tuple[str, ...],
-    values: NDArray[np.floating],
+    arrays: dict[str, NDArray[Any]], name: str, keys: tuple[str, ...], values: NDArray[np.floating],
     of: str,
-) -> Integers | None:
+) -> Integers | None:  # fmt: skip
     N, L, _ = values.shape
     for key in keys:
         if key not in arrays:

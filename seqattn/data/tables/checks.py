@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.numerals import allowed_numerals
@@ -29,7 +30,7 @@ def check_cells(table: Table, column: Column) -> None:
     if not count:
         return
     (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
-    shown = shortened(text)
+    shown = shorten(text)
     expected = "a number" if column.kind == "number" else "a date"
     more = f", and {count - 1} more cells hold none" if count > 1 else ""
     raise AmbiguousData(
@@ -53,11 +54,7 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
     if not rows:
         return f"column {column.name!r} is empty"
     row, word = rows[0]
-    return f"{table.line(row)}, column {column.name!r} holds {shortened(word)!r}, not a number"
-
-
-def shortened(word: str) -> str:
-    return word if len(word) <= 40 else f"{word[:40]}..."
+    return f"{table.line(row)}, column {column.name!r} holds {shorten(word)!r}, not a number"
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:

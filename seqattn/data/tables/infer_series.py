@@ -101,9 +101,8 @@ def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """A column with the name of an id, as of trips or sessions, whose values have contiguous rows,
     two or more on average."""
     for name in named:
-        if fold_name(name) not in SERIES_NAMES[:BLOCK_SERIES] and not fold_name(name).endswith(
-            "_id"
-        ):
+        folded = fold_name(name)
+        if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):
             continue
         values = facts.distinct(facts.columns[name].text)
         if 1 < 2 * values <= facts.rows and facts.is_contiguous(name):

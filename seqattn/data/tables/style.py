@@ -25,15 +25,9 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
     if roles.time is not None and roles.time.is_date and table.is_text:
         formats = _formats(table, [roles.columns[name] for name in names])
     return ColumnRoles(
-        LONG_LAYOUT,
-        roles.series,
-        names,
-        roles.features,
-        roles.ignored,
-        formats,
-        table.delimiter,
+        LONG_LAYOUT, roles.series, names, roles.features, roles.ignored, formats, table.delimiter,
         decimal,
-    )
+    )  # fmt: skip
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
