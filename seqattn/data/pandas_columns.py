@@ -80,9 +80,9 @@ def _index_columns(index: Any, names: list[str]) -> list[FrameColumn]:
         elif index.nlevels == 1 and not len(index):
             continue
         else:
-            what = "its index" if index.nlevels == 1 else f"level {level} of its index"
+            index_text = "its index" if index.nlevels == 1 else f"level {level} of its index"
             raise DataError(
-                f"{NAME}: {what} has no name. Name it, such as"
+                f"{NAME}: {index_text} has no name. Name it, such as"
                 f" frame.rename_axis({_index_example(index.nlevels)}), or leave it out:"
                 " frame.reset_index(drop=True)."
             )

@@ -42,12 +42,12 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
     Args:
         sources_only: read only the source columns, as for a forecast.
     """
-    wanted: list[str] | None = config.features
+    requested: list[str] | None = config.features
     source_and_target = None
     if config.source_features is not None and config.target_features is not None:
         source_and_target = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
-        wanted = list(dict.fromkeys(config.source_features if sources_only else both))
+        requested = list(dict.fromkeys(config.source_features if sources_only else both))
     series, time = column_names(config.series), column_names(config.time)
     return ReadOptions(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
@@ -58,7 +58,7 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
         series="auto" if config.series == ["auto"] else series,
         time="auto" if config.time == ["auto"] else time or None,
         group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
-        features=None if wanted is None else tuple(wanted),
+        features=None if requested is None else tuple(requested),
         source_and_target=None if sources_only else source_and_target,
     )  # fmt: skip
 
@@ -217,13 +217,13 @@ class _FileReader:
                 f"{file}: has the features {', '.join(chunk.points.features)},"
                 f" {self.files[0]} {', '.join(first.points.features)}."
             )
-        for what, mine, others in (
+        for kind, mine, others in (
             ("steps", _describe_steps(chunk), _describe_steps(first)),
             ("targets", _describe_targets(chunk), _describe_targets(first)),
         ):
             if mine != others:
                 raise DataError(
-                    f"{file}: has {mine} where {self.files[0]} has {others}. The {what} of all"
+                    f"{file}: has {mine} where {self.files[0]} has {others}. The {kind} of all"
                     " files must be of one kind."
                 )
 

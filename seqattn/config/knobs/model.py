@@ -37,7 +37,7 @@ class LocationShift(Section):
         return self
 
 
-class LocalWindow(Section):
+class GaussianWindow(Section):
     """A Gaussian window around a predicted source position (Luong et al. 2015, local-p)."""
 
     model_config = require_key("kind")
@@ -49,7 +49,7 @@ class LocalWindow(Section):
 
 
 Location = Annotated[
-    Annotated[LocationShift, Tag("location_shift")] | Annotated[LocalWindow, Tag("local")],
+    Annotated[LocationShift, Tag("location_shift")] | Annotated[GaussianWindow, Tag("local")],
     discriminator("kind", "location_shift"),
 ]
 

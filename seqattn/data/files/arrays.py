@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import Chunk, Ragged, first_line, to_offsets
 from seqattn.data.files.columns import join_names, select_features
-from seqattn.data.files.npz_members import read_arrays
+from seqattn.data.files.npz_members import read_npz_arrays
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Integers, row_blocks, valid_mask
 from seqattn.errors import DataError
@@ -56,7 +56,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
         yield _array_chunk(
-            part, None, names, _FeatureChoice.by_position(where, part.shape[2], options), where,
+            part, None, names, _FeatureChoice.in_order(where, part.shape[2], options), where,
             first,
         )  # fmt: skip
     if not len(values):
@@ -69,7 +69,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     Raises:
         DataError: the file is damaged or too large when decompressed, or shapes disagree.
     """
-    arrays = read_arrays(file, name)
+    arrays = read_npz_arrays(file, name)
     key = _main_array(arrays, name)
     values = _check_array(arrays[key], name, repr(key))
     if not len(values):
@@ -192,7 +192,7 @@ class _FeatureChoice:
             DataError: a feature is missing, or the number of names is wrong.
         """
         if words not in arrays:
-            return cls.by_position(key, F, options)
+            return cls.in_order(key, F, options)
         file_names = _read_texts(arrays[words], name, words)
         if len(file_names) != F:
             raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(file_names)} names.")
@@ -207,7 +207,7 @@ class _FeatureChoice:
         return cls(names, None if indices == tuple(range(F)) else indices, notes)
 
     @classmethod
-    def by_position(cls, key: str, F: int, options: ReadOptions) -> _FeatureChoice:
+    def in_order(cls, key: str, F: int, options: ReadOptions) -> _FeatureChoice:
         """Take all features in order.
 
         Raises:

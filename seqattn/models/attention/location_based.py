@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config import LocalWindow as LocalConfig
+from seqattn.config import GaussianWindow as LocalConfig
 from seqattn.config import Location as LocationConfig
 from seqattn.config import LocationShift as ShiftConfig
 from seqattn.config import Section
