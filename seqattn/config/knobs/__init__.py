@@ -87,7 +87,7 @@ class Config(Section):
     """Additional logs."""
 
     @model_validator(mode="after")
-    def _steps_to_compile(self) -> Self:
+    def _check_compile(self) -> Self:
         if self.training.compile != "off" and not isinstance(self.model, Recurrent):
             raise contradiction(
                 "training",
@@ -97,7 +97,7 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _all_at_once_needs_the_truth(self) -> Self:
+    def _check_transformer_forcing(self) -> Self:
         forcing = self.training.teacher_forcing
         always = isinstance(forcing, ConstantForcing) and forcing.probability == 1
         if isinstance(self.model, Transformer) and not always:
@@ -133,7 +133,7 @@ class Compare(Section):
     and test_seed. Has no effect on files."""
 
     @model_validator(mode="after")
-    def _one_way_of_saying_it(self) -> Self:
+    def _check_variants(self) -> Self:
         if self.vary and self.variants:
             raise contradiction("vary", "and variants cannot both be set; remove one of them")
         if len(self.along) > 1:

@@ -44,7 +44,7 @@ class Generated(Section):
     """Seed of the test sequences; different from the other two."""
 
     @model_validator(mode="after")
-    def _parts_share_no_seed(self) -> Self:
+    def _check_seeds(self) -> Self:
         seeds: dict[int, str] = {}
         for part in ("train", "validation", "test"):
             seed = getattr(self, f"{part}_seed")
@@ -90,7 +90,7 @@ class Polygons(Generated):
     """Number of source corners; the first two determine the polygon. The rest is the target."""
 
     @model_validator(mode="after")
-    def _something_is_left(self) -> Self:
+    def _check_rest(self) -> Self:
         check_ordered(self, "min_corners", "corners")
         fewest = self.corners if self.min_corners is None else self.min_corners
         if self.source_length >= fewest:
@@ -114,7 +114,7 @@ class Paths(Generated):
     `length`."""
 
     @model_validator(mode="after")
-    def _shortest_first(self) -> Self:
+    def _check_lengths(self) -> Self:
         check_ordered(self, "min_length", "length")
         return self
 
@@ -161,7 +161,7 @@ class Recall(Generated):
     `pairs`."""
 
     @model_validator(mode="after")
-    def _fewest_first(self) -> Self:
+    def _check_pairs(self) -> Self:
         check_ordered(self, "min_pairs", "pairs")
         return self
 
@@ -180,7 +180,7 @@ class Lag(Paths):
     """T, length of the target; at most `lag`, so that each target step has a source step."""
 
     @model_validator(mode="after")
-    def _each_has_its_source(self) -> Self:
+    def _check_lag(self) -> Self:
         shortest = self.length if self.min_length is None else self.min_length
         if self.lag > shortest:
             raise contradiction(
@@ -223,7 +223,7 @@ class Split(Section):
     """Seed of the random split; not used with by: time."""
 
     @model_validator(mode="after")
-    def _something_is_left(self) -> Self:
+    def _check_rest(self) -> Self:
         if self.validation + self.test >= 1:
             raise contradiction(
                 "test",
@@ -335,31 +335,31 @@ class OwnFile(Section):
     """Whether the values of the files are cached on disk, so that files may be larger than memory
     and are read once. auto: for 32 MiB of files or more."""
 
-    _scaling_follows = model_validator(mode="before")(with_scaling)
-    _one_way_to_normalize = model_validator(mode="after")(check_normalization)
+    _set_scaling = model_validator(mode="before")(with_scaling)
+    _check_normalize = model_validator(mode="after")(check_normalization)
 
     @model_validator(mode="after")
-    def _one_way_to_cut(self) -> Self:
+    def _check_cut(self) -> Self:
         given = [k for k in ("source_length", "target_length", "window") if getattr(self, k)]
         if len(given) > 1:
             raise contradiction(given[1], f"and {given[0]} cannot both be set; remove one of them")
         return self
 
     @model_validator(mode="after")
-    def _all_files_or_one(self) -> Self:
+    def _check_paths(self) -> Self:
         if (self.validation_path is None) != (self.test_path is None):
             lacking = "validation_path" if self.validation_path is None else "test_path"
             raise contradiction(lacking, "is required, since another part has its own path")
         return self
 
     @model_validator(mode="after")
-    def _groups_have_a_column(self) -> Self:
+    def _check_group(self) -> Self:
         if self.split.by == "group" and self.group is None:
             raise contradiction("group", "must name a column for data.split.by: group")
         return self
 
     @model_validator(mode="after")
-    def _columns_have_one_purpose(self) -> Self:
+    def _check_columns(self) -> Self:
         if self.features is not None and (self.source_features or self.target_features):
             raise contradiction(
                 "features", "cannot be set with source_features and target_features; remove it"

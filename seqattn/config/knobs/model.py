@@ -26,7 +26,7 @@ class LocationShift(Section):
     """Number of relative shifts, centred at 0: 3 is -1, 0, 1."""
 
     @model_validator(mode="after")
-    def _zero_in_the_middle(self) -> Self:
+    def _check_shift_range(self) -> Self:
         n = self.shift_range
         if n % 2 == 0:
             raise contradiction(
@@ -71,7 +71,7 @@ class AttentionKnobs(Section):
     """Average a learned affine map of the encoder states instead of the states themselves."""
 
     @model_validator(mode="after")
-    def _choices_need_an_estimator(self) -> Self:
+    def _check_estimator(self) -> Self:
         if self.normalizer == "hard" and self.estimator is None:
             raise contradiction(
                 "normalizer", "is hard, which needs estimator: straight_through or reinforce"
@@ -99,7 +99,7 @@ class UniformAttention(AttentionKnobs):
     """The score function of query and key."""
 
     @model_validator(mode="after")
-    def _nothing_to_choose_by(self) -> Self:
+    def _check_normalizer(self) -> Self:
         if self.normalizer == "hard":
             raise contradiction(
                 "normalizer",
@@ -127,7 +127,7 @@ class ScaledDotAttention(AttentionKnobs):
     """K, the width of queries and keys; null: hidden_dim."""
 
     @model_validator(mode="after")
-    def _width_needs_projections(self) -> Self:
+    def _check_key_dim(self) -> Self:
         if self.key_dim is not None and not self.project_query_key:
             raise contradiction(
                 "key_dim", "needs project_query_key: true; without it K is hidden_dim"
@@ -189,7 +189,7 @@ class ModelKnobs(Section):
     with the network; `learned`, initialized with zero and trained."""
 
     @model_validator(mode="after")
-    def _map_needs_a_skip(self) -> Self:
+    def _check_skip_map(self) -> Self:
         if self.skip == "none" and self.skip_map != "frozen":
             raise contradiction(
                 "skip_map",
@@ -229,7 +229,7 @@ class Recurrent(ModelKnobs):
     """The attention of the decoder; null: an encoder-decoder without attention."""
 
     @model_validator(mode="after")
-    def _context_needs_attention(self) -> Self:
+    def _check_context(self) -> Self:
         if self.attention is None and self.context == "input":
             raise contradiction(
                 "context",
@@ -239,7 +239,7 @@ class Recurrent(ModelKnobs):
         return self
 
     @model_validator(mode="after")
-    def _feeding_needs_a_context(self) -> Self:
+    def _check_input_feeding(self) -> Self:
         if self.input_feeding and self.attention is None:
             raise contradiction(
                 "input_feeding",
@@ -254,7 +254,7 @@ class Recurrent(ModelKnobs):
         return self
 
     @model_validator(mode="after")
-    def _readout_needs_a_context(self) -> Self:
+    def _check_readout(self) -> Self:
         if self.readout == "linear":
             return self
         if self.attention is None:
@@ -272,7 +272,7 @@ class Recurrent(ModelKnobs):
         return self
 
     @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
+    def _check_heads(self) -> Self:
         attention = self.attention
         if attention is None:
             return self
@@ -344,7 +344,7 @@ class Transformer(ModelKnobs):
     """Dropout probability of the output of each sublayer, in training."""
 
     @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
+    def _check_heads(self) -> Self:
         if self.model_dim % self.heads:
             divisors = [
                 n for n in range(1, min(self.model_dim, 256) + 1) if self.model_dim % n == 0
@@ -362,7 +362,7 @@ class Transformer(ModelKnobs):
         return True
 
     @model_validator(mode="after")
-    def _positions_to_learn(self) -> Self:
+    def _check_positions(self) -> Self:
         if self.positions == "learned" and self.longest is None:
             raise contradiction("longest", "must be the number of learned positions")
         if self.positions != "learned" and self.longest is not None:

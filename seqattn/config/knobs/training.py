@@ -177,7 +177,7 @@ class Training(Section):
     for reports and `plot-attention --epochs`. null: none. Does not affect training."""
 
     @model_validator(mode="after")
-    def _cosine_goes_down(self) -> Self:
+    def _check_schedule(self) -> Self:
         schedule = self.learning_rate_schedule
         if isinstance(schedule, CosineRate) and schedule.minimum > self.learning_rate:
             raise contradiction(
@@ -187,7 +187,7 @@ class Training(Section):
         return self
 
     @model_validator(mode="after")
-    def _momentum_is_for_sgd(self) -> Self:
+    def _check_momentum(self) -> Self:
         if self.momentum > 0 and self.optimizer != "sgd":
             raise contradiction(
                 "momentum", f"needs optimizer: sgd; {self.optimizer} has moments of its own"
