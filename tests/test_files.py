@@ -100,7 +100,7 @@ def test_what_is_no_number_with_a_decimal_comma(cell: str, features: tuple[str] 
 def test_points_between_thousands_are_said() -> None:
     piece = read("sequence;step;x\na;1;0,5\na;2;1.234\n", ReadOptions(delimiter=";"))
     assert points(piece) == [[[0.5], [1234]]]
-    assert piece.notes == ("'x': ',' stands before decimals and '.' between thousands",)
+    assert piece.notes == ("'x': ',' is the decimal mark and '.' the thousands separator",)
 
 
 def test_a_blank_line_of_one_column_is_an_empty_cell() -> None:
@@ -335,11 +335,11 @@ def test_what_is_found_without_being_said(text: str | bytes, same: str) -> None:
         (HEAD, "has a header but no rows"),
         ("sequence,step,x\na,1,2\n", "no column 'y'; found sequence, step, x. Needed are x, y"),
         ("sequence,step,x,z\na,1,2,3\n", "no column 'y'"),
-        ("sequence,step,x,x\na,1,2,3\n", "the column 'x' stands there twice"),
+        ("sequence,step,x,x\na,1,2,3\n", "the column 'x' occurs twice"),
         (HEAD + "a,1,2\n", "line 2 has 3 cells, the header has 4: 'a,1,2'"),
         (HEAD + "a,1,2,3\na,2,2,3,4\n", "line 3 has 5 cells, the header has 4"),
         (HEAD + "a,1,1.0,1.5m\na,2,1.0,1.5\n", "line 2, column 'y' holds '1.5m', not a number"),
-        (HEAD + 'a,1,1,"1,500"\n', "column 'y' holds '1,500' and the like, where the comma may stand between thousands or before decimals. Say which: data.thousands"),
+        (HEAD + 'a,1,1,"1,500"\n', "column 'y' holds numbers such as '1,500', whose comma may be a thousands separator or a decimal mark. Set data.thousands"),
         (HEAD + "a,1,-inf,1\n", "line 2, column 'x' holds '-inf', not a number"),
         (HEAD + "a,1,1e16,1\n", "line 2, column 'x' is 1e+16; values up to 1e+15"),
         (HEAD + "a,1,1_0,1\n", "line 2, column 'x' holds '1_0', not a number"),

@@ -278,7 +278,7 @@ def test_other_columns_are_said_than_given(tmp_path: Path) -> None:
         (paths(1), {"source_length": 2}, "of 1 sequences the validation part would get 0"),
         (paths(2), {"source_length": 2}, "Three parts need three at least"),
         (paths(20), {"source_length": 2, "split": {"validation": 0.01}}, "validation part would get 0"),
-        (paths(20), {}, "nothing says what is source and what is target"),
+        (paths(20), {}, "source and target are not defined"),
         (paths(20), {"source_length": 6}, "no sequence has more than data.source_length = 6 points; the longest, 's0', has 6"),
         (paths(20), {"window": {"source": 5, "target": 2}}, "a window needs 7 points (data.window), and the longest sequence has 6"),
         (paths(20), {"window": {"source": 2, "target": 2}, "split": {"by": "time"}}, "part of series 's0' has 4 of its 6 points|has 1 of its 6 points, but a window needs 4"),

@@ -202,7 +202,7 @@ def _to_plain(
         key_path = (*path, key)
         if key in content:
             mistakes.append(
-                f"{origin}:{line}: {'.'.join(key_path)}: stands here again, first on line"
+                f"{origin}:{line}: {'.'.join(key_path)}: is repeated, first on line"
                 f" {lines[key_path]}. Keep one of the two."
             )
             continue

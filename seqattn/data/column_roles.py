@@ -91,7 +91,7 @@ class ColumnRoles:
     def _ignored(self) -> list[str]:
         return [
             name for name, reason in self.ignored.items()
-            if not any(reason in reason for reason in FILE_SPECIFIC_REASONS)
+            if not any(phrase in reason for phrase in FILE_SPECIFIC_REASONS)
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:

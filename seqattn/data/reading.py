@@ -103,9 +103,9 @@ def _fill_store(
         if repeated is not None:
             if chunk.order is None:
                 raise DataError(
-                    f"{file}: its series {repeated!r} has rows in another file, too, and no column"
-                    " says when, so nothing says in which order they belong. Name the column of"
-                    " the time (data.time), or give the series names of their own."
+                    f"{file}: its series {repeated!r} has rows in another file, too, and no time"
+                    " column, so their order is unknown. Name the time column (data.time), or"
+                    " give the series names of their own."
                 )
             straddles = True
             break

@@ -126,7 +126,7 @@ class _Regularizer:
             )
         has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
-            f"{found}, but steps are {frequency} apart. Add the rows that lack{or_set}"
+            f"{found}, but steps are {frequency} apart. Add the missing rows{or_set}"
             + (f" Or {ignore_times}" if has_dates else "")
         )
 
@@ -160,7 +160,7 @@ class _Regularizer:
                 after += 1
             if after == row:
                 return where(int(source[row]), feature)
-            return f"a row that lacks before {where(int(source[after]), feature)}"
+            return f"a missing row before {where(int(source[after]), feature)}"
 
         before = np.concatenate([[0], np.cumsum(more)])
         lengths = np.diff(self.chunk.points.offsets + before[self.chunk.points.offsets])

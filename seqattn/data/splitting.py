@@ -37,8 +37,7 @@ def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str
     if split.by == "time":
         if series.order is None:
             raise DataError(
-                f"{name}: has no column that says when, for data.split.by: time; name it in"
-                " data.time."
+                f"{name}: has no time column for data.split.by: time; name it in data.time."
             )
         order = np.argsort(series.order[series.points.offsets[:-1]], kind="stable")
     else:

@@ -96,8 +96,8 @@ class Polygons(Generated):
         if self.source_length >= fewest:
             raise contradiction(
                 "source_length",
-                f"is {self.source_length}, which leaves a polygon of {fewest} corners nothing to"
-                f" say. Choose 2 to {fewest - 1}",
+                f"is {self.source_length}, which leaves a polygon of {fewest} corners without"
+                f" a target. Choose 2 to {fewest - 1}",
             )
         return self
 

@@ -21,8 +21,8 @@ def check_cells(table: Table, column: Column) -> None:
     """
     if column.either:
         raise AmbiguousData(
-            f"{table.name}: column {column.name!r} holds {column.either!r} and the like, where the"
-            " comma may stand between thousands or before decimals. Say which: data.thousands: ','"
+            f"{table.name}: column {column.name!r} holds numbers such as {column.either!r}, whose"
+            " comma may be a thousands separator or a decimal mark. Set data.thousands: ','"
             " or data.decimal: ',' (in data check: --thousands , or --decimal ,).",
             ({"thousands": ","}, {"decimal": ","}),
         )
@@ -35,7 +35,7 @@ def check_cells(table: Table, column: Column) -> None:
     more = f", and {count - 1} more cells hold none" if count > 1 else ""
     raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
-        f" {expected}{more}. Correct the cell, or say that it is an empty one:"
+        f" {expected}{more}. Correct the cell, or declare it empty:"
         f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
         " leave the column out: --ignore"
         f" {shlex.quote(column.name)}.",

@@ -105,7 +105,7 @@ class TextFormat:
             return cls(encoding, separator, comment, first, comments, cells, True, notes)
         header = commented_header(before, comment, separator, len(cells))
         if header:
-            notes += ("the header stands in a comment",)
+            notes += ("the header is in a comment",)
         else:
             header = tuple(map(column_letters, range(len(cells))))
             notes += (f"there is no header, so columns are called {header[0]} to {header[-1]}",)
