@@ -98,8 +98,8 @@ def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     together = ",".join(names)
     *before, last = names
     raise AmbiguousData(
-        f"{facts.table.name}: the columns {together} hold the time together. One series with"
-        f" one time of them all: data.time: [{', '.join(names)}] (in data check: --time {together});"
+        f"{facts.table.name}: the columns {together} hold the time together. One series with a"
+        f" time of all: data.time: [{', '.join(names)}] (in data check: --time {together});"
         f" a series for each {' and '.join(before)}: --series {','.join(before)} --time {last};"
         f" rows in order: --time none --ignore {together}.",
         ({"time": together}, {"series": ",".join(before), "time": last},
