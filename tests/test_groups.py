@@ -16,7 +16,7 @@ from seqattn.analysis import doctor
 from seqattn.analysis.comparison import compare, read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
-from seqattn.data import DataSpec, load_data
+from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_of, train_many
 from seqattn.experiments.ray_cluster import _take_in
@@ -42,7 +42,7 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
 
 def run_of(seed: int, *sets: str) -> Run:
     config = resolve(None, [*SIZES, *sets]).config
-    data = load_data(config.data)
+    data = load(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
     return Run(model, *parts, config.training, seed, group="g")

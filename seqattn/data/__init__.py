@@ -13,7 +13,7 @@ from seqattn.data.splits import Splits
 from seqattn.data.windows import Windows
 
 
-def load_data(config: Data) -> Splits:
+def load(config: Data) -> Splits:
     """Generate or read the data set of a config.
 
     Raises:
@@ -47,5 +47,5 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
 
 __all__ = [
     "DataSpec", "InSample", "NaiveForecast", "Scaling", "Sequences", "Splits", "Windows",
-    "fixed_shape", "load_data",
+    "fixed_shape", "load",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from seqattn.config import Config, OwnFile, as_plain
-from seqattn.data import Splits, load_data
+from seqattn.data import Splits, load
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.fixed_lengths import check_fixed_lengths
 from seqattn.experiments.grouping import groups_without_checkpoints
@@ -29,7 +29,7 @@ def prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> li
     for config, folder in configs:
         key = repr(config.data)
         if key not in parts:
-            parts[key] = load_data(config.data)
+            parts[key] = load(config.data)
         if isinstance(config.data, OwnFile):
             check_memory(config, parts[key])
         job = Job(config, folder, parts[key], resume)

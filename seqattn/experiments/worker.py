@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from seqattn.config import Config, as_plain
-from seqattn.data import Splits, load_data
+from seqattn.data import Splits, load
 from seqattn.errors import Stopped, UsageError
 from seqattn.experiments.group_training import runs_of
 from seqattn.experiments.job import Job
@@ -90,7 +90,7 @@ def follow(
     with processes.beginning():
         chosen = choose_device(device)
         check_can_be_distributed(config)
-        data = load_data(config.data)
+        data = load(config.data)
         processes.compare(config_fingerprint(config), data_fingerprint(data))
     checkpoint = processes.broadcast(b"")
     if checkpoint == TRAINED:

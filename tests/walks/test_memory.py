@@ -36,7 +36,7 @@ CHILD = (
     PEAK
     + """
 from seqattn.config import resolve
-from seqattn.data import shape_of
+from seqattn.data import fixed_shape
 from seqattn.experiments import train_one
 from seqattn.training.memory import bytes_needed
 
@@ -46,7 +46,7 @@ def measured(sets):
     before = peak()
     config = resolve(None, [*sets, "name=large", "training.epochs=1"]).config
     train_one(config, Path("outputs"), plots=False)
-    estimate = sum(bytes_needed(config, *shape_of(config.data)).values())
+    estimate = sum(bytes_needed(config, *fixed_shape(config.data)).values())
     return peak() - before, estimate
 
 each(measured)
