@@ -132,7 +132,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
         ("{variants: {a b: {seed: 1}, c: {}}}", "compare.variants.a b"),
         ("{variants: {a: {}, b: {}}}", "variants a and b are the same config"),
         ("{varants: {}}", "Did you mean compare.variants?"),
-        ("{vary: {model.hidden_dim: [2, 3]}, variants: {a: {}}}", "cannot both be meant"),
+        ("{vary: {model.hidden_dim: [2, 3]}, variants: {a: {}}}", "cannot both be set"),
         ("{variants: {a: {}, b: {model.hiden_dim: 3}}}", "Did you mean model.hidden_dim?"),
     ],
 )

@@ -291,7 +291,7 @@ def sample(
 ) -> None:
     """Write the sequences that CONFIG generates, and print the `data:` section that reads them."""
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
-    from seqattn.data import load_data
+    from seqattn.data import load
     from seqattn.data.files import file_format
     from seqattn.data.files.sequence_files import write_sequences
     from seqattn.runs.output_files import check_outputs, write_output
@@ -304,7 +304,7 @@ def sample(
         form = file_format(output)
     except DataError as error:
         raise UsageError(str(error)) from None
-    sequences = getattr(load_data(described), part)
+    sequences = getattr(load(described), part)
     goes_on = isinstance(described, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, is_continuation=goes_on)
     write_output(output, content)

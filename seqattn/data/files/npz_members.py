@@ -14,7 +14,7 @@ from seqattn.errors import DataError
 from seqattn.runs.storage import MAX_UNPACKED_BYTES
 
 
-def read_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
+def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
     """All arrays of an NPZ file by name.
 
     Raises:

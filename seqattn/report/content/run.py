@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seqattn.analysis import doctor
 from seqattn.analysis.evaluation.load_run import data_of, open_run
 from seqattn.config import Config, as_plain, leaves, read_stored
-from seqattn.data.baselines import describe_verdict
+from seqattn.data.baselines import render_verdict
 from seqattn.data.metrics import describe_metrics
 from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import examples, film
@@ -153,7 +153,7 @@ def _environment(found: Mapping[str, Any]) -> list[list[str]]:
 def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The losses beside what they are read by, and the sentence that says it."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
-    compared = describe_verdict(loss, summary["baselines"], summary["fitted"])
+    compared = render_verdict(loss, summary["baselines"], summary["fitted"])
     sentence = f"Free running, its mean squared error on the test sequences is {loss:.4g}: it"
     sentence += f" {compared}"
     if floor is not None:
