@@ -13,12 +13,12 @@ from seqattn.models import SampledActions
 from seqattn.models.attention import (
     AdditiveScore,
     Attention,
+    AttentionMemory,
     CosineScore,
     DotScore,
     GeneralScore,
     LocalWindow,
     LocationShiftAddressing,
-    Memory,
     Normalizer,
     Reinforce,
     ScaledDotScore,
@@ -251,7 +251,7 @@ def test_project_values_averages_projected_values(states: tuple[Tensor, Tensor])
     value = value.double()
     attention = Attention(DotScore(), value=value)
     memory = attention.precompute_memory(encoded, None)
-    assert isinstance(memory, Memory)
+    assert isinstance(memory, AttentionMemory)
     expected = encoded @ value.weight.T + value.bias
     torch.testing.assert_close(memory.values, expected)
     torch.testing.assert_close(memory.keys, encoded)

@@ -86,8 +86,8 @@ def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
 def test_nothing_but_products_of_many_runs_is_rounded(config: dict[str, Any]) -> None:
     """Loss and gradient of a step of two runs, and that of a run alone is the same."""
     numbers = torch.Generator().manual_seed(3)
-    source = torch.randn(2, N, S, POINTS.given, generator=numbers)
-    target = torch.randn(2, N, T, POINTS.said, generator=numbers)
+    source = torch.randn(2, N, S, POINTS.source_dim, generator=numbers)
+    target = torch.randn(2, N, T, POINTS.target_dim, generator=numbers)
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
     told = torch.ones(T, dtype=torch.bool)
     models = [model_of(config, seed) for seed in (4, 9)]
@@ -115,10 +115,10 @@ LONG_KEEP = torch.arange(LONG) < LONG_LENGTHS[:, None]
 def test_positions_and_lengths_are_those_of_float32() -> None:
     """bfloat16 holds whole numbers up to 256."""
     sinusoidal, like = SinusoidalPositionalEncoding(32), torch.zeros(3, LONG, 32)
-    expected = sinusoidal.at(0, LONG, like)
+    expected = sinusoidal.encode(0, LONG, like)
     with torch.autocast("cpu", torch.bfloat16):
         for x in (like, like.bfloat16()):
-            assert torch.equal(sinusoidal.at(0, LONG, x), expected)
+            assert torch.equal(sinusoidal.encode(0, LONG, x), expected)
             assert valid_lengths(LONG_KEEP, x[..., 0]).flatten().tolist() == [600, 257, 513]
             assert valid_lengths(None, x[:, 0]).tolist() == 32
 

@@ -49,7 +49,7 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import Bidirectional, Cell, cell_class, last_valid
 from seqattn.models.layers import Linear, concat_features
-from seqattn.models.noise import NO_NOISE, Noise
+from seqattn.models.noise import NO_NOISE, Noise, dropout_factors
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -152,7 +152,8 @@ class RecurrentModel(Seq2SeqModel):
         cells = [last]
         for layer in cast(list[Cell | Bidirectional], self.encoder_above) if self.is_deep else ():
             if rng is not None and self.dropout > 0:
-                states = states * self._dropout_factors(rng, N, S, self.hidden)
+                weight = self.output.weight
+                states = states * dropout_factors(rng, self.dropout, weight, N, S, self.hidden)
             states, last = layer.forward(states, source_lengths)
             cells.append(last)
         return states, tuple(cells)
@@ -173,7 +174,7 @@ class RecurrentModel(Seq2SeqModel):
         check_target(source, target, self.features, teacher_forcing)
         *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, rng)
-        noise = NO_NOISE if rng is None else self._draw_noise(rng, lead[-1], T)
+        noise = NO_NOISE if rng is None else _draw_noise(self, rng, lead[-1], T)
         plan = segments(teacher_forcing, T)
         forced = [t for first, last, _ in plan for t in range(first + 1, last)]
         known, decoder = shift_right(start.start_token, target, forced), self.decoder
@@ -339,21 +340,18 @@ class RecurrentModel(Seq2SeqModel):
         assert self.attention is not None and memory is not None
         return self.attention.attend(queries, memory, state.prev_weights, u)
 
-    def _draw_noise(self, rng: RNG, N: int, T: int) -> Noise:
-        """All random numbers of T steps, drawn at once: independent of teacher forcing."""
-        u, attention = None, self.attention
-        if attention is not None and attention.normalizer.is_stochastic:
-            A = attention.heads
-            u = rng.uniform("sampling", *((N, T) if A == 1 else (N, A, T)))
-        if self.dropout == 0:
-            return NO_NOISE if u is None else Noise(u)
-        layers = tuple(self._dropout_factors(rng, N, T, self.hidden) for _ in self.decoder_above)
-        return Noise(u, layers, self._dropout_factors(rng, N, T, self.output.weight.shape[-1]))
 
-    def _dropout_factors(self, rng: RNG, *shape: int) -> Tensor:
-        """0 with probability p, else 1 / (1 - p)."""
-        kept = rng.uniform("dropout", *shape) >= self.dropout
-        return kept.to(self.output.weight.dtype) / (1 - self.dropout)
+def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
+    """All random numbers of T decoder steps, drawn at once: independent of teacher forcing."""
+    u, attention, p = None, model.attention, model.dropout
+    if attention is not None and attention.normalizer.is_stochastic:
+        A = attention.heads
+        u = rng.uniform("sampling", *((N, T) if A == 1 else (N, A, T)))
+    if p == 0:
+        return NO_NOISE if u is None else Noise(u)
+    weight = model.output.weight
+    layers = [dropout_factors(rng, p, weight, N, T, model.hidden) for _ in model.decoder_above]
+    return Noise(u, tuple(layers), dropout_factors(rng, p, weight, N, T, weight.shape[-1]))
 
 
 def _encoder_layer(
