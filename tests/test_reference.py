@@ -30,7 +30,7 @@ from seqattn.models.numpy_reference import (
     additive_forward,
     attention_backward,
     attention_forward,
-    causal_keep,
+    causal_mask,
     general_forward,
     glorot_weights,
     linear_backward,
@@ -136,7 +136,7 @@ def test_the_walk_through_self_attention() -> None:
     eye = np.eye(4, 8)
     scores, _ = scaled_dot_forward(products @ eye, eye)
     close(scores.var(), WALK["var-scaled"])
-    close(causal_keep(4, 4), WALK["mask"])
+    close(causal_mask(4, 4), WALK["mask"])
 
 
 def test_the_walks_softmax() -> None:
@@ -144,7 +144,7 @@ def test_the_walks_softmax() -> None:
     raised = np.array(case["inputs"]["exp_x_T"]).T  # the source prints its transpose
     close(raised.sum(axis=-1), WALK["expsum"])
     scores = np.log(raised, out=np.full((4, 4), 7.0), where=raised > 0)
-    close(softmax_forward(scores, causal_keep(4, 4))[0], case)
+    close(softmax_forward(scores, causal_mask(4, 4))[0], case)
 
 
 @pytest.fixture

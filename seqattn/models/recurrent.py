@@ -185,10 +185,12 @@ class RecurrentModel(Seq2SeqModel):
         for (first, last, feed), skip in zip(plan, skips, strict=True):
             # All inputs of a segment are known: one unroll, one attention, one readout.
             if first > 0:
-                fed = values[-1].select(-2, -1)
+                decoder_input = values[-1].select(-2, -1)
                 if feed == "mixed":
-                    fed = select_decoder_input(teacher_forcing, target, fed, first)
-                projected[first] = decoder.project(fed)
+                    decoder_input = select_decoder_input(
+                        teacher_forcing, target, decoder_input, first
+                    )
+                projected[first] = decoder.project(decoder_input)
             inputs = [projected[t] for t in range(first, last)]
             output, attention, state = self._decode(
                 inputs, state, start.memory, noise.slice_steps(first, last)
@@ -209,26 +211,26 @@ class RecurrentModel(Seq2SeqModel):
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
-        memory, state, fed = self.encode(source, source_lengths)
+        memory, state, decoder_input = self.encode(source, source_lengths)
         if memory is not None and override is not None:
             memory = replace(memory, intervention=override.start())
         values, attended = list[Tensor](), list[AttentionOutput]()
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
-            output, attention, state = self.step(fed, state, memory)
+            output, attention, state = self.step(decoder_input, state, memory)
             output = output if skip is None else output + skip
-            fed = output.select(-2, 0)
+            decoder_input = output.select(-2, 0)
             values.append(output)
             if with_attention and attention is not None:
                 attended.append(attention)
         return _build_output(values, attended, self.attention, with_attention)
 
     def step(
-        self, fed: Tensor, state: DecoderState, memory: AttentionMemory | None
+        self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
         """One step of the decoder.
 
         Args:
-            fed: decoder input (..., N, F).
+            decoder_input: decoder input (..., N, F).
             state: from `encode` or the previous step.
             memory: from `encode`.
 
@@ -236,7 +238,7 @@ class RecurrentModel(Seq2SeqModel):
             the output (..., N, 1, F) without that of the skip, context and weights (None without
             attention), and the new state.
         """
-        return self._decode([self.decoder.project(fed)], state, memory, NO_NOISE)
+        return self._decode([self.decoder.project(decoder_input)], state, memory, NO_NOISE)
 
     def _decode(
         self,

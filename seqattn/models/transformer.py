@@ -230,7 +230,7 @@ class TransformerModel(Seq2SeqModel):
 
     def step(
         self,
-        fed: Tensor,
+        decoder_input: Tensor,
         memory: Sequence[KVCache],
         keep: Tensor | None,
         caches: Sequence[KVCache | None],
@@ -241,7 +241,7 @@ class TransformerModel(Seq2SeqModel):
         """One step of the decoder.
 
         Args:
-            fed: decoder input (..., N, F).
+            decoder_input: decoder input (..., N, F).
             memory, keep: from `encode`.
             caches: keys and values of the previous steps for each layer; None at the first step.
 
@@ -251,7 +251,7 @@ class TransformerModel(Seq2SeqModel):
             requested; and the new caches.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
-        x = add_positions(self.target_in(fed.unsqueeze(-2)), self.target_places, t)
+        x = add_positions(self.target_in(decoder_input.unsqueeze(-2)), self.target_places, t)
         output, self_weights, cross_weights, new = self._decode(
             x, memory, keep, caches, dropout=Dropout(None, 0), with_weights=with_weights,
             intervention=intervention,
