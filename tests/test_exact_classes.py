@@ -42,8 +42,8 @@ class ChangedGRU(GRU):
 
 class ChangedAttention(Attention):
     def attend(self, *args: Any, **options: Any) -> AttentionOutput:
-        look = super().attend(*args, **options)
-        return look._replace(context=look.context.sin())
+        attended = super().attend(*args, **options)
+        return attended._replace(context=attended.context.sin())
 
 
 class ChangedSoftmax(Softmax):
@@ -108,8 +108,8 @@ def batch() -> Batch:
 
 
 def loss_and_gradient(stack: StackedParams, objective: LossFn) -> tuple[float, Tensor]:
-    told = torch.arange(T) % 3 > 0
-    loss = objective.value_and_grad(batch(), told)
+    forced = torch.arange(T) % 3 > 0
+    loss = objective.value_and_grad(batch(), forced)
     return float(loss.sum()), stack.gradient[0].clone()
 
 

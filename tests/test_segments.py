@@ -9,7 +9,7 @@ from seqattn.models.teacher_forcing import Segment, segments
 
 
 @pytest.mark.parametrize(
-    ("coins", "expected"),
+    ("forced", "expected"),
     [
         ([[1, 1, 1, 1]], [(0, 4, "forced")]),
         ([[0, 1, 1, 1]], [(0, 4, "forced")]),  # step 0 has no choice
@@ -20,8 +20,8 @@ from seqattn.models.teacher_forcing import Segment, segments
     ],
 )
 def test_steps_are_split_where_an_output_is_the_next_input(
-    coins: list[list[int]], expected: list[tuple[int, int, str]]
+    forced: list[list[int]], expected: list[tuple[int, int, str]]
 ) -> None:
-    found = segments(torch.tensor(coins).bool(), 4)
+    found = segments(torch.tensor(forced).bool(), 4)
     assert found == tuple(Segment(*each) for each in expected)  # type: ignore[arg-type]
     assert segments(torch.ones(1, dtype=torch.bool), 4) == ((0, 4, "forced"),)
