@@ -241,12 +241,9 @@ class RecurrentModel(Seq2SeqModel):
         return self._decode([self.decoder.project(decoder_input)], state, memory, NO_NOISE)
 
     def _decode(
-        self,
-        projected: list[Tensor],
-        state: DecoderState,
-        memory: AttentionMemory | None,
+        self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
+    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
         """Decode a segment of L projected inputs: output (..., N, L, F), context and weights of L
         queries, and the state after the segment."""
         if self.is_sequential:
@@ -257,9 +254,8 @@ class RecurrentModel(Seq2SeqModel):
             cells: tuple[Tensor, ...] = (last,)
         else:
             lasts = [last]
-            for i, (layer, prev) in enumerate(
-                zip(self._upper_layers, state.cells[1:], strict=True)
-            ):
+            layers = zip(self._upper_layers, state.cells[1:], strict=True)
+            for i, (layer, prev) in enumerate(layers):
                 hidden = hidden * noise.layer_dropout[i] if noise.layer_dropout else hidden
                 states, last = layer.unroll(layer.project_steps(hidden), prev)
                 hidden = layer.output(states)
@@ -275,12 +271,9 @@ class RecurrentModel(Seq2SeqModel):
         return self.output(noise.drop_readout(readout)), attended, new_state
 
     def _decode_sequentially(
-        self,
-        projected: list[Tensor],
-        state: DecoderState,
-        memory: AttentionMemory | None,
+        self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
+    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
         """`_decode` for models in which the next input depends on the context."""
         readouts, attended = list[Tensor](), list[AttentionOutput]()
         for t, step in enumerate(projected):
@@ -373,11 +366,9 @@ def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
 
 
 def _build_output(
-    values: list[Tensor],
-    attended: list[AttentionOutput],
-    attention: Attention | None,
+    values: list[Tensor], attended: list[AttentionOutput], attention: Attention | None,
     with_attention: bool,
-) -> ModelOutput:
+) -> ModelOutput:  # fmt: skip
     """Concatenate the outputs of all segments."""
     output = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
     if not attended or attention is None:

@@ -342,7 +342,7 @@ def test_what_is_refused_leaves_nothing(
         assert refused.code == code
         assert message in refused.err
     monkeypatch.setattr("seqattn.export.onnx.trace_graphs", lambda *_: untrue(run))
-    with pytest.raises(CheckpointError, match="something else than the model: free_running on 12"):
+    with pytest.raises(CheckpointError, match="differ from the model: free_running on 12"):
         exporting.export(run, Path("x"))
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(UsageError, match=re.escape('pip install "seqattn[export]"')):
