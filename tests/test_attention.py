@@ -32,7 +32,7 @@ from seqattn.models.attention import (
 )
 from seqattn.models.cells import GRU, LSTM, RNN, Bidirectional, Cell
 from seqattn.models.layers import Linear, affine, init_parameters
-from seqattn.training.objective import reinforcement
+from seqattn.training.objective import reinforce_loss
 from tests.conftest import F, H, K, N, S, T
 
 Golden = dict[str, dict[str, Any]]
@@ -407,7 +407,7 @@ def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
     a, b = weights.argmax(-1).unbind(-1)
     errors = torch.stack([first[a], second[a, b]], dim=-1)
     choices = SampledActions(log_prob, normalizer.baseline.broadcast_to(log_prob))
-    surrogate = reinforcement(choices, errors, None)
+    surrogate = reinforce_loss(choices, errors, None)
     found, of_baseline = torch.autograd.grad(surrogate, [scores, normalizer.baseline.value])
     torch.testing.assert_close(found, exact, atol=0.005, rtol=0)
     assert exact.abs().max() > 0.03
@@ -423,7 +423,7 @@ def test_reinforcement_leaves_padding_out() -> None:
     choices = SampledActions(log_prob, torch.zeros(1, 1))
     keep = torch.tensor([[True, True, False], [True, False, False]])
     errors = torch.tensor([[0.5, 0.25, math.nan], [1.0, math.inf, 9.0]])
-    reinforcement(choices, errors, keep).backward()
+    reinforce_loss(choices, errors, keep).backward()
     assert log_prob.grad is not None
     # G_t is what is still to come; three real steps.
     expected = [[0.75 / 3, 0.25 / 3, 0], [1 / 3, 0, 0]]

@@ -17,7 +17,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from seqattn.config import Model, Recurrent, every_key
+from seqattn.config import Model, Recurrent, all_keys
 from seqattn.models import (
     FeatureSpec,
     Lengths,
@@ -39,7 +39,7 @@ LENGTHS = torch.tensor([7, 1, 4])
 SKIP_SOURCE_LENGTH = 4  # valid steps of every source of a model with a skip
 EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
 
-SCORES = sorted({tag for path, _, tag in every_key() if path == ("model", "attention", "score")})
+SCORES = sorted({tag for path, _, tag in all_keys() if path == ("model", "attention", "score")})
 NORMALIZERS: list[dict[str, Any]] = [
     {"normalizer": "softmax"},
     {"normalizer": "sparsemax"},

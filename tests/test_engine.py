@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from seqattn import experiments
-from seqattn.config import Config, Recurrent, every_key, resolve
-from seqattn.data import load
+from seqattn.config import Config, Recurrent, all_keys, resolve
+from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
+from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models import layers as layers_module
@@ -29,19 +30,19 @@ from seqattn.models.manual_backward import ManualLoss, prefers_runs_innermost, s
 from seqattn.runs import RunFolder
 from seqattn.training import (
     Batch,
-    Run,
     RunProgress,
     RunState,
-    mean_squared_error,
+    TrainingRun,
+    mse_loss,
     to_tensors,
-    train,
+    train_models,
 )
 from seqattn.training import compiling as compiling_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.learner import build_group
-from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, stacked
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss
 from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
 from seqattn.training.threads import choose_threads
@@ -63,7 +64,7 @@ COVERED: dict[str, dict[str, Any]] = {
 
 def every_model() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every score with every context, and no attention: from the config's own list of scores."""
-    scores = {tag for path, _, tag in every_key() if path == ("model", "attention", "score")}
+    scores = {tag for path, _, tag in all_keys() if path == ("model", "attention", "score")}
     assert len(scores) >= 5
     for score in sorted(scores):
         for context in ("output", "input"):
@@ -126,13 +127,13 @@ def test_derived_gradients_are_autograds(
         source, target, lengths, keep = batch_of(lead, ragged, repeat)
         forcing = random_forcing(coin, lead)
         plain = model(source, target, source_lengths=lengths, teacher_forcing=forcing)
-        expected = mean_squared_error(plain.values, target, keep)
+        expected = mse_loss(plain.values, target, keep)
         stack.gradient.fill_(math.nan)
         found = derived.value_and_grad(
             source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=forcing
         )
         torch.testing.assert_close(found, expected.detach(), atol=1e-10, rtol=1e-12)
-        slopes = stack.pieces(stack.gradient)
+        slopes = stack.as_named(stack.gradient)
         expected_grads = torch.autograd.grad(
             expected.sum(), [*parameters.values()], allow_unused=True
         )
@@ -150,7 +151,7 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     config = Recurrent.model_validate({"hidden_dim": 2, "attention": {"score": "scaled_dot"}})
     models = [build_model(config, F, k).double() for k in range(9)]
     assert prefers_runs_innermost(models[0], 9)
-    stack, objective = stacked([copy.deepcopy(model) for model in models])
+    stack, objective = build_loss([copy.deepcopy(model) for model in models])
     assert stack.runs_innermost
     assert isinstance(objective, ManualBackwardLoss)
     source, target, lengths, keep = batch_of((9,), ragged)
@@ -159,8 +160,8 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     for k, model in enumerate(models):
         of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, forcing)]
         output = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
-        mean_squared_error(output.values, of_run[1], of_run[3]).backward()
-        found = stack.of_run(stack.gradient, k)
+        mse_loss(output.values, of_run[1], of_run[3]).backward()
+        found = stack.get_row(stack.gradient, k)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-10, rtol=1e-9)
 
@@ -193,12 +194,12 @@ def test_sequences_innermost_are_the_same(
     for narrow in (0, H):
         monkeypatch.setattr(layers_module, "MAX_INNERMOST_WIDTH", narrow)
         models = [build_model(config.model, 2, seed).double() for seed in range(RUNS)]
-        stack, objective = stacked(models, by_hand=False)
+        stack, objective = build_loss(models, manual_backward=False)
         assert isinstance(stack.model, RecurrentModel)
         inner.append(
             layers_module.is_batch_innermost(stack.model.encode(source, lengths).state.cells[0])
         )
-        found, gradients = [*objective.both_losses(batch)], list[Tensor]()
+        found, gradients = [*objective.validation_losses(batch)], list[Tensor]()
         for coins in (random_forcing("element", (RUNS,))[..., :3], torch.ones(3, dtype=torch.bool)):
             found.append(objective.value_and_grad(batch, coins))
             gradients.append(stack.gradient.clone())
@@ -215,27 +216,27 @@ def test_validation_is_the_plain_models() -> None:
         stack = side_by_side({"hidden_dim": H}, RUNS if lead else 1)
         source, target, lengths, keep = batch_of(lead, ragged)
         derived = ManualLoss(stack.model, stack.gradient)  # type: ignore[arg-type]
-        free, forced = derived.both_losses(source, target, source_lengths=lengths, target_keep=keep)
+        free, forced = derived.validation_losses(source, target, source_lengths=lengths, target_keep=keep)
         alone = stack.model.forecast(source, T, source_lengths=lengths).values
         output = stack.model(
             source, target, source_lengths=lengths, teacher_forcing=torch.ones(T, dtype=torch.bool)
         ).values
-        torch.testing.assert_close(free, mean_squared_error(alone, target, keep))
-        torch.testing.assert_close(forced, mean_squared_error(output, target, keep))
+        torch.testing.assert_close(free, mse_loss(alone, target, keep))
+        torch.testing.assert_close(forced, mse_loss(output, target, keep))
 
 
 def test_what_is_not_covered_goes_to_autograd() -> None:
     for name, section in MODELS.items():
         model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1)
         by_hand = name.split(",")[0] in ("dot", "scaled_dot", "general") and "output" in name
-        _, objective = stacked([model])
+        _, objective = build_loss([model])
         assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss), name
 
 
 def test_very_many_pairs_go_to_autograd() -> None:
     """Where scores fill the memory, three numbers for each pair are two too many."""
     model = build_model(Recurrent.model_validate({"hidden_dim": H}), F, 1)
-    _, objective = stacked([model], pairs=2**26)
+    _, objective = build_loss([model], pairs=2**26)
     assert isinstance(objective, AutogradLoss)
 
 
@@ -249,17 +250,17 @@ def test_without_the_file_all_works_slower(tmp_path: Path) -> None:
         import torch
         from seqattn import experiments, config
         from pathlib import Path
-        from seqattn.training.objective import derived_passes
+        from seqattn.training.objective import _import_manual_backward
         torch.set_num_threads(1)
         config = config.resolve(None, {sets!r}).config
         folder, summary = experiments.train_one(config, Path("without"), plots=False)
-        print(derived_passes() is None, summary["test_loss"])
+        print(_import_manual_backward() is None, summary["test_loss"])
         """
     )
     folder, summary = experiments.train_one(
         resolve(None, sets).config, tmp_path / "with", plots=False
     )
-    assert objective_module.derived_passes() is not None
+    assert objective_module._import_manual_backward() is not None
     assert "autograd" not in folder.log.read_text()
     ended = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
@@ -286,10 +287,10 @@ def config_of(model: dict[str, Any], training: dict[str, Any], ragged: bool, see
     )
 
 
-def run_of(config: Config, dtype: torch.dtype) -> Run:
-    data = load(config.data)
+def run_of(config: Config, dtype: torch.dtype) -> TrainingRun:
+    data = load_data(config.data)
     model = build_model(config.model, 2, config.seed).to(dtype)
-    return Run(
+    return TrainingRun(
         model, to_tensors(data.train, dtype=dtype), to_tensors(data.validation, dtype=dtype),
         config.training, config.seed,
     )  # fmt: skip
@@ -302,11 +303,14 @@ def losses_of(run: RunProgress) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def check_alone(configs: list[Config], *, by_hand: bool = True, dtype: torch.dtype = torch.float64,
+def check_alone(configs: list[Config], *, manual_backward: bool = True,
+                dtype: torch.dtype = torch.float64,
                 tolerance: float = 1e-9) -> list[RunProgress]:  # fmt: skip
-    together = train([run_of(config, dtype) for config in configs], manual_backward=by_hand)
+    together = train_models(
+        [run_of(config, dtype) for config in configs], manual_backward=manual_backward
+    )
     for config, run in zip(configs, together, strict=True):
-        (alone,) = train([run_of(config, dtype)], manual_backward=by_hand)
+        (alone,) = train_models([run_of(config, dtype)], manual_backward=manual_backward)
         assert (run.is_finished, run.ended, run.best_epoch) == (
             alone.is_finished, alone.ended, alone.best_epoch
         )  # fmt: skip
@@ -331,7 +335,9 @@ def test_run_k_of_many_is_the_run_alone(model: str, ragged: bool) -> None:
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_each_run_keeps_its_coins(coin: str, by_hand: bool) -> None:
     forcing = {"teacher_forcing": {"coin": coin}}
-    check_alone([config_of({}, forcing, True, seed) for seed in range(RUNS)], by_hand=by_hand)
+    check_alone(
+        [config_of({}, forcing, True, seed) for seed in range(RUNS)], manual_backward=by_hand
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
@@ -371,7 +377,7 @@ def test_by_hand_and_autograd_train_to_the_same_losses() -> None:
     for ragged in (False, True):
         config = config_of({}, {}, ragged, 1)
         runs = [
-            train([run_of(config, torch.float64)], manual_backward=by_hand)[0]
+            train_models([run_of(config, torch.float64)], manual_backward=by_hand)[0]
             for by_hand in (True, False)
         ]
         torch.testing.assert_close(losses_of(runs[0]), losses_of(runs[1]), atol=1e-9, rtol=0)
@@ -396,7 +402,7 @@ def test_a_run_that_diverges_ends_alone(why: str) -> None:
     assert "in epoch 1, step" in str(broken.error)
     assert all(tensor.isfinite().all() for tensor in saved[-1].weights.values())
     for k in (0, 2):
-        (alone,) = train([run_of(configs[k], torch.float64)])
+        (alone,) = train_models([run_of(configs[k], torch.float64)])
         torch.testing.assert_close(losses_of(found[k]), losses_of(alone), atol=1e-9, rtol=0)
 
 
@@ -406,10 +412,10 @@ def is_second(state: RunState) -> bool:
 
 def test_together_only_from_one_position() -> None:
     runs = [run_of(config_of({}, {"epochs": 2}, False, seed), torch.float64) for seed in range(2)]
-    (ended,) = train(runs[:1])
+    (ended,) = train_models(runs[:1])
     assert ended.checkpoint is not None
     with pytest.raises(ValueError, match="same epoch and step"):
-        train(runs, states={runs[0]: ended.checkpoint})
+        train_models(runs, states={runs[0]: ended.checkpoint})
 
 
 def stopped_and_resumed(configs: list[Config], stop_after: int) -> list[RunProgress]:
@@ -423,12 +429,12 @@ def stopped_and_resumed(configs: list[Config], stop_after: int) -> list[RunProgr
     rest = [run_of(config, torch.float64) for config in configs]
     states = {run: half.checkpoint for run, half in zip(rest, halves, strict=True)}
     assert None not in states.values()
-    return train(rest, states=states)  # type: ignore[arg-type]
+    return train_models(rest, states=states)  # type: ignore[arg-type]
 
 
 def test_a_group_resumes_where_it_stopped() -> None:
     configs = [config_of({}, {"epochs": 3}, True, seed) for seed in range(RUNS)]
-    whole = train([run_of(config, torch.float64) for config in configs])
+    whole = train_models([run_of(config, torch.float64) for config in configs])
     for stop_after in (1, 4, 6):
         rest = stopped_and_resumed(configs, stop_after)
         for run, other in zip(rest, whole, strict=True):
@@ -470,7 +476,7 @@ def test_a_group_of_which_some_stopped_early_is_gone_on_with(
                 "early_stopping": {"patience": 1, "min_delta": 0.02}}  # fmt: skip
     configs = experiments.seeds_of(config_of({}, training, False, 1), tmp_path, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(experiments.results, "conclude", lambda finished: 1 / 0)
+        patch.setattr(group_training, "write_results", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             experiments.train_many(configs, threads=1)
     before = [folder.last.read_bytes() for _, folder in configs]
@@ -498,11 +504,11 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
                  "model.hidden_dim=4", "training.teacher_forcing.probability=0.7", "seed=5"):  # fmt: skip
         assert is_refused(config, resolve(None, [text]).config), text
     assert not is_refused(config, resolve(None, ["training.checkpoint_seconds=1"]).config)
-    keys = {".".join(path) for path, _, _ in every_key()}
+    keys = {".".join(path) for path, _, _ in all_keys()}
     assert len(keys) > 80
     taken = set[str]()
     for key in keys:
-        monkeypatch.setattr(resume_module, "differences", lambda *_, key=key: {key: (1, 2)})
+        monkeypatch.setattr(resume_module, "config_differences", lambda *_, key=key: {key: (1, 2)})
         if not is_refused(config, config):
             taken.add(key)
     assert taken == {
@@ -532,7 +538,7 @@ def test_draws_are_a_function_of_where_they_are_made() -> None:
 
 def test_a_run_with_dropout_and_hard_choices_resumes_exactly() -> None:
     config = config_of(DRAWING, {"epochs": 3}, True, 1)
-    (whole,) = train([run_of(config, torch.float64)])
+    (whole,) = train_models([run_of(config, torch.float64)])
     for stop_after in (1, 4, 6):
         (rest,) = stopped_and_resumed([config], stop_after)
         assert torch.equal(losses_of(rest), losses_of(whole))
@@ -593,7 +599,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
 
     def timed(compiler: StepCompiler, seconds: float, epochs_left: int, batch: Any) -> None:
         after_epoch(compiler, next(took), epochs_left, batch)
-        ended.append(compiler.objective.name)
+        ended.append(compiler.loss_fn.name)
 
     monkeypatch.setattr(StepCompiler, "after_epoch", timed)
     config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
@@ -619,7 +625,7 @@ def test_a_failed_compilation_is_logged(monkeypatch: pytest.MonkeyPatch) -> None
     torch.compiler.reset()
     run = run_of(config_of({}, {"compile": "on"}, False, 1), torch.float64)
     with pytest.raises(UsageError, match="could not compile a step here.*Set it to off"):
-        train([run])
+        train_models([run])
 
 
 # --- threads --------------------------------------------------------------------------------------
@@ -630,13 +636,13 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     run = run_of(config_of({}, {}, False, 1), torch.float32)
     weights = {k: v.clone() for k, v in run.model.state_dict().items()}
     assert choose_threads([run])[0] == 1
-    monkeypatch.setattr(threads_module, "cores", lambda: [0, 1])
-    monkeypatch.setattr(threads_module, "TINY", 0)
+    monkeypatch.setattr(threads_module, "core_count", lambda: 2)
+    monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
     count, why = choose_threads([run])
     assert count == 1
     assert "ms with 1" in why
-    monkeypatch.setattr(threads_module, "SMALL", 0.0)
-    monkeypatch.setattr(threads_module, "WORTH", 1e9)
+    monkeypatch.setattr(threads_module, "MIN_STEP_SECONDS", 0.0)
+    monkeypatch.setattr(threads_module, "MAX_TIME_RATIO", 1e9)
     assert choose_threads([run])[0] == 2
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
     torch.set_num_threads(before)
@@ -645,8 +651,8 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
 def test_each_run_takes_from_its_own_sequences() -> None:
     parts = [torch.arange(10.0).view(5, 1, 2) + 100 * k for k in range(RUNS)]
     places = torch.tensor([[4, 0], [1, 1], [2, 3]])
-    own = Batch(torch.stack(parts), torch.stack(parts)).at(places)
-    same = Batch(*[parts[0].expand(RUNS, 5, 1, 2)] * 2).at(places)
+    own = Batch(torch.stack(parts), torch.stack(parts)).gather(places)
+    same = Batch(*[parts[0].expand(RUNS, 5, 1, 2)] * 2).gather(places)
     for k in range(RUNS):
         assert torch.equal(own.source[k], parts[k][places[k]])
         assert torch.equal(same.target[k], parts[0][places[k]])
@@ -664,4 +670,4 @@ def test_a_group_finds_what_is_not_finite_and_saves_the_best_of_each(number: flo
         rows[1, 2] = kept
     state.best.fill_(7.0)
     state.epoch, state.rows[1].best_epoch = 2, 1
-    assert all((best == 7).all() for best in state.checkpoint(1).best_weights.values())
+    assert all((best == 7).all() for best in state.run_state(1).best_weights.values())

@@ -24,7 +24,7 @@ from seqattn.models.attention.normalizers import NormalizerOutput
 from seqattn.models.cells import GRU
 from seqattn.models.layers import Linear
 from seqattn.training import Batch
-from seqattn.training.objective import AutogradLoss, LossFn, ManualBackwardLoss, stacked
+from seqattn.training.objective import AutogradLoss, LossFn, ManualBackwardLoss, build_loss
 from seqattn.training.stacked_params import StackedParams
 from tests.conftest import F, H, K, N, S, T
 
@@ -123,13 +123,13 @@ def test_every_covered_class_is_tested() -> None:
 def test_a_subclass_is_differentiated_by_autograd(name: str, path: str) -> None:
     """Its gradient is the slope of its own loss, along a random direction."""
     model = covered_model(name)
-    original, derived_objective = stacked([copy.deepcopy(model)])
+    original, derived_objective = build_loss([copy.deepcopy(model)])
     assert isinstance(derived_objective, ManualBackwardLoss)
     of_parent = loss_and_gradient(original, derived_objective)
     part = model.get_submodule(path)
     part.__class__ = CHANGED[type(part)]
     assert not manual_backward.supports(model)
-    stack, objective = stacked([model])
+    stack, objective = build_loss([model])
     assert isinstance(objective, AutogradLoss)
     loss, gradient = loss_and_gradient(stack, objective)
     assert abs(loss - of_parent[0]) > 1e-6, "the subclass computes something else"

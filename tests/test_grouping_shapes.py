@@ -21,7 +21,7 @@ DATA = {"n_train": 12, "n_validation": 6, "n_test": 9}
 )
 def test_runs_with_other_shapes_go_apart(other: dict[str, Any], tmp_path: Path) -> None:
     configs = [small_config(data=data) for data in (DATA, DATA | other, DATA | {"n_test": 4})]
-    found = experiments.groups_of(
+    found = experiments.groups_to_train(
         [(config, RunFolder(tmp_path / str(k))) for k, config in enumerate(configs)]
     )
     names = [[folder.path.name for _, folder in group] for group in found]

@@ -13,20 +13,21 @@ import pytest
 import torch
 
 from seqattn.analysis import doctor
-from seqattn.analysis.comparison import compare, read_comparison
+from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
-from seqattn.config.comparing import plan
-from seqattn.data import DataSpec, load
+from seqattn.config.comparing import plan_comparison
+from seqattn.data import DataSpec, load_data
 from seqattn.errors import CheckpointError
-from seqattn.experiments import Callbacks, api, groups_of, train_many
+from seqattn.experiments import Callbacks, api, groups_to_train, train_many
+from seqattn.experiments.compare import compare
 from seqattn.experiments.ray_cluster import _take_in
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures
-from seqattn.report.content import of_run
+from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training import Run, RunProgress, to_tensors, train
-from seqattn.training.batches import Batch, together
+from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
+from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
 from seqattn.training.optimizers import Optimizer
@@ -40,15 +41,15 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
            "training.learning_rate_schedule.patience=1"]  # fmt: skip
 
 
-def run_of(seed: int, *sets: str) -> Run:
+def run_of(seed: int, *sets: str) -> TrainingRun:
     config = resolve(None, [*SIZES, *sets]).config
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
-    return Run(model, *parts, config.training, seed, group="g")
+    return TrainingRun(model, *parts, config.training, seed, group="g")
 
 
-def group_of(runs: Sequence[Run]) -> tuple[TrainState, Learner]:
+def group_of(runs: Sequence[TrainingRun]) -> tuple[TrainState, Learner]:
     return build_group([RunProgress(run) for run in runs])
 
 
@@ -60,7 +61,7 @@ def with_rates(learner: Learner, rates: Sequence[float]) -> None:
 
 def kernels_of(state: TrainState, epoch: Epoch) -> tuple[Any, ...]:
     """All that a row could tell the others by, without what only its own numbers depend on."""
-    return (epoch.learning_rates, [coins.tolist() for coins in epoch.coins], len(state.rows))
+    return (epoch.learning_rates, [forced.tolist() for forced in epoch.forced], len(state.rows))
 
 
 @pytest.mark.parametrize("more", [[], ["training.teacher_forcing.coin=element"]])
@@ -74,7 +75,7 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     epoch = learner.start_epoch(state)
     assert epoch.learning_rates == [0.1] * 5
     left = [
-        RunProgress(runs[k], replace(state.checkpoint(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
+        RunProgress(runs[k], replace(state.run_state(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
     ]
     again, relearner = build_group(left)
     with_rates(relearner, [0.0, 0.1, 0.1, 0.0, 0.1])
@@ -109,7 +110,7 @@ def test_an_ended_run_has_no_learning_rate(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Optimizer, "step", seen)
     ended = run_of(0, *PLATEAU, "training.epochs=2", "training.learning_rate=0.3")
-    trained = train([run_of(1), run_of(2), ended, run_of(3)])
+    trained = train_models([run_of(1), run_of(2), ended, run_of(3)])
     assert asked[0] == [0.01, 0.01, 0.3, 0.01]
     assert asked[-1] == [0.01] * 4
     assert len(trained[2].history) == 2
@@ -120,14 +121,14 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     limited, free = run_of(0, "training.clip_norm=1"), run_of(1)
     state, learner = group_of([limited, free])
     epoch = learner.start_epoch(state)
-    value_and_grad, gradient = learner.objective.value_and_grad, learner.params.gradient
+    value_and_grad, gradient = learner.loss_fn.value_and_grad, learner.params.gradient
 
     def steep(*args: Any) -> Any:
         losses = value_and_grad(*args)
         gradient[1].fill_(1e20)
         return losses
 
-    learner.objective.value_and_grad = steep  # type: ignore[method-assign]
+    learner.loss_fn.value_and_grad = steep  # type: ignore[method-assign]
     train_step(state, learner, epoch)
     assert (gradient[1] == 1e20).all()
     assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
@@ -136,7 +137,7 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
 def test_a_run_without_a_mask_beside_one_with_a_mask_has_seen_all() -> None:
     points = torch.zeros(2, 3, 2)
     keep = torch.tensor([[True, True, False], [True, False, False]])
-    batch = together([Batch(points, points), Batch(points, points, None, keep)])
+    batch = stack_batches([Batch(points, points), Batch(points, points, None, keep)])
     assert batch.target_keep is not None
     assert batch.target_keep[0].all()
     assert torch.equal(batch.target_keep[1], keep)
@@ -147,11 +148,11 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
     runs = [run_of(0), run_of(1)]
     state, _ = group_of(runs)
     states = {
-        run: replace(state.checkpoint(k), slot=Slot("g", *slot))
+        run: replace(state.run_state(k), slot=Slot("g", *slot))
         for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
     }
     with pytest.raises(ValueError, match="rows of one group, each its own"):
-        train(runs, states=states)
+        train_models(runs, states=states)
 
 
 # --- runs that diverged ---------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
     epochs, said = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), say=said.append)
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
     return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 
@@ -185,9 +186,9 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     assert {"name", "seed", "best_epoch", "parameters", "model", "seconds", "data"} <= found.keys()
     assert folder.divergence() == found["diverged"]
     with pytest.raises(CheckpointError, match="diverged, so it has no results. The "):
-        list(run_pictures.draw_each(folder))
+        list(run_pictures.draw_run(folder))
     assert doctor.losses_beside(folder) == [math.inf]
-    page = of_run(folder, examine=False)
+    page = run_content(folder, examine=False)
     assert page["summary"] is None
     assert any(line.startswith("The training diverged, so") for line in page["notices"])
     opened = api.load(folder.path)
@@ -241,11 +242,11 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("name: c\n")
     wild = ["training.optimizer=sgd", "training.momentum=0.9", *SIZES]
-    planned = plan(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
+    planned = plan_comparison(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
     compare(planned, tmp_path)
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
-    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").arms] == [0, 6]
+    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").variants] == [0, 6]
     epochs = list[int]()
     compare(
         planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))
@@ -269,7 +270,7 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
         for _, folder in away
     ]  # fmt: skip
     came = list(zip((folder for _, folder in here), files, strict=True))
-    show, shown, last = _PendingFile.show, 0, 0
+    show, shown, last = _PendingFile.commit, 0, 0
 
     def dying(written: _PendingFile) -> None:
         nonlocal shown
@@ -278,18 +279,18 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
             raise Killed
         show(written)
 
-    monkeypatch.setattr(_PendingFile, "show", dying)
+    monkeypatch.setattr(_PendingFile, "commit", dying)
     count = sum(map(len, files))
     for last in (9, 25, count - 8, count - 4, count - 3, count):
         shown = 0
         with pytest.raises(Killed):
             _take_in(came, Callbacks())
-        sizes = [len(group) for group in groups_of(here)]
+        sizes = [len(group) for group in groups_to_train(here)]
         # Once the first of them has results, all that is missing is known from the checkpoints.
         assert sizes == ([5] if last <= count - 3 else []), last
     last = 0
     _take_in(came, Callbacks())
-    assert groups_of(here) == []
+    assert groups_to_train(here) == []
     assert [json.loads(each["summary.json"])["test_loss"] is None for each in files] == [
         folder.divergence() is not None for _, folder in here
     ]

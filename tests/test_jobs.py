@@ -48,10 +48,10 @@ def test_a_divergence_is_logged_before_others_are_scored(
 ) -> None:
     """The diverged run is not trained again, so that a later training would not log it."""
 
-    def full(finished: object) -> None:
+    def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(group_training.results, "conclude", full)
+    monkeypatch.setattr(group_training, "write_results", full)
     rates = {"fine": 0.01, "wild": 100}
     runs = [
         (resolve(None, [*SMALL, f"training.learning_rate={rate}", "training.optimizer=sgd",

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.analysis import evaluation
-from seqattn.analysis.evaluation import attention_file
 from seqattn.config import resolve
 from seqattn.errors import UsageError
-from seqattn.experiments import sizes, train_one
-from seqattn.training import memory
+from seqattn.experiments import memory_estimate, train_one
+from seqattn.models import memory
 
 
 def test_own_files_are_held_against_the_memory_too(
@@ -21,17 +19,10 @@ def test_own_files_are_held_against_the_memory_too(
     (tmp_path / "a.csv").write_text("sequence,step,x\n" + rows)
     sets = ["data.kind=file", f"data.path={tmp_path / 'a.csv'}", "data.source_length=2"]
     config = resolve(None, [*sets, "name=own"]).config
-    monkeypatch.setattr(sizes, "physical_memory", lambda: 2**16)
+    monkeypatch.setattr(memory_estimate, "physical_memory", lambda: 2**16)
     with pytest.raises(UsageError, match=r"would take about .* GiB for the parameters"):
         train_one(config, tmp_path / "outputs", plots=False)
     assert not (tmp_path / "outputs").exists()
-
-
-def test_the_estimate_counts_what_is_forecast_together() -> None:
-    """The estimate lies on a lower floor and cannot import these."""
-    assert memory.CHUNK == evaluation.CHUNK
-    assert memory.CHUNK_PAIRS == evaluation.CHUNK_PAIRS
-    assert 4 * memory.SPOOLED == attention_file.IN_MEMORY
 
 
 def test_a_transformer_of_long_sequences_needs_no_room_for_pairs_of_points() -> None:

@@ -16,21 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import OwnFile, Recurrent
-from seqattn.data import Scaling, Sequences, load
+from seqattn.data import Scaling, Sequences, load_data
 from seqattn.data.baselines import (
     TRAINING_MEAN,
-    baselines_of,
-    mean_squared_error,
+    build_baselines,
+    forecast_mse,
 )
-from seqattn.data.fitting import fit
+from seqattn.data.fitting import fit_scaling
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
 from seqattn.models import SampledActions, build_model
 from seqattn.training import Batch, batches, to_tensors
-from seqattn.training.batches import together
+from seqattn.training.batches import stack_batches
 from seqattn.training.data_loader import DataLoader
-from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, reinforcement, stacked
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss, reinforce_loss
 from seqattn.training.validation import validate
 from tests.conftest import whole
 
@@ -71,7 +71,7 @@ def test_errors_are_those_of_observed_cells(part: Sequences) -> None:
     observed, scale = part.target_cells, np.array([2.0, 5.0])
     forecast = np.random.default_rng(1).normal(size=part.target.shape)
     squares = np.where(observed, np.square((forecast - part.target) / scale), np.nan)
-    assert mean_squared_error(forecast, part, scale) == pytest.approx(np.nanmean(squares))
+    assert forecast_mse(forecast, part, scale) == pytest.approx(np.nanmean(squares))
     for t, error in enumerate(ErrorSums.of(forecast, part, scale, by_step=True).by_step):
         seen = squares[:, t][observed[:, t]]
         assert error == (pytest.approx(seen.mean()) if seen.size else None)
@@ -86,14 +86,14 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
     part: Sequences, relative: bool
 ) -> None:
     observed = part.target_cells
-    told = baselines_of(part, part, None).forecast(TRAINING_MEAN, part)[:][0]
+    told = build_baselines(part, part, None).forecast(TRAINING_MEAN, part)[:][0]
     for t in range(T):
         for f in range(F):
             seen = part.target[:, t, f][observed[:, t, f]]
             expected = seen if seen.size else part.target[..., f][observed[..., f]]
             assert told[t, f] == pytest.approx(expected.mean())
     config = OwnFile.model_validate({"path": "-", "relative": relative})
-    scaling, _ = fit(config, part)
+    scaling, _ = fit_scaling(config, part)
     last = part.source[:, -1:] if relative else np.zeros((N, 1, F))
     values = [
         np.concatenate([
@@ -122,14 +122,14 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
 @few
 @given(parts)
 def test_what_is_fed_for_an_unobserved_cell_comes_from_before_it(part: Sequences) -> None:
-    scaling, _ = fit(OwnFile.model_validate({"path": "-"}), part)
-    source, target = scaling.scaled(part)
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), part)
+    source, target = scaling.transform(part)
     for n, t, f in np.ndindex(N, int(part.target_lengths.min()), F):
         before = [i for i in range(t + 1) if part.target_cells[n, i, f]]
         plain = part.target[n, before[-1], f] if before else part.source[n, -1, f]
         shift, scale = scaling.target.shift[f], scaling.target.scale[f]
         assert target[n, t, f] == pytest.approx((plain - shift) / scale)
-    other, same = scaling.scaled(with_other_fill(part))[1], np.asarray(source)
+    other, same = scaling.transform(with_other_fill(part))[1], np.asarray(source)
     assert other.tobytes() == target.tobytes()
     assert np.isfinite(same).all()
 
@@ -140,7 +140,7 @@ def test_a_feature_that_is_not_given_begins_at_zero() -> None:
         np.full((1, 2, 1), 5.0), np.array([2]), np.array([[[np.nan], [7.0], [9.0]]]), np.array([3]),
         ("a",), ("s",), target_features=("b",), target_observed=observed,
     )  # fmt: skip
-    assert Scaling.identity(part).scaled(part)[1].ravel().tolist() == [0, 7, 7]
+    assert Scaling.identity(part).transform(part)[1].ravel().tolist() == [0, 7, 7]
 
 
 @few
@@ -161,9 +161,9 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
     slopes = torch.cat([
         slope.flatten() for slope in torch.autograd.grad(expected, list(model.parameters()))
     ])  # fmt: skip
-    assert data.points == [len(cells)]
+    assert data.loss_counts == [len(cells)]
     for by_hand in (True, False):
-        stack, objective = stacked([copy.deepcopy(model)], by_hand=by_hand)
+        stack, objective = build_loss([copy.deepcopy(model)], manual_backward=by_hand)
         assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss)
         loss = objective.value_and_grad(data, told)
         assert float(loss) == pytest.approx(expected.item())
@@ -172,21 +172,21 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
         for rows in (slice(0, 2), slice(2, 9), slice(9, N)):
             share = data.take(rows)
             objective.value_and_grad(share, told)
-            shares += stack.gradient * share.points[0]
+            shares += stack.gradient * share.loss_counts[0]
         assert torch.allclose(shares.flatten() / len(cells), slopes, atol=1e-12)
         free, forced = validate(objective, data)
         alone = model.forecast(data.source, T).values.detach().numpy()
-        assert free == [pytest.approx(mean_squared_error(alone, part))]
+        assert free == [pytest.approx(forecast_mse(alone, part))]
         assert len(forced) == 1
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_batch_of_which_nothing_was_observed_teaches_nothing(by_hand: bool) -> None:
-    stack, objective = stacked([build_model(MODEL, F, 1)], by_hand=by_hand)
+    stack, objective = build_loss([build_model(MODEL, F, 1)], manual_backward=by_hand)
     batch = to_tensors(part_of(1)).take(slice(1, 2))
     loss = objective.value_and_grad(batch, torch.ones(T, dtype=torch.bool))
     assert float(loss) == 0
-    assert batch.points == [0]
+    assert batch.loss_counts == [0]
     assert not stack.gradient.any()
 
 
@@ -204,17 +204,20 @@ def test_runs_side_by_side_keep_the_mask_that_one_of_them_has(by_hand: bool) -> 
             AutogradLoss(model).loss(to_tensors(part, dtype=torch.float64), told).item()
             for model, part in zip(models, others, strict=True)
         ]
-        _, objective = stacked(models, by_hand=by_hand)
-        data = together([to_tensors(part, dtype=torch.float64) for part in others])
+        _, objective = build_loss(models, manual_backward=by_hand)
+        data = stack_batches([to_tensors(part, dtype=torch.float64) for part in others])
         assert objective.value_and_grad(data, told).tolist() == pytest.approx(alone)
         if others[0] is cells:
-            assert data.points == [int(cells.target_cells.sum()), int(points.target_cells.sum())]
+            assert data.loss_counts == [
+                int(cells.target_cells.sum()),
+                int(points.target_cells.sum()),
+            ]
 
 
 def test_short_sources_of_one_run_stay_short_beside_another() -> None:
     whole = to_tensors(part_of(3))
     short = Batch(whole.source, whole.target, torch.ones(N, dtype=torch.int64), whole.target_keep)
-    lengths = together([short, whole]).source_lengths
+    lengths = stack_batches([short, whole]).source_lengths
     assert lengths is not None
     assert lengths.tolist() == [[1] * N, [S] * N]
 
@@ -226,7 +229,7 @@ def test_reinforced_errors_are_those_of_observed_cells() -> None:
     keep = torch.from_numpy(part_of(5).target_cells.copy())
     choices = SampledActions(chance, torch.tensor(0.3, dtype=torch.float64))
     share = keep.double().mean(dim=-1)
-    reinforcement(choices, squared.masked_fill(~keep, 0).mean(dim=-1), share).backward()
+    reinforce_loss(choices, squared.masked_fill(~keep, 0).mean(dim=-1), share).backward()
     assert chance.grad is not None
     errors = torch.where(keep, squared - 0.3, torch.zeros_like(squared))
     for n, t in np.ndindex(N, T):
@@ -260,7 +263,7 @@ def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
     if missing == "rows":
         text = "\n".join(line for line in text.splitlines() if not line.endswith(",,")) + "\n"
     (tmp_path / "f.csv").write_text(text)
-    splits = load(OwnFile.model_validate({
+    splits = load_data(OwnFile.model_validate({
         "path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate",
     }))  # fmt: skip
     for part in (splits.train, splits.validation, splits.test):
@@ -288,7 +291,7 @@ def test_a_part_without_an_observed_target_is_refused(tmp_path: Path, part: str)
         "validation_path": str(tmp_path / "validation.csv"), "test_path": str(tmp_path / "test.csv"),
     })  # fmt: skip
     with pytest.raises(DataError, match=f"the {part} part has no target that was observed"):
-        load(described)
+        load_data(described)
 
 
 def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
@@ -297,7 +300,7 @@ def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text(text_of(values, 6))
     keys = {"path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate"}
     with pytest.raises(DataError, match="the train part has no observed 'y' in its targets"):
-        load(OwnFile.model_validate(keys))
+        load_data(OwnFile.model_validate(keys))
 
 
 def test_a_cache_trains_on_the_cells_that_memory_trains_on(
@@ -321,9 +324,9 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
         "validation_path": str(tmp_path / "validation.parquet"),
         "test_path": str(tmp_path / "test.parquet"),
     }  # fmt: skip
-    monkeypatch.setattr(batches, "MOST_RESIDENT", 0)
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     in_memory, on_disk = (
-        load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
+        load_data(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )
     assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
     loaders = [DataLoader([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
@@ -336,7 +339,7 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
         assert one.target_keep is not None and other.target_keep is not None
         assert torch.equal(one.target_keep, other.target_keep)
         assert torch.equal(one.target, other.target)
-        assert loaders[0].points(step) == loaders[1].points(step)
+        assert loaders[0].loss_counts(step) == loaders[1].loss_counts(step)
 
 
 @settings(max_examples=15, deadline=None)
@@ -361,7 +364,7 @@ def test_no_value_tells_of_what_lies_before_it(
             f"{k},{t},{'' if np.isnan(v) else v}" for k in (0, 1) for t, v in enumerate(each[k])
         ]
         file.write_text("\n".join(["sequence,step,x", *rows]) + "\n")
-        found.append(load(OwnFile.model_validate({
+        found.append(load_data(OwnFile.model_validate({
             "path": str(file), "window": {"source": 5, "target": 3}, "missing": "interpolate",
             "split": {"by": "time", "validation": 0.2, "test": 0.2}, "relative": relative,
         })))  # fmt: skip
@@ -373,7 +376,7 @@ def test_no_value_tells_of_what_lies_before_it(
         return
     scaling = one.scaling  # which knows of all that trains
     both = [dict(zip(each.train.ids, range(len(each.train)), strict=True)) for each in found]
-    fed = [scaling.scaled(each.train) for each in found]
+    fed = [scaling.transform(each.train) for each in found]
     for name, i in both[0].items():
         begins = int(name.partition("@")[2])
         if begins > at or name not in both[1]:

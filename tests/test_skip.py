@@ -21,6 +21,7 @@ from seqattn.cli.explaining import print_explanation
 from seqattn.config import Model, resolve
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments import train_one
+from seqattn.experiments.memory_estimate import estimate_training_memory, generated_counts
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import (
     FeatureSpec,
@@ -33,8 +34,7 @@ from seqattn.models import (
 )
 from seqattn.runs import RunFolder
 from seqattn.training.batches import Batch
-from seqattn.training.memory import bytes_needed
-from seqattn.training.objective import AutogradLoss, stacked
+from seqattn.training.objective import AutogradLoss, build_loss
 from tests.conftest import Ended
 
 N, S, T, F, G, H = 3, 7, 5, 2, 4, 11
@@ -114,9 +114,9 @@ def test_the_map_and_the_output_layer_start_at_zero_and_nothing_else_changes(nam
     assert started["output.weight"].any()
     source, target = sequences()
     assert not model.forecast(source, T).values.any()
-    stack, objective = stacked([model])
+    stack, objective = build_loss([model])
     objective.value_and_grad(Batch(source, target), torch.ones(T, dtype=torch.bool))
-    moved = {key for key, grad in stack.pieces(stack.gradient).items() if grad.any()}
+    moved = {key for key, grad in stack.as_named(stack.gradient).items() if grad.any()}
     assert moved == zero
 
 
@@ -170,7 +170,7 @@ def test_passes_by_hand_leave_it_to_autograd() -> None:
     assert not manual_backward.supports(model)
     plain = build_model(config.model_copy(update={"skip": "none"}), 2, 1)
     assert manual_backward.supports(plain)
-    assert stacked([model])[1].name == "autograd"
+    assert build_loss([model])[1].name == "autograd"
 
 
 def test_under_autocast_the_map_stays_in_float32() -> None:
@@ -212,7 +212,10 @@ def test_memory_and_parameters_count_the_map() -> None:
     )
     more = count_parameters(with_skip.model, 2, Lengths(3, 1)) - count_parameters(without.model, 2)
     assert more == 1 * 2 * (3 * 2 + 1)
-    estimates = [bytes_needed(config, 3, 1) for config in (without, with_skip)]
+    estimates = [
+        estimate_training_memory(config, 3, 1, generated_counts(config.data))
+        for config in (without, with_skip)
+    ]
     assert estimates[1]["the parameters"] - estimates[0]["the parameters"] == 4 * 24 * more
 
 

@@ -26,7 +26,7 @@ CONCLUDE = (
     + """
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.experiments import results
+from seqattn.experiments import group_training
 
 def table(name, rows):
     numbers = np.random.default_rng(len(name)).normal(size=rows)
@@ -37,13 +37,13 @@ for name, rows in (("train.csv", 1200), ("validation.csv", 300), ("few.csv", 200
                    ("many.csv", 12000)):
     table(name, rows)
 began = []
-inner = results.conclude
+inner = group_training.write_results
 
-def conclude(*given):
+def write_results(*args):
     began.append(peak())
-    return inner(*given)
+    return inner(*args)
 
-results.conclude = conclude
+group_training.write_results = write_results
 sets = ["data.kind=file", "data.path=train.csv", "data.validation_path=validation.csv",
         "data.window.source=200", "data.window.target=60", "data.season=5", "training.epochs=1",
         "model.hidden_dim=2", "model.attention=null", "training.batch_size=256"]

@@ -70,7 +70,7 @@ def process_group(
     from seqattn.experiments import choose_device
     from seqattn.training import ProcessGroup
 
-    world = ProcessGroup.begin(choose_device(device))
+    world = ProcessGroup.init(choose_device(device))
     assert world is not None
     try:
         yield world
@@ -79,4 +79,4 @@ def process_group(
         note(f"seqattn: {error}")
         os._exit(128 + told.numbers[0] if told.numbers else error.exit_code)
     finally:
-        world.end()
+        world.destroy()

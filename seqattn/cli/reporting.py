@@ -49,7 +49,7 @@ def doctor(
 ) -> None:
     """Say in words what the weights and losses of RUN show: each finding with its number, what it
     means and what to change."""
-    from seqattn.analysis.comparison import checked_seeds, is_comparison
+    from seqattn.analysis.comparison import is_comparison, require_seed_folders
     from seqattn.analysis.doctor import ABOUT_WEIGHTS, as_plain, told
     from seqattn.errors import CheckpointError
     from seqattn.runs import COMPARISON, RunFolder
@@ -61,7 +61,7 @@ def doctor(
                 f"{run}: is a comparison; give the doctor one of its variants, such as"
                 f" {next((p for p in sorted(run.iterdir()) if p.is_dir()), run / 'VARIANT')}."
             )
-        _of_seeds(run, checked_seeds(run), as_json)
+        _of_seeds(run, require_seed_folders(run), as_json)
         return
     findings = _findings(run, ())
     if as_json:
@@ -90,10 +90,10 @@ def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
 def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Every seed examined, and how many show what."""
-    from seqattn.analysis.comparison import Variant
+    from seqattn.analysis.comparison import VariantResult
     from seqattn.analysis.doctor import SEEDS_APART, as_plain
 
-    arm = Variant.read(home.name, seeds)
+    arm = VariantResult.read(home.name, seeds)
     losses = tuple(arm.losses.values())
     found = {seed: _findings(seeds[seed].path, losses) for seed in arm.summaries}
     if as_json:

@@ -17,7 +17,7 @@ from seqattn.cli.output import note, plain_console, print_lines, printable, show
 from seqattn.errors import counted
 
 if TYPE_CHECKING:
-    from seqattn.analysis.comparison import ComparisonResult, Variant
+    from seqattn.analysis.comparison import ComparisonResult, VariantResult
 
 
 @dataclass
@@ -65,8 +65,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     """The table at the end of a training, where everything lies, and what to type next."""
     from rich.table import Table
 
-    from seqattn.data.baselines import verdict
-    from seqattn.data.metrics import metrics_lines
+    from seqattn.data.baselines import describe_verdict
+    from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
 
     console = plain_console()
@@ -84,12 +84,12 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     for each in feature_tables(summary):
         console.print(each)
-    compared = verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
+    compared = describe_verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
-        *metrics_lines(summary),
+        *describe_metrics(summary),
         *attention_lines(summary["attention"]),
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it"
         f" {compared}.",
@@ -111,20 +111,20 @@ def _looks(summary: Mapping[str, Any]) -> bool:
 
 def print_seeds(outcome: ComparisonResult) -> None:
     """The table at the end of a training of many seeds."""
-    from seqattn.analysis.comparison import seed_folders
-    from seqattn.analysis.comparison.tables import BRACKETS, reference_sentence, scope
+    from seqattn.analysis.comparison import find_seed_folders
+    from seqattn.analysis.comparison.tables import BRACKETS, describe_references, describe_scope
 
-    (arm,) = outcome.arms
+    (arm,) = outcome.variants
     print_arms(f"{counted(len(arm.losses), 'seed')} of {arm.name}", [arm])
     lines = [
-        f"{reference_sentence(outcome)} {BRACKETS}",
-        scope(outcome.data_of_seeds),
+        f"{describe_references(outcome)} {BRACKETS}",
+        describe_scope(outcome.data_of_seeds),
         f"Each seed's run lies in {outcome.path}; next, for one of them:",
-        f"  seqattn plot-attention {arm.folders[arm.spread.best_seed].path}"
-        if _looks(arm.any_summary) and arm.spread is not None
+        f"  seqattn plot-attention {arm.folders[arm.seed_summary.best_seed].path}"
+        if _looks(arm.any_summary) and arm.seed_summary is not None
         else f"  seqattn evaluate {next(iter(arm.folders.values())).path}",
     ]  # fmt: skip
-    others = sorted(seed_folders(outcome.path).keys() - arm.folders.keys())
+    others = sorted(find_seed_folders(outcome.path).keys() - arm.folders.keys())
     if others:
         lines.insert(
             2,
@@ -136,14 +136,19 @@ def print_seeds(outcome: ComparisonResult) -> None:
 
 def print_comparison(outcome: ComparisonResult) -> None:
     """Variants, and what can be said of every pair."""
-    from seqattn.analysis.comparison import sentences
-    from seqattn.analysis.comparison.result import seeds_in_words
-    from seqattn.analysis.comparison.tables import BRACKETS, reference_sentence
+    from seqattn.analysis.comparison import describe_result
+    from seqattn.analysis.comparison.result import describe_seed_counts
+    from seqattn.analysis.comparison.tables import BRACKETS, describe_references
 
-    counts = [len(arm.folders) for arm in outcome.arms]
-    print_arms(f"{outcome.name}: {seeds_in_words(counts)}", outcome.arms)
-    lines = [f"{reference_sentence(outcome)} {BRACKETS}".strip(), "", *sentences(outcome), ""]
-    pictures = any(arm.summaries for arm in outcome.arms)
+    counts = [len(arm.folders) for arm in outcome.variants]
+    print_arms(f"{outcome.name}: {describe_seed_counts(counts)}", outcome.variants)
+    lines = [
+        f"{describe_references(outcome)} {BRACKETS}".strip(),
+        "",
+        *describe_result(outcome),
+        "",
+    ]
+    pictures = any(arm.summaries for arm in outcome.variants)
     lines.append(
         f"Tables and pictures lie in {outcome.path}: comparison.md, comparison.png, ..." if pictures
         else f"Tables lie in {outcome.path}: comparison.md, ... All runs diverged, so there are no"
@@ -152,16 +157,15 @@ def print_comparison(outcome: ComparisonResult) -> None:
     print_lines(lines)
 
 
-def print_arms(title: str, arms: Sequence[Variant]) -> None:
+def print_arms(title: str, arms: Sequence[VariantResult]) -> None:
     """A row a variant: all columns, or on a narrow terminal those that matter most. A name may
     lose its middle there, a number is there whole or not at all. One variant needs no name."""
     from rich.cells import cell_len
     from rich.table import Table
 
-    from seqattn.analysis.comparison.tables import NARROW
-    from seqattn.analysis.comparison.tables import table as table_of
+    from seqattn.analysis.comparison.tables import NARROW_COLUMNS, variant_table
 
-    headings, rows = table_of(arms)
+    headings, rows = variant_table(arms)
     first, *columns = zip(headings, *rows, strict=True)
     names = [printable(name) for name in first[1:]] if len(rows) > 1 else []
     longest = max(map(cell_len, names), default=0)
@@ -169,7 +173,7 @@ def print_arms(title: str, arms: Sequence[Variant]) -> None:
     room = console.width - (4 if names else 1)
     widths = _widths(columns)
     if room - sum(widths) < longest:
-        columns = [column for column in columns if column[0] in NARROW]
+        columns = [column for column in columns if column[0] in NARROW_COLUMNS]
         least, fewest = min(LEAST_OF_A_NAME, longest), 1 if names else 2
         while len(columns) > fewest and room - sum(_widths(columns, wrapped=True)) < least:
             columns.pop()
@@ -232,7 +236,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     """
     from rich.table import Table
 
-    from seqattn.data.metrics import metrics_lines
+    from seqattn.data.metrics import describe_metrics
 
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -260,7 +264,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         show(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
     for each in feature_tables(scored):
         console.print(each)
-    print_lines(metrics_lines(scored))
+    print_lines(describe_metrics(scored))
     print_lines(attention_lines(scored["attention"]) or ["Attention: not applicable."])
 
 

@@ -30,7 +30,9 @@ def print_weights(
     where there is room."""
     blocks = _printable_blocks()
     leave_with_the_reader()
-    panels = run_pictures.panels(weights, titles, len(titles), kind=kind, layer=layer, head=head)
+    panels = run_pictures.attention_panels(
+        weights, titles, len(titles), kind=kind, layer=layer, head=head
+    )
     signed = str(weights["meaning"]) == "strength"
     for panel in panels:
         show(panel.title.replace("\n", ", "))
@@ -92,7 +94,7 @@ def print_largest_weights(
 
     Nothing where sequences have different lengths, weights are signed, or a row has no room.
     """
-    panels = run_pictures.panels(weights, titles, len(titles), layer=layer, head=head)
+    panels = run_pictures.attention_panels(weights, titles, len(titles), layer=layer, head=head)
     shapes = {panel.weights.shape for panel in panels}
     ((_, columns), *others) = shapes
     if others or columns > MOST_COLUMNS or str(weights["meaning"]) == "strength":

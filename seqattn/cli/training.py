@@ -75,7 +75,7 @@ def train(
 
         if world is not None and world.rank > 0:
             told.begun = True
-            experiments.follow(resolved.config, world, device, compute.threads, callbacks.stop)
+            experiments.run_worker(resolved.config, world, device, compute.threads, callbacks.stop)
             return
         origin = provenance(resolved.origins)
         if world is not None:
@@ -99,7 +99,7 @@ def train(
                 config_path=config,
                 provenance=origin,
                 processes=world,
-                before_writing=lambda: experiments.begin_seeds(configs) if many else None,
+                before_writing=lambda: experiments.create_seed_folders(configs) if many else None,
             ),
         )
     failed = [job for job in jobs if job.error is not None]
@@ -113,9 +113,9 @@ def train(
 def _print(jobs: Sequence[Job], home: Path, *, many: bool) -> None:
     """What came of a training in which a run has ended with a loss."""
     if many:
-        from seqattn.analysis.comparison import of_seeds
+        from seqattn.analysis.comparison import collect_seeds
 
         folders = {job.config.seed: job.folder for job in jobs}
-        print_seeds(of_seeds(home, jobs[0].config.name, folders))
+        print_seeds(collect_seeds(home, jobs[0].config.name, folders))
     elif jobs[0].summary is not None:
         print_summary(jobs[0].summary, home)

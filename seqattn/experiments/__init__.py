@@ -1,21 +1,21 @@
 """Train configs into run folders: one, seeds, comparisons, searches, on one machine or many."""
 
 from seqattn.experiments.job import Callbacks, Job, Launch
-from seqattn.experiments.prepare import groups_of
+from seqattn.experiments.prepare import groups_to_train
 from seqattn.experiments.run_environment import choose_device
-from seqattn.experiments.seeds import begin_seeds, combined_error, seeds_of
+from seqattn.experiments.seeds import combined_error, create_seed_folders, seeds_of
 from seqattn.experiments.train_runs import train_many, train_one
-from seqattn.experiments.worker import follow
+from seqattn.experiments.worker import run_worker
 
 __all__ = [
     "Callbacks",
     "Job",
     "Launch",
-    "begin_seeds",
     "choose_device",
     "combined_error",
-    "follow",
-    "groups_of",
+    "create_seed_folders",
+    "groups_to_train",
+    "run_worker",
     "seeds_of",
     "train_many",
     "train_one",

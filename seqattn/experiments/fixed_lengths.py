@@ -1,4 +1,4 @@
-"""What `model.skip: linear` asks of the data, held before training begins."""
+"""Check that data have the fixed lengths that `model.skip: linear` needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqattn.errors import DataError
 
 
 def check_fixed_lengths(config: Config, data: Splits) -> None:
-    """Refuse sequences of several lengths where a map of one shape is to read them.
+    """Check that sources have one length, and targets another, for a linear skip.
 
     Raises:
         DataError: `model.skip: linear`, and sources or targets of several lengths.
@@ -35,10 +35,10 @@ def check_fixed_lengths(config: Config, data: Splits) -> None:
 
 
 def _range(lengths: Sequence[Integers], room: int) -> tuple[int, int]:
-    """The shortest and the longest.
+    """The shortest and the longest length.
 
     Args:
-        room: points of the array, which a model is made for.
+        room: length of the arrays, which a model is built for.
     """
     every = np.concatenate(lengths)
     shortest, longest = int(every.min()), int(every.max())

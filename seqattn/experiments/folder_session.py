@@ -1,4 +1,4 @@
-"""The surroundings of a training: run folders, a clock, signals and people."""
+"""The session that saves to run folders: checkpoints, clock, signals and callbacks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
 from seqattn.runs import EpochRecord
 from seqattn.runs.storage import BackgroundWriter, write_transaction
-from seqattn.training import Run, RunProgress, RunState, Session, save_best, save_state
+from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
 from seqattn.training.attention_history import write_attention_history
 
 
 class RunWriter:
-    """Writes checkpoints of one run, and what goes with them, into its folder."""
+    """Writes checkpoints, attention history, metrics and TensorBoard scalars of one run."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.folder = job, job.folder
@@ -25,7 +25,7 @@ class RunWriter:
         self.scalars = tensorboard.TensorBoardLogger(job.folder) if wants_scalars else None
 
     def write(self, state: RunState) -> None:
-        """All files, or none."""
+        """Write all files of a state, or none."""
         folder, job, snapshots = self.folder, self.job, state.attention_history
         with write_transaction():
             if state.best_epoch != self.written_best:
@@ -48,18 +48,18 @@ class RunWriter:
 
 
 class FolderSession(Session):
-    """Keeps what a training asks to keep in run folders.
+    """Saves to run folders, and reports to callbacks.
 
     Args:
         writers: of each run.
-        callbacks: who watches.
-        background: writes the saves of a single run while training goes on; None: saves block, in
-            one transaction for all runs.
+        callbacks: progress callbacks and the stop signal.
+        background: writes the saves of a single run while it trains; None: saves block, in one
+            transaction for all runs.
     """
 
     def __init__(
         self,
-        writers: Mapping[Run, RunWriter],
+        writers: Mapping[TrainingRun, RunWriter],
         callbacks: Callbacks,
         background: BackgroundWriter | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class FolderSession(Session):
 
     def stop_requested(self) -> bool:
         if self.background is not None:
-            self.background.ask()
+            self.background.raise_if_failed()
         return self.callbacks.stop() != 0
 
     def save_due(self) -> bool:
@@ -91,12 +91,12 @@ class FolderSession(Session):
                 if self.background is None:
                     write()
                 else:
-                    self.background.begin(write)
+                    self.background.submit(write)
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for progress in runs:
             record = progress.history[-1]
-            if self.background is not None:  # somebody may follow the log of a single run
+            if self.background is not None:  # users follow the log of a single run
                 self.writers[progress.run].log_epoch(record)
             self.callbacks.epoch(record)
         self._write(to_save)

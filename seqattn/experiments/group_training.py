@@ -12,37 +12,36 @@ import torch
 
 from seqattn.data import Sequences
 from seqattn.errors import SeqattnError, StorageError
-from seqattn.experiments import results, tensorboard
+from seqattn.experiments import tensorboard
 from seqattn.experiments.folder_session import FolderSession, RunWriter
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
-from seqattn.experiments.sizes import estimate_run_memory
-from seqattn.experiments.skip_start import initial_model
-from seqattn.runs import RunFolder
+from seqattn.experiments.memory_estimate import estimate_run_memory
+from seqattn.experiments.results import ReferencesOfData, write_results
+from seqattn.experiments.skip_start import build_initial_model, describe_skip_start
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
     Batch,
     GatheredBatch,
     ProcessGroup,
-    Run,
     RunProgress,
-    RunState,
+    TrainingRun,
     batch_in_order,
     batch_of,
-    train,
+    train_models,
 )
 from seqattn.training.attention_history import read_attention_history
 from seqattn.training.threads import choose_threads
 
 
 @dataclass(frozen=True)
-class Compute:
-    """Where and with what a group is trained.
+class Resources:
+    """Device, threads and processes of a training.
 
     Attributes:
         device: of the models and data.
-        threads: for torch's operations on the CPU; None measures a few steps.
-        environment: what environment.json says.
-        processes: that share every batch of a single run; None: this one alone.
+        threads: of torch's operations on the CPU; None: measure a few steps.
+        environment: content of environment.json.
+        processes: processes that share every batch of a single run; None: this one alone.
     """
 
     device: torch.device
@@ -51,63 +50,66 @@ class Compute:
     processes: ProcessGroup | None = None
 
 
-def train_group(jobs: Sequence[Job], compute: Compute, callbacks: Callbacks) -> list[Job]:
+def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -> list[Job]:
     """Train jobs side by side and write the results of each.
 
     Returns:
-        the jobs, with what came of them.
+        the jobs with their final state, and with a summary or an error where they have ended.
 
     Raises:
-        Stopped: told to; all is saved.
-        SeqattnError: what a user can mend.
+        Interrupted: a stop was requested; the state is saved.
+        SeqattnError: an error that a user can correct.
     """
-    jobs = [replace(job, interrupted=job.state is not None) for job in jobs]
-    runs = runs_of(jobs, compute.device)
-    threads, reason = _threads_for(jobs, runs, compute)
+    runs = build_runs(jobs, compute.device)
+    threads, reason = _choose_threads(jobs, runs, compute)
     torch.set_num_threads(threads)
-    _write_start(jobs, compute, threads, reason)
-    _announce_start(jobs, callbacks)
-    # Many runs save together, so that the disk is waited for once; one saves while it goes on.
+    _log_start(jobs, compute, threads, reason)
+    _report_notes(jobs, callbacks)
+    # Many runs save together, so that the disk is waited for once; one saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
     writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
     session = FolderSession(writers, callbacks, background)
     states = {
-        run: _with_attention_history(job.state, job.folder)
+        run: replace(
+            job.state,
+            attention_history=read_attention_history(job.folder, job.state.epoch),
+        )
         for run, job in zip(runs, jobs, strict=True)
         if job.state is not None
     }
-    with _ends_logged(jobs), background or contextlib.nullcontext():
-        trained = train(runs, session, states=states, processes=compute.processes)
-    jobs = _concluded(jobs, trained, callbacks)
+    with _log_errors(jobs):
+        with background or contextlib.nullcontext():
+            trained = train_models(runs, session, states=states, processes=compute.processes)
+        jobs = _finish_jobs(jobs, trained, callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
     processes = compute.processes
     if processes is not None and processes.stopped:
-        own = callbacks.stop  # 0 where only another process was told
+        own = callbacks.stop  # 0 where only another process got the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
     if unfinished:
         epoch = unfinished[0].position[0] + 1
-        hint = f"in epoch {epoch}; --resume, with the same config and --set, goes on from there"
+        hint = f" in epoch {epoch}; --resume, with the same config and --set, goes on from there"
         raise_if_stopped(callbacks, unfinished, hint)
     return jobs
 
 
-def runs_of(jobs: Sequence[Job], device: torch.device) -> list[Run]:
-    """The jobs as the training loop sees them; sequences that several share become tensors once."""
+def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
+    """Models and tensors of the jobs; sequences that several share become tensors once."""
     tensors: dict[int, Batch | GatheredBatch] = {}
 
-    def part(job: Job, sequences: Sequences) -> Batch | GatheredBatch:
-        if id(sequences) not in tensors:
+    def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
+        if id(part) not in tensors:
             # Only a single run may read its validation part in order: groups stack tensors.
-            in_order = len(jobs) == 1 and sequences is job.data.validation
+            in_order = len(jobs) == 1 and part is job.data.validation
             make = batch_in_order if in_order else batch_of
-            tensors[id(sequences)] = make(sequences, device, scaling=job.data.scaling)
-        return tensors[id(sequences)]
+            tensors[id(part)] = make(part, device, scaling=job.data.scaling)
+        return tensors[id(part)]
 
     return [
-        Run(
-            initial_model(job).to(device),
-            part(job, job.data.train),
-            part(job, job.data.validation),
+        TrainingRun(
+            build_initial_model(job).to(device),
+            to_batch(job, job.data.train),
+            to_batch(job, job.data.validation),
             job.config.training,
             job.config.seed,
             job.data.train.ids,
@@ -117,32 +119,29 @@ def runs_of(jobs: Sequence[Job], device: torch.device) -> list[Run]:
     ]
 
 
-def _with_attention_history(state: RunState, folder: RunFolder) -> RunState:
-    """The state with the snapshots that film.npz has; they are held while a group trains."""
-    return replace(state, attention_history=read_attention_history(folder, state.epoch))
-
-
-def _threads_for(jobs: Sequence[Job], runs: Sequence[Run], compute: Compute) -> tuple[int, str]:
-    """How many threads torch gets, and why."""
-    before = next((job.threads for job in jobs if job.threads), None)
+def _choose_threads(
+    jobs: Sequence[Job], runs: Sequence[TrainingRun], compute: Resources
+) -> tuple[int, str]:
+    """The number of threads of torch's operations, and the reason for it."""
     if compute.threads:
         return compute.threads, "asked for"
-    if before is not None:
-        return before, "as before"
     if compute.processes is not None:
         return 1, "one of several processes"
+    for job in jobs:
+        if job.environment.get("threads"):
+            return job.environment["threads"], "as before"
     return choose_threads(runs) if compute.device.type == "cpu" else (1, "the device works")
 
 
-def _write_start(jobs: Sequence[Job], compute: Compute, threads: int, reason: str) -> None:
-    """What the folders say before the first step."""
+def _log_start(jobs: Sequence[Job], compute: Resources, threads: int, reason: str) -> None:
+    """Write what is known before the first step: split, sources, threads, and the log."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
         if job.data.sources:
             job.folder.write_sources(job.data.sources)
-        if threads != (compute.threads or job.threads or 1):  # as written before
+        if threads != (compute.threads or job.environment.get("threads")):  # as written before
             write_json(job.folder.environment, {**compute.environment, "threads": threads})
         lines = [
             *_notes(job),
@@ -152,51 +151,43 @@ def _write_start(jobs: Sequence[Job], compute: Compute, threads: int, reason: st
         ]
         if len(jobs) > 1:
             lines.append(f"batched with {len(jobs) - 1} other runs, about {memory:.1f} MiB each")
-        job.folder.log_line("\n".join([*lines, *_passed_over(job), *_resumption(job, len(jobs))]))
+        job.folder.log_line("\n".join([*lines, *_unusable(job), *_resumption(job, len(jobs))]))
 
 
-def _announce_start(jobs: Sequence[Job], callbacks: Callbacks) -> None:
-    """What people are told before the first step."""
-    lines = [note for job in jobs for note in _notes(job)]
-    lines = [*dict.fromkeys(lines), *(line for job in jobs for line in _passed_over(job))]
-    for line in (*lines, *_resumption(jobs[0], len(jobs))):
-        callbacks.say(line)
+def _report_notes(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+    notes = dict.fromkeys(note for job in jobs for note in _notes(job))
+    unusable = [line for job in jobs for line in _unusable(job)]
+    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs))):
+        callbacks.message(line)
 
 
 def _notes(job: Job) -> list[str]:
-    return [*job.data.notes, *([job.start] if job.start else [])]
+    return [line for line in (*job.data.notes, describe_skip_start(job)) if line]
 
 
-def _passed_over(job: Job) -> list[str]:
-    """Checkpoints that could not be gone on from, and why."""
-    lines = list(job.skipped_checkpoints)
-    if job.begins_again:
-        lines.append(
-            f"{job.folder.path}: begins again: not all runs that it began with have a checkpoint"
-            " yet."
-        )
-    return lines
+def _unusable(job: Job) -> list[str]:
+    """Checkpoints that the training does not continue from, and the reasons."""
+    if not job.is_restarted:
+        return list(job.skipped_checkpoints)
+    restart = "begins again: not all runs that it began with have a checkpoint yet."
+    return [*job.skipped_checkpoints, f"{job.folder.path}: {restart}"]
 
 
-def _resumption(job: Job, jobs: int) -> list[str]:
-    """
-    Args:
-        jobs: that are trained side by side.
-    """
-    if job.state is None:
-        if jobs > 1 or not job.resume:
-            return []
+def _resumption(job: Job, group_size: int) -> list[str]:
+    if job.state is not None:
+        step = f", step {job.state.step}" if job.state.step else ""
+        return [f"Resuming after epoch {job.state.epoch}{step}."]
+    if job.resume and group_size == 1:
         return ["There is no checkpoint to resume from yet: starting from the beginning."]
-    step = f", step {job.state.step}" if job.state.step else ""
-    return [f"Resuming after epoch {job.state.epoch}{step}."]
+    return []
 
 
 @contextlib.contextmanager
-def _ends_logged(jobs: Sequence[Job]) -> Iterator[None]:
+def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
     """Log an error that ends the training.
 
     Raises:
-        StorageError: in the place of an OSError.
+        StorageError: in place of an OSError.
     """
     try:
         yield
@@ -205,7 +196,7 @@ def _ends_logged(jobs: Sequence[Job]) -> Iterator[None]:
         for job in jobs:
             with contextlib.suppress(OSError):  # the disk itself may have failed
                 job.folder.log_line(f"ended: {name}")
-        # A broken pipe is one of a reader of the output, and no file.
+        # A broken pipe is one of a reader of the output, not of a file.
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
             raise StorageError(
@@ -215,48 +206,48 @@ def _ends_logged(jobs: Sequence[Job]) -> Iterator[None]:
         raise
 
 
-def _concluded(
+def _finish_jobs(
     jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
 ) -> list[Job]:
-    """Write the results of the runs that trained to their end."""
-    jobs = [
-        replace(job, state=_final_state(run), error=run.error)
-        for job, run in zip(jobs, trained, strict=True)
-    ]
+    """Add the final states, and write the results of runs that trained to their end."""
+    finished = list[Job]()
+    references: ReferencesOfData = {}
+    jobs = [_with_final_state(job, run) for job, run in zip(jobs, trained, strict=True)]
     for job, run in zip(jobs, trained, strict=True):
-        if run.ended == "early stopping":
-            epoch = job.position[0]
-            callbacks.say(f"Stopped early after epoch {epoch}: no improvement any more.")
-        if run.error is not None:
-            job.folder.log_line(f"ended: {run.error}")
-        elif run.ended is None:
-            job.folder.log_line("stopped")
+        _log_end_of_training(job, run, callbacks)
     with write_transaction():
-        finished = [(job, run.run.model) for job, run in zip(jobs, trained, strict=True)
-                    if run.is_finished]  # fmt: skip
-        concluded = iter(results.conclude(finished))
-    jobs = [
-        next(concluded) if run.is_finished else job for job, run in zip(jobs, trained, strict=True)
-    ]
-    _log_ends([job for job, run in zip(jobs, trained, strict=True) if run.is_finished])
-    return jobs
+        for job, run in zip(jobs, trained, strict=True):
+            done = write_results(job, run.run.model, references) if run.is_finished else job
+            finished.append(done)
+    for job, run in zip(finished, trained, strict=True):
+        if run.is_finished:
+            _log_results(job)
+    return finished
 
 
-def _final_state(run: RunProgress) -> RunState:
-    """Where a run ended or was stopped, without the snapshots that film.npz has: jobs are held for
-    longer than their training."""
+def _with_final_state(job: Job, run: RunProgress) -> Job:
     assert run.checkpoint is not None
-    return replace(run.checkpoint, attention_history=[])
+    # Jobs are held for longer than their training; film.npz has the snapshots.
+    return replace(job, state=replace(run.checkpoint, attention_history=[]), error=run.error)
 
 
-def _log_ends(finished: Sequence[Job]) -> None:
-    """The last line of each log, once the results are on the disk; then TensorBoard's files."""
-    for job in finished:
-        if job.error is not None:
-            job.folder.log_line(f"ended: {job.error}")
-        elif job.summary is not None:
-            loss, best = job.summary["test_loss"], job.summary["best_epoch"]
-            job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")
-    for job in finished:
-        if job.summary is not None and job.config.logging.tensorboard:
-            tensorboard.conclude(job.folder, job.config, job.summary)
+def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:
+    """Log how a training ended. A divergence is logged before the results of other runs are
+    written: it is not repeated, so that a later training would not log it."""
+    if run.ended == "early stopping":
+        callbacks.message(f"Early stopping at epoch {job.position[0]}.")
+    if job.error is not None:
+        job.folder.log_line(f"ended: {job.error}")
+    elif run.ended is None:
+        job.folder.log_line("stopped")
+
+
+def _log_results(job: Job) -> None:
+    """Write the last line of a log, once the results are on the disk; then TensorBoard's files."""
+    if job.error is not None:
+        job.folder.log_line(f"ended: {job.error}")
+    elif job.summary is not None:
+        loss, best = job.summary["test_loss"], job.summary["best_epoch"]
+        job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")
+        if job.config.logging.tensorboard:
+            tensorboard.write_summary(job.folder, job.config, job.summary)

@@ -1,9 +1,9 @@
-"""Which jobs share every step of their training.
+"""Grouping of jobs that share every step of their training.
 
-A group is a function of the runs that begin together, and a run stays in it to its end: what a run
-computes, to the last bit, depends on how many rows its group has, on which of them is its own, and
-on when the others end. A resumed group is therefore made of the same rows, and runs that ended
-after the position it goes on from are trained to their ends again, with the same results.
+A group is a function of the runs that begin together, and a run stays in it to its end: the last
+bits of its numbers depend on the number of rows of its group, on its own row, and on when the
+others end. A resumed group therefore has the same rows, and runs that ended after the position it
+continues from are trained to their ends again, with the same results.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from seqattn.config import as_plain, leaves
 from seqattn.errors import CheckpointError
 from seqattn.experiments.job import Job
+from seqattn.experiments.memory_estimate import estimate_run_memory, memory_budget
 from seqattn.experiments.resume import load_checkpoint
-from seqattn.experiments.sizes import estimate_run_memory, memory_budget
 from seqattn.models import FeatureSpec
 from seqattn.training import RunState
 from seqattn.training.batch_key import batch_key
-from seqattn.training.batches import shape_of_batch
+from seqattn.training.batches import is_gathered, shape_of_batch
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
-def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Jobs that can share every step, each group at one position; they know their `group`.
+def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Put pending jobs that can share every step into groups, each at one position.
 
     New groups are limited by memory. They are formed from all jobs, finished or not, so that
     membership does not depend on what was finished before a stop.
@@ -43,37 +43,37 @@ def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
         for (_, name), members in resumed.items()
         for group in _resumable_groups(members)
     ]
-    new = [[job for job in cohort if job.state is None and job.is_to_do] for cohort in cohorts]
+    new = [[job for job in cohort if job.state is None and job.is_pending] for cohort in cohorts]
     return groups + [
         [replace(job, group=_digest(cohort)) for job in cohort] for cohort in new if cohort
     ]
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Groups for machines that have no checkpoints: every unfinished run starts over, together with
-    its original group unless a member already has results."""
+    """Groups for machines without checkpoints: every run with epochs left starts over, with its
+    original group unless a member already has results."""
     for cohort in _cohorts(jobs):
-        left = [job for job in cohort if job.is_to_do and not job.is_trained]
+        pending = [job for job in cohort if job.is_pending and not job.is_trained]
         interrupted = _digest(cohort) in map(_group_of, cohort) and not any(
             job.summary for job in cohort
         )
-        if left:
-            yield cohort if interrupted else left
+        if pending:
+            yield cohort if interrupted else pending
 
 
 def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs of one shape, no more at once than memory allows."""
-    alike: dict[str, list[Job]] = {}
+    """Jobs of one batch key, no more together than the memory budget allows."""
+    by_key: dict[str, list[Job]] = {}
     for job in jobs:
-        alike.setdefault(_batch_key_of(job), []).append(job)
-    for shape in alike.values():
-        most = max(1, memory_budget() // estimate_run_memory(shape[0]))
-        for first in range(0, len(shape), most):
-            yield shape[first : first + most]
+        by_key.setdefault(_batch_key_of(job), []).append(job)
+    for members in by_key.values():
+        limit = max(1, memory_budget() // estimate_run_memory(members[0]))
+        for first in range(0, len(members), limit):
+            yield members[first : first + limit]
 
 
 def _digest(jobs: Sequence[Job]) -> str:
-    """Of the configs of runs that begin together; what may change on a resume is no part of it."""
+    """Digest of the configs of runs that begin together, without what may change on a resume."""
     of_all = hashlib.sha256()
     for job in jobs:
         values = [(".".join(at), value) for at, value in leaves(as_plain(job.config))]
@@ -82,7 +82,7 @@ def _digest(jobs: Sequence[Job]) -> str:
 
 
 def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
-    """After a stop in the first common save, runs that began together begin again."""
+    """Restart runs that began together where a stop interrupted their first common save."""
     again = set[Path]()
     for group in {_group_of(job) for job in cohort} - {None}:
         again.update(job.folder.path for job in _partial_first_save(cohort, group))
@@ -90,37 +90,39 @@ def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
 
 
 def _partial_first_save(cohort: Sequence[Job], group: str | None) -> list[Job]:
-    """The runs of a group of which some have a checkpoint, others have none, and there is no
-    earlier one to go back to; none where that is not so."""
+    """The runs of a group if some have a checkpoint, others have none, and none has an earlier one;
+    else an empty list."""
     saved = [job for job in cohort if _group_of(job) == group]
-    whole = [job for job in cohort if _group_of(job) == group or (not job.state and job.started)]
+    whole = [
+        job for job in cohort if _group_of(job) == group or (not job.state and job.environment)
+    ]
     has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
     is_stopped = len(whole) > len(saved) and not has_earlier and _digest(whole) == group
     return whole if is_stopped else []
 
 
 def _group_of(job: Job) -> str | None:
-    """The group of a run that has a checkpoint which says it."""
+    """The group that the checkpoint of a run names; None without one."""
     return job.state.slot.group if job.state is not None and job.state.slot is not None else None
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Runs of one group, by where they go on: first those that have not ended, then those of which
-    only the results are missing."""
+    """Split the runs of one group by position: first those that have not ended, then those that
+    lack only their results."""
     taken = set[Path]()
     for group in _groups_at_common_state(members):
         taken.update(job.folder.path for job in group)
         yield from _split_equal_rows(group)
     yield from _split_equal_rows([
         job for job in members
-        if job.folder.path not in taken and job.is_to_do and job.is_trained
+        if job.folder.path not in taken and job.is_pending and job.is_trained
     ])  # fmt: skip
 
 
 def _groups_at_common_state(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Runs of one group that have not ended, by where they stand.
+    """Split the runs of one group that have not ended by position.
 
-    After a stop between two files of a common save, some runs are one save ahead: they go back to
+    After a stop between two files of a common save, some runs are one save ahead: they return to
     their previous checkpoint. So do runs that diverged, or ended without results, since then: a run
     influences the choice of kernels for its group until it ends.
     """
@@ -140,8 +142,11 @@ def _groups_at_common_state(members: Sequence[Job]) -> Iterator[list[Job]]:
 def _available_states(
     jobs: Sequence[Job], with_previous: bool
 ) -> dict[Path, dict[tuple[int, int], RunState]]:
-    """By folder and position what each run can go on from: its state, and where some runs are ahead
-    of others that of the checkpoint before."""
+    """The states that each run can continue from, by folder and position.
+
+    Args:
+        with_previous: whether to read the checkpoints before the last, too.
+    """
     found: dict[Path, dict[tuple[int, int], RunState]] = {}
     for job in jobs:
         states = [_previous_state(job)] if with_previous else []
@@ -151,7 +156,7 @@ def _available_states(
 
 
 def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Runs that stand at one place of one group, each with a row of its own."""
+    """Split runs at one position of one group so that no two have the same row."""
     found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
     for job in jobs:
         assert job.state is not None
@@ -165,14 +170,17 @@ def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _previous_state(job: Job) -> RunState | None:
-    """What the checkpoint before the last holds, if it can be read."""
+    """The state of the checkpoint before the last; None where it cannot be read."""
     with contextlib.suppress(CheckpointError):
         return load_checkpoint(job.folder.previous, job)
     return None
 
 
 def _batch_key_of(job: Job) -> str:
-    """Equal where two jobs can be trained side by side."""
-    data, points = job.data, FeatureSpec.of(job.spec)
+    """A key that is equal for two jobs which can be trained side by side."""
+    data, features = job.data, FeatureSpec.of(job.spec)
     parts = [shape_of_batch(part) for part in (data.train, data.validation)]
-    return repr((as_plain(job.config.model), batch_key(points, job.config.training, parts)))
+    # Sequences that are gathered on demand have to be the same for all runs.
+    source = id(data) if is_gathered(data.train) or is_gathered(data.validation) else None
+    key = batch_key(features, job.config.training, parts)
+    return repr((as_plain(job.config.model), source, key))

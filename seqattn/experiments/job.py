@@ -1,4 +1,4 @@
-"""A run folder to fill, and who watches it being filled."""
+"""A training to carry out, and the callbacks of its caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
-from seqattn.errors import NonFiniteError, Stopped
+from seqattn.errors import Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, early_stopping
@@ -20,32 +20,33 @@ from seqattn.training.schedules import ending
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Callbacks of a training.
+    """Progress callbacks and the stop signal.
 
     Attributes:
-        begin: takes epochs done already and epochs in all, of all runs, once training starts.
-        epoch: takes each finished epoch of each run.
-        say: takes a line for people.
-        stop: returns the number of a signal that asks to stop, or 0.
-        facts: takes seed and noise floor of a single run, before it starts.
+        begin: called once training starts, with the finished epochs and all epochs of the runs
+            that are not finished yet.
+        epoch: called with each finished epoch of each run.
+        message: called with a line for the user.
+        stop: returns the number of the signal that requests a stop, or 0.
+        facts: called with seed and noise floor of a single run, before it starts.
     """
 
     begin: Callable[[int, int], None] = lambda done, epochs: None
     epoch: Callable[[EpochRecord], None] = lambda record: None
-    say: Callable[[str], None] = lambda line: None
+    message: Callable[[str], None] = lambda line: None
     stop: Callable[[], int] = lambda: 0
     facts: Callable[[Mapping[str, Any]], None] = lambda facts: None
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What started the runs.
+    """The command that starts the runs.
 
     Attributes:
-        config_path: where the configs came from, for their git revision.
-        provenance: for environment.json: the command, and where values of the config are from.
-        processes: that share the training of one config; this is the first of them.
-        before_writing: called once everything is found usable.
+        config_path: file of the config, for its git revision.
+        provenance: entries of environment.json: the command, and the sources of config values.
+        processes: processes that share the training of one config; this is the first of them.
+        before_writing: called after all checks, before the first file is written.
     """
 
     config_path: Path | None = None
@@ -56,25 +57,21 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A run folder to fill: where its training stands, or what came of it.
+    """One training: config, data, run folder and progress.
 
     Attributes:
-        config, folder: what to train, and where it goes.
-        data: its sequences.
-        resume: whether it is to go on from what its folder holds.
-        state: where to go on, or where it ended; None before the start.
-        threads: those it was trained with so far.
-        summary: the content of summary.json of a run with a finite test loss, at the end.
-        error: why there is no summary: it diverged, now or before.
-        group: a digest of the runs that it began with.
-        skipped_checkpoints: checkpoints that could not be gone on from, and why.
-        interrupted: whether its training went on from a checkpoint.
-        started: when the last training in its folder started; None: it is new.
-        resumes_from_previous: whether it goes on from the checkpoint before the last.
-        begins_again: whether it starts over, because some of its group have no checkpoint.
-        skip_map: where `model.skip: linear` starts; None: it is learned from zero, or is in the
-            state.
-        start: what its log should say of the weights it starts with.
+        resume: whether to continue from the checkpoints in the folder.
+        state: the state to continue from, or at the end; None before the start.
+        checkpoint: the file that training continues from; None: the run starts at the beginning.
+        environment: content of environment.json before this training; empty: the run is new.
+        summary: content of summary.json of a run that ended with a finite test loss.
+        error: the divergence of a run that diverged, now or before.
+        group: digest of the runs that it began with.
+        skipped_checkpoints: unusable checkpoints, with the reasons.
+        interrupted: whether its training continued from a checkpoint.
+        is_restarted: whether it starts over because other runs of its group have no checkpoint.
+        skip_map: initial map of `model.skip: linear`; None: the map is learned from zero, or is in
+            the state.
     """
 
     config: Config
@@ -82,30 +79,28 @@ class Job:
     data: Splits
     resume: bool = False
     state: RunState | None = None
-    threads: int | None = None
+    checkpoint: Path | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
     group: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
     interrupted: bool = False
-    started: str | None = None
-    resumes_from_previous: bool = False
-    begins_again: bool = False
+    is_restarted: bool = False
     skip_map: RidgeMap | None = None
-    start: str = ""
 
     @property
     def position(self) -> tuple[int, int]:
         return self.state.position if self.state is not None else (0, 0)
 
     @property
-    def is_to_do(self) -> bool:
-        """Whether it has neither results nor a reason for none."""
+    def is_pending(self) -> bool:
+        """Whether it has neither results nor an error."""
         return self.summary is None and self.error is None
 
     @property
     def is_trained(self) -> bool:
-        """Whether no epoch is left."""
+        """Whether no epoch is left to train."""
         if self.state is None:
             return False
         training = self.config.training
@@ -114,7 +109,7 @@ class Job:
 
     @property
     def end(self) -> tuple[int, int] | None:
-        """The first position at which it trains no more; None while it has not ended."""
+        """The position (epoch, step) at which its training ended; None while it goes on."""
         if self.error is not None and self.error.epoch is not None:
             epoch, step = self.error.epoch, self.error.step
             return (epoch, 0) if step is None else (epoch - 1, step)
@@ -126,40 +121,43 @@ class Job:
 
     @property
     def lengths(self) -> Lengths:
-        """Of the longest source and the longest target."""
+        """Lengths of the longest source and the longest target."""
         return Lengths(self.spec.source_length, self.spec.target_length)
 
     @cached_property
     def parameters(self) -> int:
-        """How many numbers its model learns."""
+        """Number of parameters of its model."""
         return count_parameters(self.config.model, FeatureSpec.of(self.spec), self.lengths)
 
     def new_model(self) -> Seq2SeqModel:
-        """Initialised by the seed; a linear skip starts at zero."""
-        points = FeatureSpec.of(self.spec)
-        return build_model(self.config.model, points, self.config.seed, self.lengths)
+        """Build the model, initialised by the seed; a linear skip starts at zero."""
+        features = FeatureSpec.of(self.spec)
+        return build_model(self.config.model, features, self.config.seed, self.lengths)
 
     def restarted(self) -> Job:
         """A copy that starts over."""
-        return replace(self, state=None, error=None, begins_again=True)
+        return replace(
+            self, state=None, checkpoint=None, error=None, interrupted=False, is_restarted=True
+        )
 
     def resumed_from(self, state: RunState) -> Job:
-        """A copy that resumes from a state: of its last checkpoint, or of the one before."""
-        from_previous = state is not self.state
-        return replace(self, state=state, error=None, resumes_from_previous=from_previous)
+        """A copy that continues from a state: its own, or that of the checkpoint before."""
+        path = self.checkpoint if state is self.state else self.folder.previous
+        return replace(self, state=state, checkpoint=path, error=None)
 
 
-def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], where: str) -> None:
-    """Raise where a signal asks to stop.
+def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str) -> None:
+    """Raise where a stop is requested and jobs are unfinished.
 
     Args:
-        jobs: unfinished jobs; nothing is raised where there are none.
-        where: how far they are, and how to continue.
+        hint: rest of the sentence "saved to FOLDER ...": the position, and how to continue.
 
     Raises:
-        Stopped: a signal asks to stop.
+        Interrupted: a signal requests a stop.
     """
     number = callbacks.stop()
-    if number and jobs:
-        place = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
-        raise Stopped(number, f"saved to {place}{'' if where[0] == ';' else ' '}{where}.")
+    if number and unfinished:
+        path = unfinished[0].folder.path
+        raise Interrupted(
+            number, f"saved to {path if len(unfinished) == 1 else path.parent}{hint}."
+        )

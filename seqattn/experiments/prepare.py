@@ -1,4 +1,4 @@
-"""Everything that is asked before a training writes: sizes, data, and where each run stands."""
+"""Where each run stands: its data, its checkpoint, or its results."""
 
 from __future__ import annotations
 
@@ -7,57 +7,48 @@ from dataclasses import replace
 from typing import Any
 
 from seqattn.config import Config, OwnFile, as_plain
-from seqattn.data import Splits, load
+from seqattn.data import Splits, load_data
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.fixed_lengths import check_fixed_lengths
 from seqattn.experiments.grouping import groups_without_checkpoints
 from seqattn.experiments.job import Job
+from seqattn.experiments.memory_estimate import check_memory, check_memory_of_runs
 from seqattn.experiments.resume import check_same_rates, check_same_split, load_latest_checkpoint
-from seqattn.experiments.sizes import check_data_fits, check_memory
 from seqattn.runs import RunFolder, check_summary
 from seqattn.training import RunState
 
 
-def prepared(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
-    """Where each run stands; data that several have are made or read once.
+def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
+    """Load the data and the progress of each run; runs of one data section share its data.
 
     Raises:
-        SeqattnError: what a user can mend.
+        SeqattnError: an error that a user can correct.
     """
-    parts: dict[str, Splits] = {}
+    splits: dict[str, Splits] = {}
     jobs = []
     for config, folder in configs:
         key = repr(config.data)
-        if key not in parts:
-            parts[key] = load(config.data)
+        if key not in splits:
+            splits[key] = load_data(config.data)
         if isinstance(config.data, OwnFile):
-            check_memory(config, parts[key])
-        job = Job(config, folder, parts[key], resume)
+            check_memory(config, splits[key])
+        job = Job(config, folder, splits[key], resume)
         check_fixed_lengths(config, job.data)
         _check_positions(job)
-        jobs.append(_with_progress(job) if resume else job)
+        jobs.append(_load_progress(job) if resume else job)
     return jobs
 
 
-def check_sizes(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Check each distinct size once; seeds share one.
+def groups_to_train(
+    configs: Sequence[tuple[Config, RunFolder]],
+) -> list[list[tuple[Config, RunFolder]]]:
+    """The groups that `train_many` would train from the beginning, of runs without results.
 
     Raises:
-        UsageError: the machine has less memory.
+        SeqattnError: an error that a user can correct.
     """
-    for config in {repr((c.data, c.model, c.training.batch_size)): c for c, _ in configs}.values():
-        check_memory(config)
-    check_data_fits([config for config, _ in configs])
-
-
-def groups_of(configs: Sequence[tuple[Config, RunFolder]]) -> list[list[tuple[Config, RunFolder]]]:
-    """What `train_many` would train side by side from the beginning, of what is not trained yet.
-
-    Raises:
-        SeqattnError: what a user can mend.
-    """
-    check_sizes(configs)
-    jobs = prepared(configs, resume=True)
+    check_memory_of_runs([config for config, _ in configs])
+    jobs = prepare_jobs(configs, resume=True)
     return [
         [(job.config, job.folder) for job in group] for group in groups_without_checkpoints(jobs)
     ]
@@ -77,19 +68,18 @@ def _check_positions(job: Job) -> None:
         )
 
 
-def _with_progress(job: Job) -> Job:
-    """The job with what its folder holds: a state to go on with, results, or why it has none.
+def _load_progress(job: Job) -> Job:
+    """Add what the folder holds: a state to continue from, results, or the error of a divergence.
 
     Raises:
-        CheckpointError: it cannot be gone on with.
+        CheckpointError: the run cannot be continued.
     """
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}
-    job = load_latest_checkpoint(replace(job, started=environment.get("started")))
+    job = load_latest_checkpoint(replace(job, environment=environment))
     state = job.state
     if state is None:
         return job
-    job = replace(job, threads=environment.get("threads"))
     if folder.summary.exists():
         summary = check_summary(folder, as_plain(config.model), config.seed)
         if not summary.get("diverged"):

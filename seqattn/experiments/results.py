@@ -1,9 +1,8 @@
-"""What a finished training leaves: forecasts, weights, summary."""
+"""Results of a finished training: forecasts, attention weights, summary."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,38 +17,30 @@ from seqattn.models import Seq2SeqModel
 from seqattn.runs.storage import write_json
 from seqattn.training import RunState
 
+ReferencesOfData = dict[int, tuple[References, References]]
+"""References of the test and of the validation part, by the id of the data."""
 
-def conclude(finished: Sequence[tuple[Job, Seq2SeqModel]]) -> list[Job]:
-    """Score the best epochs' weights on the test part and write the data files. Nothing is logged:
-    files appear only when the transaction around this ends.
 
-    Each run is scored alone, so that its scores are bit-identical whichever runs end with it.
+def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
+    """Evaluate the best epoch's weights on the test part and write the data files. Nothing is
+    logged: files appear only when the transaction around this ends.
+
+    Each run is evaluated alone, so that its metrics are bit-identical whichever runs end with it.
 
     Args:
-        finished: jobs whose training has ended, and a model of each, on its device.
+        job: its training has ended.
+        model: of its config, on its device; it gets the best weights.
+        references: filled here, and shared by runs of the same data.
 
     Returns:
-        the jobs, with a summary, or with an error where the test loss is not finite.
-    """
-    known: dict[int, tuple[References, References]] = {}
-    concluded = []
-    for job, model in finished:
-        data = job.data
-        assert job.state is not None
-        if id(data) not in known:
-            known[id(data)] = _references(data)
-        model.load_state_dict(job.state.best_weights)
-        concluded.append(_scored(job, model, *known[id(data)]))
-    return concluded
-
-
-def _scored(job: Job, model: Seq2SeqModel, tested: References, validated: References) -> Job:
-    """A job with its results, written to its folder.
-
-    Args:
-        tested, validated: references of the test part and of the validation part.
+        the job with a summary, or with an error where the test loss is not finite.
     """
     data, folder = job.data, job.folder
+    assert job.state is not None
+    if id(data) not in references:
+        references[id(data)] = _references(data)
+    tested, validated = references[id(data)]
+    model.load_state_dict(job.state.best_weights)
     with ForecastSpool(folder.path, data.test) as forecasts, AttentionSpool(folder.path) as weights:
         weights.begin(data.test)
 
@@ -128,8 +119,8 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
 
 
 def _references(data: Splits) -> tuple[References, References]:
-    """Of the test part, and of the validation part in the units of the losses while training, with
-    the same baselines: the best of one is drawn beside the losses of the other."""
+    """References of the test and of the validation part, with the same baselines in each. Those of
+    validation are in the units of the training losses, since the plot shows them together."""
     tested = References.of_data(data.test, data)
     validated = References.of_data(data.validation, data, as_trained=True)
     return tested.with_those_of(validated), validated.with_those_of(tested)

@@ -1,4 +1,4 @@
-"""Where a run stands, and whether what is asked for is the same run."""
+"""Reading the newest usable checkpoint of a run, and checking that it may be resumed."""
 
 from __future__ import annotations
 
@@ -6,38 +6,28 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.config import (
-    Config,
-    CosineRate,
-    LinearForcing,
-    Training,
-    differences,
-)
-from seqattn.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-)
+from seqattn.config import Config, CosineRate, LinearForcing, Training, config_differences
+from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
 from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
-from seqattn.training.checkpoints import read_training, state_of
+from seqattn.training.checkpoints import read_training, restore_state
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
 def load_latest_checkpoint(job: Job) -> Job:
-    """The job with the state of its newest checkpoint that is whole, and the reasons why newer ones
-    were skipped; without a state where the run has never written one.
+    """Add the state of the newest usable checkpoint, and the reasons why newer ones were skipped.
+    A run that has never saved keeps no state.
 
     Raises:
-        CheckpointError: there were checkpoints, and none can be read back.
-        ConfigError: what is asked for is another run.
-        DataError: the files it was trained on are not those of now.
+        CheckpointError: there are checkpoints, and none is usable.
+        ConfigError: the config is that of another run.
+        DataError: the files that it was trained on have changed.
     """
     folder, reasons = job.folder, list[str]()
     for path in (folder.last, folder.previous):
         if not path.exists():
-            if reasons or folder.previous.exists():
+            if path == folder.last and folder.previous.exists():
                 reasons.append(f"{path}: is gone.")
             continue
         try:
@@ -46,7 +36,9 @@ def load_latest_checkpoint(job: Job) -> Job:
             reasons.append(str(error))
             continue
         skipped = tuple(f"Skipped checkpoint: {reason}" for reason in reasons)
-        return replace(job, state=state, skipped_checkpoints=skipped)
+        return replace(
+            job, state=state, checkpoint=path, interrupted=True, skipped_checkpoints=skipped
+        )
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
     if reasons:
@@ -59,7 +51,7 @@ def load_latest_checkpoint(job: Job) -> Job:
 
 
 def load_checkpoint(path: Path, job: Job) -> RunState:
-    """What a job can go on from.
+    """Read the state that a job can continue from.
 
     Raises:
         CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
@@ -70,11 +62,11 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
         raise DataError(f"{error}{_changed_files(job)}") from None
-    return state_of(file, job.new_model())
+    return restore_state(file, job.new_model())
 
 
 def _changed_files(job: Job) -> str:
-    """Which of many files are no longer what they were."""
+    """Name the files that have changed since the training began, where there are many."""
     before, now = job.folder.read_sources(), job.data.sources
     if not before or not now:
         return ""
@@ -128,8 +120,8 @@ def check_same_rates(job: Job) -> None:
         rate.update(record.validation_loss)
 
 
-def spanning_all_epochs(training: Training) -> list[str]:
-    """Keys of the schedules whose values depend on training.epochs."""
+def keys_spanning_all_epochs(training: Training) -> list[str]:
+    """The schedules whose values depend on training.epochs, by their keys."""
     forcing, rate = training.teacher_forcing, training.learning_rate_schedule
     found = []
     if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
@@ -140,8 +132,16 @@ def spanning_all_epochs(training: Training) -> list[str]:
 
 
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
-    """A resumed run must be the same run: refuse any change that would make it another."""
-    changed = differences(before, config)
+    """Check that a config differs from that of the checkpoint only in `MUTABLE_ON_RESUME`.
+
+    Args:
+        before: config of the checkpoint.
+        epoch: epochs finished.
+
+    Raises:
+        ConfigError: a change would make it another run.
+    """
+    changed = config_differences(before, config)
     lines = [
         f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in MUTABLE_ON_RESUME
     ]
@@ -150,7 +150,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
         lines += [
             f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
             " behind would have been others (over_epochs fixes its span from the start)"
-            for key in spanning_all_epochs(config.training)
+            for key in keys_spanning_all_epochs(config.training)
         ]
     if config.training.epochs < epoch:
         lines.append(

@@ -1,4 +1,4 @@
-"""Device, versions and git revision: what the numbers of a run may depend on."""
+"""The content of environment.json: device, versions and git revision."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any
 
 import torch
 
-from seqattn.errors import (
-    UsageError,
-)
+from seqattn.errors import UsageError
 
 
 def choose_device(name: str) -> torch.device:
@@ -34,7 +32,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
-    """What the numbers of a run may depend on beside its config."""
+    """Versions and hardware that the numbers of a run may depend on."""
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
@@ -51,19 +49,21 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 
 
 def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A sentence where a run goes on with another device or another torch than before: they round
-    differently, so it is no longer, bit for bit, the run that was never stopped.
+    """A sentence for a run that continues with another device or version of torch, which round
+    differently; None where both are the same.
 
     Args:
-        before, now: as `environment` has them; what an older version did not write down is taken
-            to be the same.
+        before, now: content of environment.json; what an older version did not write counts as
+            the same.
     """
-    changes = []
+    changes = list[str]()
     if before.get("device") is not None:
         old, new = _device_in_words(before), _device_in_words(now)
-        changes += [f"on {old}, from here on {new}"] if old != new else []
-    old, new = (found.get("packages", {}).get("torch") for found in (before, now))
-    changes += [f"with torch {old}, from here on {new}"] if old not in (None, new) else []
+        if old != new:
+            changes.append(f"on {old}, from here on {new}")
+    old_torch, torch_now = (found.get("packages", {}).get("torch") for found in (before, now))
+    if old_torch not in (None, torch_now):
+        changes.append(f"with torch {old_torch}, from here on {torch_now}")
     if not changes:
         return None
     return (

@@ -9,10 +9,10 @@ from seqattn.config import Config
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.job import Job
 from seqattn.runs import COMPARISON, SEARCH, RunFolder
-from seqattn.runs.storage import locked
+from seqattn.runs.storage import folder_lock
 
-LOCK_TIMEOUT = 5.0
-"""Seconds to wait for another process that makes folders of seeds."""
+LOCK_TIMEOUT_SECONDS = 5.0
+"""Timeout of the wait for another process that creates folders of seeds."""
 
 
 def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
@@ -28,9 +28,9 @@ def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFo
     ]
 
 
-def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Make the folders of seeds. The folder that they are in is locked only meanwhile, so that
-    several processes may train different seeds there.
+def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Create the folders of seeds. Their parent is locked only meanwhile, so that several processes
+    may train different seeds there.
 
     Raises:
         UsageError: it is a run, a comparison or a search.
@@ -38,7 +38,7 @@ def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     """
     home = configs[0][1].path.parent
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home, LOCK_TIMEOUT):
+    with folder_lock(home, LOCK_TIMEOUT_SECONDS):
         _check_home(home)
         for _, folder in configs:
             folder.path.mkdir(exist_ok=True)
@@ -47,7 +47,8 @@ def begin_seeds(configs: Sequence[tuple[Config, RunFolder]]) -> None:
 def _check_home(home: Path) -> None:
     kinds = {"a comparison": home / COMPARISON, "a search": home / SEARCH}
     found = [kind for kind, mark in kinds.items() if mark.exists()]
-    found += ["a single run"] if RunFolder(home).is_run else []
+    if RunFolder(home).is_run:
+        found.append("a single run")
     if found:
         raise UsageError(
             f"{home}: is the folder of {found[0]}; many seeds need one of their own. Choose another"
@@ -55,19 +56,20 @@ def _check_home(home: Path) -> None:
         )
 
 
-def combined_error(failed: Sequence[Job], runs: int) -> NonFiniteError:
+def combined_error(diverged: Sequence[Job], runs: int) -> NonFiniteError:
     """One error for runs that diverged.
 
     Args:
-        runs: how many there are with those that did not.
+        diverged: at least one.
+        runs: number of runs, with those that did not diverge.
     """
-    first = failed[0]
+    first = diverged[0]
     assert first.error is not None
-    if len(failed) == 1:
+    if len(diverged) == 1:
         return NonFiniteError(f"seed {first.config.seed}: {first.error}")
-    if len(failed) == runs:
+    if len(diverged) == runs:
         return NonFiniteError(f"all {runs} seeds diverged. The first: {first.error}")
-    seeds = ", ".join(str(job.config.seed) for job in failed)
+    seeds = ", ".join(str(job.config.seed) for job in diverged)
     return NonFiniteError(
         f"seeds {seeds} diverged; the others are finished. The first: {first.error}"
     )

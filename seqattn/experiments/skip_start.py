@@ -1,4 +1,4 @@
-"""The map of `model.skip: linear` before training: fitted once for all runs of the same data."""
+"""The initial map of `model.skip: linear`, fitted once for all runs of the same data."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, work_of
+from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
 from seqattn.experiments.job import Job
 from seqattn.models import Seq2SeqModel
 from seqattn.training import ProcessGroup
 
 
-def with_skip_maps(jobs: Sequence[Job]) -> list[Job]:
-    """Add a ridge map to each job whose linear skip starts at one. A resumed run has its map in the
-    checkpoint, and is not fitted again."""
+def fit_skip_maps(
+    groups: Sequence[Sequence[Job]], processes: ProcessGroup | None = None
+) -> list[list[Job]]:
+    """Fit the initial map of each new job whose linear skip starts at a ridge map. A resumed run
+    has its map in the checkpoint."""
     fitted: dict[int, RidgeMap] = {}
-    found = []
-    for job in jobs:
+
+    def fit(job: Job) -> Job:
         if _starts_at_map(job) and job.state is None:
             data = job.data
             if id(data) not in fitted:
                 fitted[id(data)] = ridge_map(data.baseline_part, data.validation, data.scaling)
             job = replace(job, skip_map=fitted[id(data)])
-        found.append(replace(job, start=_start_in_words(job)))
-    return found
+        return job if processes is None else share_skip_map(processes, job)
+
+    return [[fit(job) for job in group] for group in groups]
 
 
-def initial_model(job: Job) -> Seq2SeqModel:
-    """The model before its training: initialised by the seed, a linear skip at its map, and frozen
-    where `model.skip_map` says so."""
+def build_initial_model(job: Job) -> Seq2SeqModel:
+    """Build the model: initialised by the seed, a linear skip at its map, frozen where
+    `model.skip_map` says so."""
     model = job.new_model()
     if model.skip is not None and _starts_at_map(job):
         model.skip.is_trainable = job.config.model.skip_map == "finetuned"
@@ -40,7 +43,7 @@ def initial_model(job: Job) -> Seq2SeqModel:
 
 
 def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
-    """Give all processes the map that the first has fitted: another machine may round otherwise.
+    """Send the map that the first process fitted to all: another machine may round differently.
 
     Raises:
         DistributedError: one of them is lost.
@@ -49,7 +52,10 @@ def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
     if skip is None or job.state is not None or not _starts_at_map(job):
         return job
     own = b"" if job.skip_map is None else _bytes_of(job.skip_map)
-    numbers = np.frombuffer(processes.broadcast(own), dtype=np.float32).copy()
+    received = processes.broadcast(own)
+    if job.skip_map is not None:
+        return job
+    numbers = np.frombuffer(received, dtype=np.float32).copy()
     weight, bias = np.split(numbers, [skip.weight.numel()])
     shared = RidgeMap(weight.reshape(skip.weight.shape), bias.reshape(skip.bias.shape), 0.0, 0.0)
     return replace(job, skip_map=shared)
@@ -66,10 +72,11 @@ def _has_fitted_map(job: Job) -> bool:
 
 def _starts_at_map(job: Job) -> bool:
     """Whether the skip is not learned from zero."""
-    return _has_fitted_map(job) and work_of(job.data.baseline_part) <= MAX_WORK
+    return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
 
 
-def _start_in_words(job: Job) -> str:
+def describe_skip_start(job: Job) -> str:
+    """A line for the log about the initial map; empty where there is nothing to report."""
     train, found = job.data.baseline_part, job.skip_map
     if found is not None:
         return (
@@ -82,6 +89,6 @@ def _start_in_words(job: Job) -> str:
     cells = " in one system for all target cells (here some are empty, so each has its own)"
     return (
         f"model.skip: linear starts at zero and is trained: a source has {numbers:,} numbers, and a"
-        f" ridge map is fitted to {most:,} at most{cells if train.masks_targets else ''}. Shorten"
-        " the source, or set model.skip_map: learned."
+        f" ridge map is fitted to {most:,} at most{cells if train.has_masked_targets else ''}."
+        " Shorten the source, or set model.skip_map: learned."
     )

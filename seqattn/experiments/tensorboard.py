@@ -1,4 +1,4 @@
-"""A run for TensorBoard: scalars by epoch; pictures and hyperparameters at its end."""
+"""TensorBoard files of a run: scalars by epoch; pictures and hyperparameters at its end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from seqattn.runs import EpochRecord, RunFolder
 
 
 def require_tensorboard(config: Config) -> None:
-    """
+    """Check that tensorboard is installed where `logging.tensorboard` is true.
+
     Raises:
-        UsageError: it is asked for, and missing.
+        UsageError: it is not.
     """
     if config.logging.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UsageError(
@@ -23,18 +24,19 @@ def require_tensorboard(config: Config) -> None:
 
 
 class TensorBoardLogger:
-    """Writes what is new since it was last asked. What an earlier process wrote is written again,
-    so that after a stop and a resume every epoch is there once."""
+    """Writes the scalars of new epochs. Files of an earlier process are removed and written anew,
+    so that every epoch is there once after a resume."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.written = 0
-        folder.clear_board()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
-        """Scalars of the epochs that are new."""
+        """Write the scalars of epochs that are not written yet."""
         if self.written == len(history):
             return
+        if self.written == 0:
+            self.folder.clear_tensorboard()
         with _writer(self.folder) as writer:
             for record in history[self.written :]:
                 for tag, value in (
@@ -48,8 +50,8 @@ class TensorBoardLogger:
         self.written = len(history)
 
 
-def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
-    """Pictures of the finished run, and its hyperparameters with its test loss."""
+def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
+    """Write the pictures of a finished run, and its hyperparameters with its test loss."""
     from seqattn.plots import run_pictures
 
     known = {}
@@ -63,7 +65,7 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
         )
         writer.add_figure("predictions", shown)
         if folder.attention.exists():
-            titles = run_pictures.panel_titles(predictions)
+            titles = run_pictures.sequence_titles(predictions)
             weights = folder.read_attention(run_pictures.EXAMPLES)
             figure, _ = run_pictures.attention_picture(weights, titles, run_pictures.EXAMPLES)
             writer.add_figure("attention", figure)
@@ -73,4 +75,4 @@ def conclude(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> N
 def _writer(folder: RunFolder) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder.board))
+    return SummaryWriter(str(folder.tensorboard))

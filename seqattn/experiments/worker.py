@@ -1,4 +1,4 @@
-"""All but the first process of a training that torchrun starts: they write nothing."""
+"""The processes of a torchrun training other than the first, which write nothing."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from pathlib import Path
 import torch
 
 from seqattn.config import Config, as_plain
-from seqattn.data import Splits, load
-from seqattn.errors import Stopped, UsageError
-from seqattn.experiments.group_training import runs_of
+from seqattn.data import Splits, load_data
+from seqattn.errors import Interrupted, UsageError
+from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import share_skip_map
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, ProcessGroup, Session, load_state, train
+from seqattn.training import PATHS, ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
-"""What the first process broadcasts where nothing is left to train; b"" where training begins; else
-the bytes of the checkpoint to go on from."""
+"""Broadcast by the first process where nothing is left to train; it broadcasts b"" where training
+begins, else the bytes of the checkpoint to continue from."""
 
 
 def check_can_be_distributed(config: Config) -> None:
-    """
+    """Check that the steps of a config depend only on sums over the sequences of a batch.
+
     Raises:
-        UsageError: its steps depend on more than sums over the sequences of a batch, or on a clock.
+        UsageError: they depend on more, or on a clock.
     """
     attention = getattr(config.model, "attention", None)
     if getattr(attention, "estimator", None) == "reinforce":
@@ -46,7 +47,7 @@ def check_can_be_distributed(config: Config) -> None:
 
 
 def config_fingerprint(config: Config) -> str:
-    """The config values that all processes must share; paths may differ."""
+    """Text of the config values that all processes must share; paths may differ."""
     plain = as_plain(config)
     for key in PATHS:
         plain["data"].pop(key.partition(".")[2], None)
@@ -54,7 +55,7 @@ def config_fingerprint(config: Config) -> str:
 
 
 def data_fingerprint(data: Splits) -> bytes:
-    """A digest of the sequences, which all processes must share."""
+    """SHA-256 of the sequences, which all processes must share."""
     found = hashlib.sha256("".join(data.digests).encode())
     for part in (data.train, data.validation):
         for _, some in part.chunks():
@@ -64,7 +65,7 @@ def data_fingerprint(data: Splits) -> bytes:
 
 
 class WorkerSession(Session):
-    """Stops when told to, and keeps nothing."""
+    """Stops on a signal, and saves nothing."""
 
     def __init__(self, stop: Callable[[], int]) -> None:
         self.stop = stop
@@ -73,7 +74,7 @@ class WorkerSession(Session):
         return self.stop() != 0
 
 
-def follow(
+def run_worker(
     config: Config,
     processes: ProcessGroup,
     device: str,
@@ -82,16 +83,19 @@ def follow(
 ) -> None:
     """Train along with the first process, until it ends.
 
+    Args:
+        stop: returns the number of the signal that requests a stop, or 0.
+
     Raises:
         DistributedError: the others have another config or other data, or are lost.
         NonFiniteError: the run diverged.
-        Stopped: told to, as the others were.
+        Interrupted: a stop was requested of one of the processes.
     """
-    with processes.beginning():
+    with processes.startup():
         chosen = choose_device(device)
         check_can_be_distributed(config)
-        data = load(config.data)
-        processes.compare(config_fingerprint(config), data_fingerprint(data))
+        data = load_data(config.data)
+        processes.check_same_training(config_fingerprint(config), data_fingerprint(data))
     checkpoint = processes.broadcast(b"")
     if checkpoint == TRAINED:
         return
@@ -100,13 +104,13 @@ def follow(
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "last.safetensors"
             file.write_bytes(checkpoint)
-            job = replace(job, state=load_state(file, job.new_model())[0])
+            job = replace(job, state=load_state(file, job.new_model()))
     job = share_skip_map(processes, job)
     torch.set_num_threads(threads or 1)
-    (run,) = runs_of([job], chosen)
+    (run,) = build_runs([job], chosen)
     states = {} if job.state is None else {run: job.state}
-    (trained,) = train([run], WorkerSession(stop), states=states, processes=processes)
+    (trained,) = train_models([run], WorkerSession(stop), states=states, processes=processes)
     if trained.error is not None:
         raise trained.error
     if processes.stopped:
-        raise Stopped(stop() or signal.SIGTERM, "with the other processes.")
+        raise Interrupted(stop() or signal.SIGTERM, "with the other processes.")

@@ -201,7 +201,7 @@ def _write_int8(
     folder: Path, graphs: Graphs, trained: LoadedModel, steps: int, data: Splits | None
 ) -> dict[str, float]:
     """Write graphs with int8 weights; returns the test loss of both, if the targets are known."""
-    from seqattn.data.baselines import mean_squared_error
+    from seqattn.data.baselines import forecast_mse
     from seqattn.export.check import forecasts, sequences_per_batch
     from seqattn.export.quantization import quantize_int8
 
@@ -213,7 +213,7 @@ def _write_int8(
     scale = trained.spec.scaling.target.scale
     batch_size = sequences_per_batch(trained, data.test.source_steps, steps)
     return {
-        kind: mean_squared_error(forecasts(graph, data.test, batch_size), data.test, scale)
+        kind: forecast_mse(forecasts(graph, data.test, batch_size), data.test, scale)
         for kind, graph in (
             ("float32", graphs.free_running), ("int8", quantized["free_running"]),
         )

@@ -21,9 +21,9 @@ from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.data import Sequences
 from seqattn.export.graphs import NEXT, POINT, WEIGHTS
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
+from seqattn.models.memory import attention_weights_per_sequence
 from seqattn.training import LoadedModel
-from seqattn.training.batches import slices
-from seqattn.training.memory import attention_weights_per_sequence
+from seqattn.training.batches import chunk_slices
 
 Arrays = dict[str, NDArray[Any]]
 MAX_DIFFERENCE = 1e-5
@@ -83,9 +83,9 @@ def check_graphs(
     float64_model = copy.deepcopy(trained.model).double()
     for description, sources in sets.items():
         noise, differences = 0.0, dict[str, dict[str, float]]()
-        for rows in slices(len(sources), batch_size):
-            part = as_fully_observed(sources.at(rows))
-            unit = scaling.units(part)
+        for rows in chunk_slices(len(sources), batch_size):
+            part = as_fully_observed(sources.select(rows))
+            unit = scaling.target_scale(part)
             expected = _in_scaled_units(free_run(trained.model, part, steps, scaling=scaling), unit)
             exact = _in_scaled_units(free_run(float64_model, part, steps, scaling=scaling), unit)
             noise = _nan_max(noise, *(_max_difference(exact[k], expected[k]) for k in expected))
@@ -119,7 +119,7 @@ def _build_test_sets(
     """
     sets, S = dict[str, Sequences](), trained.spec.source_length
     if test is not None and len(test):
-        part = test.at(slice(0, count))
+        part = test.select(slice(0, count))
         sets[f"{len(part)} test sequences"] = part
     if trained.model.skip is not None:
         sets[f"{count} random of {S} points"] = _random_sources(trained, count, S)
@@ -176,8 +176,8 @@ def step_by_step(
 def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np.float64]:
     """The forecasts (N, T, F) of a free-running graph for the sources of a part."""
     session, batches = build_session(graph), list[NDArray[np.float64]]()
-    for rows in slices(len(part), batch_size):
-        batch = part.at(rows)
+    for rows in chunk_slices(len(part), batch_size):
+        batch = part.select(rows)
         inputs = {SOURCE: batch.source.astype(np.float64), LENGTHS: batch.source_lengths}
         (forecast,) = session.run([FORECAST], inputs)
         batches.append(forecast)
@@ -233,7 +233,7 @@ def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
     if trained.model.skip is not None:
         lengths[:] = max_length
     scaler, F = spec.scaling.source, len(spec.source_features)
-    points = scaler.unscaled(rng.standard_normal((n, max_length, F)))
+    points = scaler.inverse_transform(rng.standard_normal((n, max_length, F)))
     if spec.scaling.relative:
         points[np.arange(n), lengths - 1] = 0
     if spec.scaling.instance:
@@ -250,7 +250,7 @@ def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
 def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
     """Four sources, NaN beyond their end, with the model's forecast and weights."""
     count, S = 4, trained.spec.source_length
-    part = _random_sources(trained, count, S) if test is None else test.at(slice(0, count))
+    part = _random_sources(trained, count, S) if test is None else test.select(slice(0, count))
     part = as_fully_observed(part)
     expected = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)

@@ -309,12 +309,12 @@ class Units(nn.Module):
         for side, scaler in (("source", scaling.source), ("target", scaling.target)):
             self.register_buffer(f"{side}_shift", torch.from_numpy(scaler.shift.copy()))
             self.register_buffer(f"{side}_scale", torch.from_numpy(scaler.scale.copy()))
-        self.source_index_of_target = list(scaling.carried)
+        self.source_index_of_target = list(scaling.source_index_of_target)
         self.relative, self.instance = scaling.relative, scaling.instance
 
     def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
         """The source (N, S, F) in scaled units with padding 0, and shift and scale of each
-        sequence's target, (N, F). See `Scaling.of_each`."""
+        sequence's target, (N, F). See `Scaling.sequence_scalers`."""
         _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)

@@ -61,7 +61,7 @@ class FeatureSpec:
     def of(cls, spec: DataSpec) -> FeatureSpec:
         """The features that a `DataSpec` describes."""
         F, G = len(spec.source_features), len(spec.target_features)
-        return cls(F, G, spec.scaling.carried)
+        return cls(F, G, spec.scaling.source_index_of_target)
 
     @property
     def has_same_features(self) -> bool:

@@ -112,7 +112,7 @@ class ManualLoss:
             passes.backward(plan)
         return passes.error.loss()
 
-    def both_losses(
+    def validation_losses(
         self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
         target_keep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip

@@ -1,12 +1,11 @@
-"""What `training.record_attention` keeps: attention weights of a few validation sequences at some
-epochs, in film.npz of the run folder.
+"""`training.record_attention`: attention weights of a few validation sequences at some epochs, kept
+in film.npz of the run folder.
 
 Letters: P probe sequences, L layers, A heads, T target steps, S source steps.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +28,12 @@ MAX_CELLS = 2**15
 
 @dataclass(frozen=True)
 class AttentionSnapshot:
-    """
+    """Cross-attention weights of the probe sequences after an epoch.
+
     Attributes:
         epoch: finished epochs; 0 is before the first.
-        weights: (P, L, A, T, S), of cross-attention.
-        meaning: of the numbers; see `seqattn.models.AttentionMap`.
+        weights: (P, L, A, T, S).
+        meaning: of the weights; see `seqattn.models.AttentionMap`.
     """
 
     epoch: int
@@ -42,16 +42,16 @@ class AttentionSnapshot:
 
 
 def probe_batch(validation: Batch | GatheredBatch) -> Batch:
-    """The first validation sequences, of each run, fewer where they are long."""
+    """The first validation sequences of each run, fewer where they are long."""
     cells = validation.source_steps * validation.target_steps
-    return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).owned()
+    return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).contiguous()
 
 
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
-    """A snapshot of each run, or none of models without attention.
+    """A snapshot of each run; an empty list for models without attention.
 
-    They run free, nothing is left to chance, and no random number is drawn: a training ends the
-    same whether its attention is recorded or not.
+    The forecasts are free running and draw no random number, so that recording does not change a
+    training.
     """
     with torch.inference_mode():
         forecast = model.forecast(
@@ -71,7 +71,7 @@ def write_attention_history(
     """Write snapshots with the sequences that they are of; cells at padding are NaN."""
     weights = np.stack([snapshot.weights for snapshot in history])
     P = weights.shape[1]
-    probe = validation.at(slice(0, P))
+    probe = validation.select(slice(0, P))
     T, S = weights.shape[-2:]
     steps = np.arange(T) < probe.target_lengths[:, None]
     points = np.arange(S) < probe.source_lengths[:, None]
@@ -91,13 +91,18 @@ def write_attention_history(
 
 
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
-    """The snapshots up to an epoch; none where there is no file, or none that can be read."""
-    with contextlib.suppress(CheckpointError):
+    """The snapshots up to an epoch; empty where there is no file. An unreadable file is logged, and
+    replaced by the next save."""
+    if not folder.film.exists():
+        return []
+    try:
         arrays = folder.read_film()
-        weights = np.nan_to_num(arrays["weights"], nan=0.0)
-        return [
-            AttentionSnapshot(int(at), frame, str(arrays["meaning"]))
-            for at, frame in zip(arrays["epochs"], weights, strict=True)
-            if at <= epoch
-        ]
-    return []
+    except CheckpointError as error:
+        folder.log_line(f"earlier attention is lost: {error}")
+        return []
+    weights = np.nan_to_num(arrays["weights"], nan=0.0)
+    return [
+        AttentionSnapshot(int(at), frame, str(arrays["meaning"]))
+        for at, frame in zip(arrays["epochs"], weights, strict=True)
+        if at <= epoch
+    ]

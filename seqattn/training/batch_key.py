@@ -1,4 +1,4 @@
-"""What runs that are trained side by side must have in common.
+"""The key that runs must share to be trained side by side.
 
 The loop runs one model with a leading axis of runs, and reads everything from the first run except
 seed, weights, the values of the sequences, and the settings in `PER_RUN`.
@@ -17,16 +17,17 @@ PER_RUN = frozenset({
     "teacher_forcing",
 })  # fmt: skip
 """Keys of the section `training` that the loop reads from each run's own config. Of
-`teacher_forcing` all but `coin`, which decides the shape of the coins."""
+`teacher_forcing` all but `coin`, which decides the shape of the samples."""
 
 
-def batch_key(points: FeatureSpec, config: Training, parts: Sequence[BatchShape]) -> str:
-    """Equal for runs that can be trained side by side, if their `model` sections are equal too.
+def batch_key(features: FeatureSpec, config: Training, parts: Sequence[BatchShape]) -> str:
+    """A text that is equal for runs which can be trained side by side, if their `model` sections
+    are equal too.
 
     Args:
-        points: features of the model's source and target, and which of them are the same. With
-            the `model` section they determine a model but for its weights.
+        features: of the model's source and target. With the `model` section they determine a model
+            but for its weights.
         parts: shapes and masks of the training and the validation part.
     """
     shared = {key: value for key, value in as_plain(config).items() if key not in PER_RUN}
-    return repr((points, shared, config.teacher_forcing.coin, *parts))
+    return repr((features, shared, config.teacher_forcing.coin, *parts))

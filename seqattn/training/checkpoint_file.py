@@ -1,7 +1,7 @@
-"""The format of checkpoints: safetensors files that hold tensors, and JSON for everything else.
+"""The format of checkpoints: safetensors files with tensors, and JSON for everything else.
 
-Nothing in a checkpoint names a path, an import or a class. The metadata is one JSON text under one
-key, so equal checkpoints have equal bytes.
+A checkpoint names no path, import or class. The metadata is one JSON text under one key, so that
+equal checkpoints have equal bytes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from seqattn.training.checksummed import load_checksummed, save_checksummed
 
 VERSION = 3
 PATHS = ("data.path", "data.validation_path", "data.test_path")
-"""Keys left out of checkpoints: where a file lies is no part of what was learned."""
+"""Paths of files, which are not stored in checkpoints."""
 
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A checkpoint as it was read, of this version.
+    """The content of a checkpoint, converted to this version.
 
     Attributes:
-        metadata: `kind` is "model" of a best checkpoint and "training" of one to go on from.
+        metadata: `kind` is "model" of a best checkpoint, and "training" of one with a state.
         tensors: by name.
     """
 
@@ -43,13 +43,18 @@ class CheckpointFile:
         return int(self.metadata["epoch"])
 
     @property
+    def position(self) -> tuple[int, int]:
+        """Finished epochs, and finished steps of the running one, of a training."""
+        return self.epoch, int(self.metadata.get("step", 0))
+
+    @property
     def is_training(self) -> bool:
-        """Whether a training can go on from it."""
+        """Whether a training can continue from it."""
         return bool(self.metadata["kind"] == "training")
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """By parameter's name; of the newest epoch, where the file has those of the best too."""
+        """By parameter name; of the newest epoch, where the file has those of the best too."""
         return self.below("model.") if self.is_training else self.tensors
 
     @property
@@ -63,7 +68,7 @@ class CheckpointFile:
         """The config of the training, without name and paths.
 
         Raises:
-            CheckpointError: it is no config.
+            CheckpointError: it cannot be read.
         """
         plain = self.metadata["config"]
         data = plain.get("data")
@@ -76,10 +81,10 @@ class CheckpointFile:
 
     @cached_property
     def spec(self) -> DataSpec:
-        """What the data looked like.
+        """The spec of the data.
 
         Raises:
-            CheckpointError: the metadata do not say it.
+            CheckpointError: it cannot be read.
         """
         try:
             return DataSpec.from_plain(self.metadata["layout"])
@@ -89,10 +94,10 @@ class CheckpointFile:
             ) from None
 
     def check_readable(self) -> None:
-        """Read what is read only when it is asked for.
+        """Check the parts that are parsed on demand.
 
         Raises:
-            CheckpointError: the config or the description of the data cannot be read.
+            CheckpointError: config or spec cannot be read.
         """
         _ = self.config, self.spec
 
@@ -116,11 +121,11 @@ def write_checkpoint(
     """Write a checkpoint.
 
     Args:
-        metadata: `kind`, `epoch`, and what else belongs to the kind.
-        keep_as: the file that was at `path` stays under this name.
+        metadata: `kind`, `epoch`, and other values of the kind.
+        keep_as: new name of the file that was at `path`.
 
     Raises:
-        OSError: the disk refused, or what it gave back is not what was written.
+        OSError: writing failed, or the file does not read back as it was written.
     """
     common = {
         "version": VERSION,
@@ -134,7 +139,7 @@ def read_checkpoint(path: Path) -> CheckpointFile:
     """Read a checkpoint of any version.
 
     Raises:
-        CheckpointError: missing, truncated, or no checkpoint of ours.
+        CheckpointError: missing, corrupt, or not written by seqattn.
     """
     metadata, tensors = load_checksummed(path, VERSION)
     if metadata["version"] == 1:
@@ -149,8 +154,7 @@ def read_checkpoint(path: Path) -> CheckpointFile:
 
 
 def without_place(plain: dict[str, Any]) -> dict[str, Any]:
-    """A plain config without its name and paths: where a run lies is no part of what it learned.
-    Changes the config."""
+    """Remove name and paths from a plain config, in place."""
     plain.pop("name", None)
     for key in PATHS:
         plain["data"].pop(key.partition(".")[2], None)
@@ -158,8 +162,8 @@ def without_place(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 had one list of features for both sides, and no scaling. Version 2 differs only by
-    having no checksum."""
+    """Convert the metadata of version 1, which had one list of features for both sides, and no
+    scaling. Version 2 differs only by having no checksum."""
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):
         F = len(layout["features"])

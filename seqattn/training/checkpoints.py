@@ -1,8 +1,7 @@
 """Writing and reading checkpoints.
 
-`best.safetensors` holds the weights of the best epoch and what is needed to use them.
-`last.safetensors` holds all that training needs to go on, the best weights too, so that one
-file is one consistent state.
+`best.safetensors` holds the weights of the best epoch with config and data spec. `last.safetensors`
+holds the whole state of a training, with the best weights, so that one file is consistent.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from seqattn.training.checkpoint_file import (
     write_checkpoint,
 )
 from seqattn.training.compatibility import (
-    check_data_unchanged,
     check_same_model,
     fill_model,
     optimizer_buffers,
@@ -40,10 +38,10 @@ class LoadedModel:
 
     Attributes:
         model: on the CPU, ready to forecast.
-        config: what it was trained with; `name` is the default's, since a model has no folder.
-        spec: what its sequences looked like.
-        epoch: the epoch its weights are from.
-        split: (name of a series, part, first step, last step) as its folder says; empty: unknown.
+        config: of the training; `name` is the default, since a model has no folder.
+        spec: of its data.
+        epoch: of its weights.
+        split: (series, part, first step, last step) from its run folder; empty: unknown.
         streamed: whether an earlier version trained it on data.kind: stream, which split the data
             differently.
     """
@@ -61,7 +59,7 @@ class LoadedModel:
 
 
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:
-    """Write the best epoch's weights. Its bytes are a function of config and seed alone."""
+    """Write the weights of the best epoch; the bytes are a function of config and seed alone."""
     metadata = {
         "kind": "model",
         "epoch": state.best_epoch,
@@ -77,10 +75,10 @@ def save_state(
     spec: DataSpec,
     keep_as: Path | None = None,
 ) -> None:
-    """Write everything that training needs to go on.
+    """Write the whole state of a training.
 
     Args:
-        keep_as: the state that was at `path` stays under this name.
+        keep_as: new name of the file that was at `path`.
     """
     tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
@@ -94,7 +92,7 @@ def save_state(
         "epoch": state.epoch,
         "step": state.step,
         "loss_sum": state.loss_sum,
-        "points": state.points,
+        "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
     }
@@ -104,13 +102,14 @@ def save_state(
 
 
 def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
-    """Read a model back from a best or a last checkpoint.
+    """Read a model from a best or a last checkpoint.
 
     Args:
-        expected: the run folder's config; a checkpoint of another model is refused.
+        expected: config of the run folder; None: not compared.
 
     Raises:
-        CheckpointError: missing, truncated, no checkpoint of ours, or other shapes.
+        CheckpointError: missing, corrupt, not written by seqattn, of another model than `expected`,
+            or with other shapes than its config.
     """
     file = read_checkpoint(path)
     config = file.config
@@ -123,11 +122,11 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     return LoadedModel(model.eval(), config, spec, file.epoch, streamed=file.was_streamed)
 
 
-def describe(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds, for JSON, without building a model.
+def describe_checkpoint(path: Path) -> dict[str, Any]:
+    """Metadata and tensors of a checkpoint as plain values.
 
     Raises:
-        CheckpointError: missing, broken, or no checkpoint of ours.
+        CheckpointError: missing, corrupt, or not written by seqattn.
     """
     file = read_checkpoint(path)
     file.check_readable()
@@ -147,43 +146,36 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def file_digests(path: Path) -> tuple[str, ...]:
-    """SHA-256 of each file that a checkpoint's training read; none for generated data.
+    """SHA-256 of each file that the training read; empty for generated data.
 
     Raises:
-        CheckpointError: missing, broken, or no checkpoint of ours.
+        CheckpointError: missing, corrupt, or not written by seqattn.
     """
     return read_checkpoint(path).spec.digests
 
 
-def load_state(
-    path: Path, model: Seq2SeqModel, spec: DataSpec | None = None
-) -> tuple[RunState, Config]:
-    """Read a training's state.
+def load_state(path: Path, model: Seq2SeqModel) -> RunState:
+    """Read the state of a training.
 
     Args:
         model: of the same config; it gets the weights.
-        spec: of the data to go on with; files that changed are refused. None: not looked at.
 
     Raises:
-        DataError: the files it was trained on are not those of now.
-        CheckpointError: missing, truncated, no checkpoint of ours, or other shapes.
+        CheckpointError: see `read_training` and `restore_state`.
     """
-    file = read_training(path)
-    if spec is not None:
-        check_data_unchanged(spec.digests, file.spec.digests, "since the training began")
-    return state_of(file, model), file.config
+    return restore_state(read_training(path), model)
 
 
 def read_training(path: Path) -> CheckpointFile:
-    """A checkpoint that a training can go on from; see `state_of`.
+    """Read a checkpoint that a training can continue from; see `restore_state`.
 
     Raises:
-        CheckpointError: missing, truncated, no checkpoint of ours, or not of a training.
+        CheckpointError: missing, corrupt, not written by seqattn, or not of a training.
     """
     file = read_checkpoint(path)
     if not file.is_training:
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
-    _ = file.config  # refuses one that cannot be read
+    _ = file.config  # raises where it cannot be read
     if file.was_streamed:
         raise CheckpointError(
             f"{path}: was trained on data.kind: stream by an earlier version, whose order of"
@@ -192,14 +184,14 @@ def read_training(path: Path) -> CheckpointFile:
     return file
 
 
-def state_of(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
+def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
     """The state that a checkpoint holds.
 
     Args:
         model: of the file's config; it gets the weights.
 
     Raises:
-        CheckpointError: other shapes, or a state that is not whole.
+        CheckpointError: shapes differ from those of the model, or the state is incomplete.
     """
     best, weights, metadata = file.below("best."), file.weights, file.metadata
     if best:
@@ -214,7 +206,7 @@ def state_of(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
             epoch=file.epoch,
             step=int(metadata["step"]),
             loss_sum=float(metadata["loss_sum"]),
-            points=int(metadata["points"]),
+            loss_count=int(metadata["points"]),
             seconds=float(metadata["seconds"]),
             history=[] if history is None else [EpochRecord.from_row(r) for r in history.tolist()],
             best_epoch=int(metadata["best_epoch"]),
@@ -222,6 +214,8 @@ def state_of(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
             slot=_slot_of(metadata),
         )
         if not (len(state.history) == state.epoch >= state.best_epoch >= 0 <= state.step):
+            raise ValueError
+        if bool(best) != (state.best_epoch > 0):
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(

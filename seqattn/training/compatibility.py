@@ -1,4 +1,4 @@
-"""Whether a checkpoint belongs to a config, to data and to a model."""
+"""Checks that a checkpoint belongs to a config, to data and to a model."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seqattn.config import Config, Training, differences
+from seqattn.config import Config, Training, config_differences
 from seqattn.errors import CheckpointError, DataError, counted
 from seqattn.models import Seq2SeqModel
 from seqattn.training.checkpoint_file import PATHS, CheckpointFile
 from seqattn.training.optimizers import buffer_names, counts_updates
 
-OTHER_KEYS = (*PATHS, "model.skip_map", "data.units")
+NOT_OF_THE_MODEL = (*PATHS, "model.skip_map", "data.units")
 """Keys that may differ between a folder and its checkpoints: they do not change what weights mean,
 and folders of earlier versions lack some."""
 MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
     "training.record_attention", "logging.tensorboard", *PATHS,
 )  # fmt: skip
-"""Keys that may change between a stop and a resume: what was learned stays the same."""
+"""Keys that may change between a stop and a resume: they change nothing in the epochs already
+trained."""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
-    """Hold the files of now against those of the training.
+    """Check that the data files are those of the training.
 
     Args:
         now, before: SHA-256 of each file.
+        since: rest of the sentence "what data.path names has changed ...".
 
     Raises:
         DataError: the files are not those of the training.
@@ -46,15 +48,15 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
 
 
 def check_same_model(file: CheckpointFile, expected: Config) -> None:
-    """Hold a checkpoint against a config.
+    """Check that a checkpoint is of the model and data of a config.
 
     Raises:
         CheckpointError: it is of another model, or of other data.
     """
     found = {
         key: values
-        for key, values in differences(expected, file.config).items()
-        if key.startswith(("model.", "data.")) and key not in OTHER_KEYS
+        for key, values in config_differences(expected, file.config).items()
+        if key.startswith(("model.", "data.")) and key not in NOT_OF_THE_MODEL
     }
     if found:
         lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]
@@ -64,7 +66,7 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
 
 
 def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Copy weights into a model after holding every name and shape against it.
+    """Copy weights into a model after checking every name and shape.
 
     Raises:
         CheckpointError: a name or a shape differs.
@@ -72,8 +74,11 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
     if missing or foreign:
-        parts = [f"lacks {', '.join(missing)}"] if missing else []
-        parts += [f"has {', '.join(foreign)}, which the model does not have"] if foreign else []
+        parts = list[str]()
+        if missing:
+            parts.append(f"lacks {', '.join(missing)}")
+        if foreign:
+            parts.append(f"has {', '.join(foreign)}, which the model does not have")
         raise CheckpointError(f"{path}: does not fit its config: it {' and '.join(parts)}.")
     for name, tensor in weights.items():
         if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
@@ -84,10 +89,10 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
 def optimizer_buffers(
     file: CheckpointFile, model: Seq2SeqModel, config: Training
 ) -> dict[str, dict[str, Tensor]]:
-    """The optimizer's buffers: parameter's name -> buffer's name -> tensor.
+    """The optimizer's buffers: parameter name -> buffer name -> tensor.
 
     Raises:
-        CheckpointError: the optimizer keeps something else, or of another shape.
+        CheckpointError: names or shapes are not those of the config's optimizer.
     """
     wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}
@@ -107,6 +112,11 @@ def optimizer_buffers(
             )
         if found:
             buffers[name] = found
+    lacking = [name for name, _ in model.named_parameters() if name not in buffers]
+    if lacking and buffer_names(config) and (buffers or file.position != (0, 0)):
+        raise CheckpointError(
+            f"{file.path}: it has nothing that {config.optimizer} keeps of {', '.join(lacking)}."
+        )
     return buffers
 
 

@@ -1,4 +1,4 @@
-"""Which number was not finite, and what to do about it, in words."""
+"""Finding non-finite values, and the error messages about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqattn.training.learner import Epoch, Learner
 from seqattn.training.state import TrainState
 
 MAX_IDS = 8
-"""Sequences of a batch that an error names."""
+"""Sequences of a batch that an error message names."""
 REMEDY = (
     "Try a lower training.learning_rate, set training.clip_norm, or data.scaling for data of your"
     " own."
@@ -20,48 +20,50 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class NonFinite:
-    """A number of a training step that is not finite.
+    """A non-finite value of a training step.
 
     Attributes:
-        row: index of the run.
-        value: the number.
-        what: its name, as the message gives it.
+        row: of the run.
+        value: NaN or infinite.
+        name: of the value, as the message gives it.
     """
 
     row: int
     value: float
-    what: str
+    name: str
 
 
 def find_non_finite(
     rows: Sequence[int], losses: Sequence[float], norms: Sequence[float]
 ) -> list[NonFinite]:
-    """What is not finite, the first of each run.
+    """The first non-finite value of each run.
 
     Args:
-        rows: to look at.
-        losses, norms: of each row, of the losses and their gradients.
+        rows: the active rows.
+        losses: (R,).
+        norms: (R,), of the gradients.
     """
-    found = []
+    non_finite = []
     for k in rows:
-        for value, what in ((losses[k], "training loss"), (norms[k], "gradient's norm")):
+        for value, name in ((losses[k], "training loss"), (norms[k], "gradient's norm")):
             if not math.isfinite(value):
-                found.append(NonFinite(k, value, what))
+                non_finite.append(NonFinite(k, value, name))
                 break
-    return found
+    return non_finite
 
 
 def step_error(
-    problem: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
+    non_finite: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
 ) -> NonFiniteError:
-    """The error of the step that would follow the state."""
-    run = learner.runs[problem.row]
-    ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.ids)
-    batch = f"{len(ids)} training sequences: {', '.join(ids[:MAX_IDS])}"
-    more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+    """The error of the step after the state."""
+    row, value, name = non_finite.row, non_finite.value, non_finite.name
+    run = state.rows[row].run
+    sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
+    batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
+    more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
     return NonFiniteError(
-        f"The {problem.what} is {problem.value} in epoch {state.epoch + 1}, step {state.step + 1},"
-        f" at learning rate {epoch.learning_rates[problem.row]:g}, in a batch of {batch}{more}. No"
+        f"The {name} is {value} in epoch {state.epoch + 1}, step {state.step + 1},"
+        f" at learning rate {epoch.learning_rates[row]:g}, in a batch of {batch}{more}. No"
         f" update was made with it, and the newest checkpoint is from before it. {REMEDY}",
         state.epoch + 1,
         state.step + 1,
@@ -72,6 +74,7 @@ def validation_error(value: float, k: int, state: TrainState, epoch: Epoch) -> N
     """The error of a validation after all steps of an epoch.
 
     Args:
+        value: the validation loss.
         k: the row of the run.
     """
     return NonFiniteError(

@@ -1,4 +1,4 @@
-"""Optimizers: torch's fused kernels on the parameters of all runs in one piece."""
+"""Optimizers: torch's fused kernels on the parameters of all runs as one tensor."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ KERNELS = {
 
 
 def buffer_names(config: Training) -> tuple[str, ...]:
-    """What the optimizer keeps of a parameter, as torch names it."""
+    """The optimizer's buffers of a parameter, as torch names them."""
     if config.optimizer != "sgd":
         return ("exp_avg", "exp_avg_sq")
     return ("momentum_buffer",) if config.momentum else ()
 
 
 def counts_updates(config: Training) -> bool:
-    """Whether the optimizer's step depends on how many it has taken."""
+    """Whether the optimizer's step depends on the number of earlier steps."""
     return config.optimizer != "sgd"
 
 
@@ -36,8 +36,8 @@ class Optimizer:
     """Adam, AdamW or SGD over (R, P) weights, with torch's defaults.
 
     Attributes:
-        buffers: what the optimizer keeps, each (R, P).
-        updates: steps taken, as the kernels count them.
+        buffers: by name, each (R, P).
+        updates: finished steps, as the kernels count them.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Optimizer:
     ) -> None:
         """
         Args:
-            frozen: places of the columns that keep their values; weight decay would change them
-                without any gradient.
+            frozen: columns that keep their values; weight decay would change them even without
+                a gradient.
         """
         self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
@@ -56,27 +56,27 @@ class Optimizer:
         self.before = torch.empty_like(weights)
         self._update = self._kernel()
 
-    def step(self, rates: Sequence[float]) -> None:
+    def step(self, learning_rates: Sequence[float]) -> None:
         """One update.
 
         Args:
-            rates: a learning rate for each run.
+            learning_rates: a learning rate for each run.
         """
         kept = [self.weights[:, columns].clone() for columns in self.frozen]
-        self._step(rates)
+        self._step(learning_rates)
         for columns, values in zip(self.frozen, kept, strict=True):
             self.weights[:, columns] = values
 
-    def _step(self, rates: Sequence[float]) -> None:
-        first = rates[0]
-        if rates.count(first) == len(rates):
+    def _step(self, learning_rates: Sequence[float]) -> None:
+        first = learning_rates[0]
+        if learning_rates.count(first) == len(learning_rates):
             self._update(first)
             return
         # A step of every optimizer here is linear in its learning rate, so a step with rate 1 is
         # scaled by each run's own.
         self.before.copy_(self.weights)
         self._update(1.0)
-        shares = torch.tensor(rates, dtype=self.weights.dtype, device=self.weights.device)
+        shares = torch.tensor(learning_rates, dtype=self.weights.dtype, device=self.weights.device)
         self.weights.copy_(torch.lerp(self.before, self.weights, shares.unsqueeze(1)))
 
     def _kernel(self) -> Callable[[float], None]:
@@ -139,14 +139,14 @@ class GradientClipping:
 
     def __init__(self, limits: Sequence[float | None], gradient: Tensor) -> None:
         self.gradient = gradient
-        largest = [math.inf if limit is None else limit for limit in limits]
-        self.is_on = any(map(math.isfinite, largest))
-        self.limits = torch.tensor(largest, dtype=gradient.dtype, device=gradient.device)
-        is_partial = self.is_on and not all(map(math.isfinite, largest))
+        max_norms = [math.inf if limit is None else limit for limit in limits]
+        self.is_on = any(map(math.isfinite, max_norms))
+        self.limits = torch.tensor(max_norms, dtype=gradient.dtype, device=gradient.device)
+        is_partial = self.is_on and not all(map(math.isfinite, max_norms))
         self.unlimited = self.limits.isinf() if is_partial else None
 
     def norms(self) -> Tensor:
-        """(R,), each run's own."""
+        """(R,), of the gradient of each run."""
         norms: Tensor = torch.linalg.vector_norm(self.gradient, dim=1)
         return norms
 
@@ -154,7 +154,7 @@ class GradientClipping:
         if not self.is_on:
             return
         norms = self.norms()
-        # A norm that is not finite must not make a gradient of zeros: inf * 0 is NaN, and seen.
+        # Propagate a non-finite norm as NaN instead of zeroing the gradient.
         shares = (self.limits / (norms + 1e-6) + norms * 0).clamp(max=1)
         if self.unlimited is not None:
             shares.masked_fill_(self.unlimited, 1)

@@ -1,7 +1,7 @@
-"""What changes from epoch to epoch: the chance of teacher forcing, its coins, the learning rate.
+"""Schedules: teacher forcing, learning rate, early stopping.
 
-Each is a function of the config, the epoch (from 0) and, for a plateau, of the validation losses
-so far; nothing is carried along, so a resumed run cannot differ.
+Each is a function of the config, the epoch (from 0) and, for a plateau, of the validation losses so
+far; no other state is carried along, so that a resumed run cannot differ.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from seqattn.config import (
     TeacherForcing,
     Training,
 )
+
+Ending = Literal["all epochs", "early stopping", "diverged"]
+"""Why a training has ended."""
 
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
@@ -52,17 +55,17 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
 def sample_teacher_forcing(
     config: TeacherForcing,
     probability: float,
-    coins: np.random.RandomState,
+    generator: np.random.RandomState,
     *,
     sequences: int,
     batches: int,
     steps: int,
 ) -> NDArray[np.bool_]:
-    """All coins of an epoch. Heads (True) wherever a number in [0, 1) is below `probability`,
-    so 0 never and 1 always feeds the truth.
+    """Sample for which steps of an epoch the true target is fed: True where a uniform number in
+    [0, 1) is below `probability`.
 
     Args:
-        coins: the epoch's stream of random numbers.
+        generator: of the epoch's random numbers.
 
     Returns:
         coin `step`: (batches, 1, T); `sequence`: (sequences, 1); `element`: (sequences, T), the
@@ -70,28 +73,33 @@ def sample_teacher_forcing(
     """
     match config.coin:
         case "step":
-            draws = coins.random_sample((batches, 1, steps))
+            uniform = generator.random_sample((batches, 1, steps))
         case "sequence":
-            draws = coins.random_sample((sequences, 1))
+            uniform = generator.random_sample((sequences, 1))
         case "element":
-            draws = coins.random_sample((sequences, steps))
+            uniform = generator.random_sample((sequences, steps))
         case _:
             assert_never(config.coin)
-    heads: NDArray[np.bool_] = draws < probability
-    return heads
+    forced: NDArray[np.bool_] = uniform < probability
+    return forced
 
 
 class EarlyStopper:
-    """Counts the epochs without a new lowest loss."""
+    """Counts the epochs without a new lowest loss.
 
-    def __init__(self, epochs: float, min_delta: float = 0.0) -> None:
-        self.epochs = epochs
+    Args:
+        patience: epochs without one after which training should stop.
+        min_delta: by which a loss has to be lower to count.
+    """
+
+    def __init__(self, patience: float, min_delta: float = 0.0) -> None:
+        self.patience = patience
         self.min_delta = min_delta
         self.lowest = math.inf
         self.waited = 0
 
     def update(self, loss: float) -> bool:
-        """Take in an epoch's loss; True when patience ran out with it."""
+        """Record the loss of an epoch. Returns whether training should stop."""
         if loss < self.lowest - self.min_delta:
             self.lowest, self.waited = loss, 0
         else:
@@ -100,22 +108,22 @@ class EarlyStopper:
 
     @property
     def should_stop(self) -> bool:
-        return self.waited >= self.epochs
+        return self.waited >= self.patience
 
 
 def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
-    """A stopper that has seen these losses; without early stopping it never stops.
+    """The early stopper of a config after some epochs; without early stopping it never stops.
 
     Args:
-        history: validation losses of the epochs that are already done.
+        history: validation losses of finished epochs.
     """
     early = config.early_stopping
-    patience = (
+    stopper = (
         EarlyStopper(math.inf) if early is None else EarlyStopper(early.patience, early.min_delta)
     )
     for loss in history:
-        patience.update(loss)
-    return patience
+        stopper.update(loss)
+    return stopper
 
 
 class LearningRate:
@@ -126,16 +134,15 @@ class LearningRate:
 
         cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m after that
         step     learning_rate factor^floor(e / every), torch's StepLR
-        plateau  learning_rate factor^n, n the times that patience has run out
+        plateau  learning_rate factor^n, n the number of times that patience has run out
 
-    So the last epoch of a cosine, e = E - 1, still learns where m is 0.
+    So the last epoch of a cosine, e = E - 1, has a rate above 0 where m is 0.
     """
 
     def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
-        """Go through the epochs that are done.
-
+        """
         Args:
-            history: validation losses of the epochs that are already done.
+            history: validation losses of finished epochs.
         """
         self.config, self.epoch, self.factor = config, 0, 1.0
         schedule = config.learning_rate_schedule
@@ -146,7 +153,7 @@ class LearningRate:
             self.update(loss)
 
     def update(self, loss: float) -> None:
-        """Go on to the next epoch, after one with this validation loss."""
+        """Advance by an epoch with this validation loss."""
         self.epoch += 1
         schedule = self.config.learning_rate_schedule
         if self.plateau is None or not isinstance(schedule, PlateauRate):
@@ -175,15 +182,13 @@ class LearningRate:
                 assert_never(schedule)
 
 
-def ending(
-    config: Training, epoch: int, patience: EarlyStopper
-) -> Literal["early stopping", "all epochs"] | None:
+def ending(config: Training, epoch: int, stopper: EarlyStopper) -> Ending | None:
     """Why a training has no epoch left; None: it has.
 
     Args:
-        epoch: epochs done.
-        patience: that has taken in their validation losses.
+        epoch: finished epochs.
+        stopper: after their validation losses.
     """
-    if patience.should_stop:
+    if stopper.should_stop:
         return "early stopping"
     return "all epochs" if epoch >= config.epochs else None

@@ -1,4 +1,4 @@
-"""Hooks of a training, for files, clocks, signals and people."""
+"""Hooks of a training: saving, stopping and reporting."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ class Session:
     """
 
     def log(self, line: str) -> None:
-        """Take a line about how gradients are computed."""
+        """Log a line about the backend of the gradients."""
 
     def stop_requested(self) -> bool:
-        """Whether to save and return; asked after each step."""
+        """Whether to save and return; called after each step."""
         return False
 
     def save_due(self) -> bool:
-        """Whether to save after this step or epoch; asked before each step and after each epoch."""
+        """Whether to save after this step or epoch; called before a step and after an epoch."""
         return False
 
     def save(self, runs: Sequence[RunProgress]) -> None:
-        """Keep the `checkpoint` of these runs, all or none."""
+        """Save the `checkpoint` of these runs, all or none."""
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
-        """Take in that an epoch has ended.
+        """Report the end of an epoch, and save.
 
         Args:
-            runs: that trained in it; the last of `history` is its record, and `ended` says which
-                of them train no more.
-            to_save: whose `checkpoint` to keep, all or none: those that ended, and where a save is
-                due the others too.
+            runs: the runs that trained in it; the last of `history` is its record, and `ended` is
+                set for those that train no more.
+            to_save: the runs whose `checkpoint` to save, all or none: those that ended, and where a
+                save is due the others too.
         """
 
     def diverged(self, run: RunProgress) -> None:
-        """Keep the `checkpoint` of a run from before its `error`."""
+        """Save the `checkpoint` of a run from before its `error`."""

@@ -1,7 +1,7 @@
-"""R models of one shape as one: their parameters in one (R, P) tensor, the model's own as views.
+"""R models of one shape as one: all parameters in one (R, P) tensor, with views for the model.
 
-Everything that happens to parameters as numbers - the optimizer's step, the gradient's norm, the
-best epoch's copy - is then one operation for all runs and all parameters.
+The optimizer's step, the gradient's norm and the copy of the best epoch are then one operation for
+all runs and all parameters.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from seqattn.models import Seq2SeqModel
 
 
 class StackedParams:
-    """R models side by side.
+    """The parameters of R models of one config.
 
     Attributes:
         model: one model whose parameters have a leading axis of runs, or none where R is 1.
-        weights: (R, P), every parameter of every run; the model's parameters are views of it.
-        gradient: (R, P), what backward passes leave.
-        frozen: places of the columns that no optimizer changes.
+        weights: (R, P); the parameters of `model` are views of it.
+        gradient: (R, P), of the last backward pass.
+        frozen: columns that the optimizer does not change.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class StackedParams:
     ) -> None:
         """
         Args:
-            models: of one config; the first is changed to be the stack's model.
-            runs_innermost: keep the runs innermost in memory.
+            models: of one config; a single one becomes `model`.
+            runs_innermost: whether the axis of runs is innermost in memory.
         """
         self.R = len(models)
         self.model = models[0] if self.R == 1 else copy.deepcopy(models[0])
@@ -55,56 +55,57 @@ class StackedParams:
         self.runs_innermost = runs_innermost and self.R > 1
         self.weights = rows.T.contiguous().T if self.runs_innermost else rows
         self.gradient = torch.zeros_like(self.weights)
-        self.slopes: list[tuple[nn.Parameter, Tensor]] = []
-        gradients = self.pieces(self.gradient)
-        for name, weight in self.pieces(self.weights).items():
+        self.parameter_grads: list[tuple[nn.Parameter, Tensor]] = []
+        gradients = self.as_named(self.gradient)
+        for name, weight in self.as_named(self.weights).items():
             module, _, key = name.rpartition(".")
             parameter = nn.Parameter(weight)
             setattr(self.model.get_submodule(module), key, parameter)
             if self.R == 1:
                 parameter.grad = gradients[name]
-            self.slopes.append((parameter, gradients[name]))
+            self.parameter_grads.append((parameter, gradients[name]))
 
-    def pieces(self, rows: Tensor) -> dict[str, Tensor]:
-        """(R, P) as views by parameter's name: (R, *shape), or where R is 1 (*shape)."""
+    def as_named(self, rows: Tensor) -> dict[str, Tensor]:
+        """Views of (R, P) by parameter name: (R, *shape), or where R is 1 (*shape)."""
         split = zip(self.shapes.items(), torch.split(rows, self.sizes, dim=1), strict=True)
         if self.R == 1:
             return {name: piece.view(shape) for (name, shape), piece in split}
         return {name: piece.unflatten(1, shape) for (name, shape), piece in split}
 
-    def of_run(self, rows: Tensor, run: int) -> dict[str, Tensor]:
-        """One run's share of (R, P), by parameter's name; pieces of one copy."""
+    def get_row(self, rows: Tensor, run: int) -> dict[str, Tensor]:
+        """A copy of one row of (R, P), as tensors by parameter name."""
         row = rows[run].clone(memory_format=torch.contiguous_format)
         split = zip(self.shapes.items(), torch.split(row, self.sizes), strict=True)
         return {name: piece.view(shape) for (name, shape), piece in split}
 
     def set_row(self, rows: Tensor, run: int, named: Mapping[str, Tensor]) -> None:
-        """Write one run's share of (R, P)."""
+        """Write one row of (R, P)."""
         rows[run] = torch.cat([named[name].detach().flatten().to(rows) for name in self.shapes])
 
     def clear_gradient(self) -> None:
+        """Prepare for a backward pass of autograd."""
         if self.R == 1:
             self.gradient.zero_()
         else:  # autograd keeps gradients of its own where runs lie apart in memory
-            for parameter, _ in self.slopes:
+            for parameter, _ in self.parameter_grads:
                 parameter.grad = None
 
     def gather_gradient(self) -> None:
-        """Write the gradient of a backward pass of autograd to `gradient`."""
+        """Copy the gradients of a backward pass of autograd to `gradient`."""
         if self.R > 1:
             rows = [
-                (torch.zeros_like(slope) if parameter.grad is None else parameter.grad).flatten(1)
-                for parameter, slope in self.slopes
+                (torch.zeros_like(grad) if parameter.grad is None else parameter.grad).flatten(1)
+                for parameter, grad in self.parameter_grads
             ]
             torch.cat(rows, dim=1, out=self.gradient)
 
 
 @contextlib.contextmanager
 def cache_module_attributes(model: nn.Module) -> Iterator[None]:
-    """Parts and parameters as plain attributes of their modules. torch looks for them with Python
-    code of its own at each use, which is a twentieth of a small model's step.
+    """Set submodules and parameters as plain attributes of their modules. torch finds them by
+    Python code at each use, which takes a twentieth of a small model's step.
 
-    Inside, none may be replaced: its module would go on with the old one.
+    Do not replace a submodule or parameter in this context: its module would keep the old one.
     """
     modules = list(model.modules())
     for module in modules:

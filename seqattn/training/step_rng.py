@@ -1,4 +1,4 @@
-"""Random numbers of one training step: dropout and hard choices."""
+"""Random numbers of one training step, for dropout and sampled attention."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ STEP_BITS, CALL_BITS = 32, 10
 
 
 class StepRNG:
-    """See `seqattn.models.RNG`. Each number is a function of seed, epoch, step and which call it
-    was, so a run draws the same alone, side by side with others, and resumed in mid-epoch.
+    """An implementation of `seqattn.models.RNG`. Each number is a function of seed, epoch, step and
+    number of the call, so that a run draws the same alone, in a group, and resumed within an epoch.
 
     Args:
-        seeds: one a run; several put an axis of runs first.
-        epoch, step: where in the training.
-        like: whose type and device the numbers have.
-        part: of how many sequences this process has which; None: all. It draws those of all, and
-            keeps its own.
+        seeds: one for each run; several put an axis of runs first.
+        epoch, step: position of the training.
+        like: tensor with the type and device of the numbers.
+        shard: number of sequences of the whole batch, and the places of this process's; None: all.
     """
 
     def __init__(
@@ -32,10 +31,10 @@ class StepRNG:
         epoch: int,
         step: int,
         like: Tensor,
-        part: tuple[int, slice] | None = None,
+        shard: tuple[int, slice] | None = None,
     ) -> None:
         self.seeds, self.epoch, self.step, self.like = seeds, epoch, step, like
-        self.part = part
+        self.shard = shard
         self.calls = dict[str, int]()
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
@@ -43,11 +42,11 @@ class StepRNG:
         assert call < 1 << CALL_BITS
         self.calls[name] = call + 1
         position = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
-        places = ((seed, position) for seed in self.seeds)
-        if self.part is not None:
-            shape = (self.part[0], *shape[1:])
-        drawn = [numbers.random_sample(shape) for numbers in rngs_for(places, name)]
-        if self.part is not None:
-            drawn = [numbers[self.part[1]] for numbers in drawn]
+        positions = ((seed, position) for seed in self.seeds)
+        if self.shard is not None:
+            shape = (self.shard[0], *shape[1:])
+        drawn = [generator.random_sample(shape) for generator in rngs_for(positions, name)]
+        if self.shard is not None:
+            drawn = [numbers[self.shard[1]] for numbers in drawn]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
         return torch.from_numpy(array).to(self.like)

@@ -1,4 +1,4 @@
-"""Both validation losses of every run: free running, and told the truth."""
+"""The validation losses of every run: free running and teacher-forced."""
 
 from __future__ import annotations
 
@@ -8,49 +8,50 @@ from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.objective import LossFn
 from seqattn.training.process_group import ProcessGroup
 
-VALIDATION_CHUNK = 512  # a chunk that stays in the cache beats one pass over everything
-CHUNK_POINTS = 4096
+MAX_SEQUENCES = 512
+MAX_STEPS = 4096
+"""Of a chunk: one that fits into the CPU's cache is faster than all sequences at once."""
 
 
-def sequences_together(points: int, batch_size: int) -> int:
-    """How many validation sequences are scored at a time.
+def validation_chunk_size(steps: int, batch_size: int) -> int:
+    """How many validation sequences are evaluated together.
 
     Args:
-        points: of the longest source and the longest target together.
+        steps: lengths of the longest source and the longest target, added up.
         batch_size: of training.
     """
-    return max(batch_size, min(VALIDATION_CHUNK, CHUNK_POINTS // points), 1)
+    return max(batch_size, min(MAX_SEQUENCES, MAX_STEPS // steps), 1)
 
 
 def validate(
-    objective: LossFn,
+    loss_fn: LossFn,
     data: Batch | GatheredBatch,
     batch_size: int = 1,
     processes: ProcessGroup | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Mean squared error over a part, free running and with every step teacher-forced.
+    """Mean squared error over the validation part, free running and with every step teacher-forced.
 
-    Their gap is the exposure bias: what it costs to build on one's own mistakes.
+    Their gap is the exposure bias (Bengio et al. 2015, "Scheduled Sampling", section 1).
 
     Args:
-        batch_size: of training; at least as many sequences are scored together.
-        processes: that take a share each; None: this one takes all.
+        batch_size: of training; at least as many sequences are evaluated together.
+        processes: processes that evaluate a share each; None: this one evaluates all.
 
     Returns:
-        both for each run, as numbers in double precision.
+        both losses of each run, in double precision.
     """
     R, mine = data.runs, slice(0, len(data))
     if processes is not None:
-        mine = processes.share(len(data))
+        mine = processes.shard(len(data))
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
-    at_once = sequences_together(data.source_steps + data.target_steps, batch_size)
+    at_once = validation_chunk_size(data.source_steps + data.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
-        batch = data.take(slice(first, min(first + at_once, mine.stop))).owned()
-        real = batch.points
-        for total, losses in zip(totals, objective.both_losses(batch), strict=True):
-            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), real, strict=True)):
+        batch = data.take(slice(first, min(first + at_once, mine.stop))).contiguous()
+        counts = batch.loss_counts
+        for total, losses in zip(totals, loss_fn.validation_losses(batch), strict=True):
+            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), counts, strict=True)):
                 total[k] += loss * n
-        counted = [a + b for a, b in zip(counted, real, strict=True)]
+        counted = [a + b for a, b in zip(counted, counts, strict=True)]
     if processes is not None:
         own = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
         sums = processes.all_reduce(own.to(processes.device)).tolist()

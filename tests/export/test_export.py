@@ -93,7 +93,7 @@ def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
         del described["hidden_dim"]
     config = TypeAdapter[Any](Model).validate_python(described)
     spec = DataSpec(FEATURES, TARGET_FEATURES, 7, 5, scaling)
-    made = build_model(config, FeatureSpec(2, 3, scaling.carried), 1)
+    made = build_model(config, FeatureSpec(2, 3, scaling.source_index_of_target), 1)
     training = {"teacher_forcing": {"probability": 1}}
     return LoadedModel(
         made, Config.model_validate({"model": config, "training": training}), spec, 1

@@ -60,7 +60,7 @@ def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
     session = build_session(graph)
     (found,) = session.run([FORECAST], {SOURCE: padded, LENGTHS: lengths})
     # The level of the second rounds off some 1e-7 of its size.
-    assert np.abs((found - right) / INSTANCE.units(part)).max() < 1e-5
+    assert np.abs((found - right) / INSTANCE.target_scale(part)).max() < 1e-5
     (moved,) = session.run([FORECAST], {SOURCE: 7 * padded + 1000, LENGTHS: lengths})
     of_given = [0, 2]
     assert moved[0][:, of_given] - 1000 == pytest.approx(7 * found[0][:, of_given], rel=1e-4)

@@ -33,9 +33,8 @@ def _everywhere(name: str, what: Any) -> None:
 
 
 def _import_all() -> None:
-    import seqattn.analysis.comparison
     import seqattn.cli
-    import seqattn.experiments
+    import seqattn.experiments.compare
     import seqattn.plots.run_pictures
     import seqattn.training  # noqa: F401
 
@@ -63,13 +62,13 @@ def _no_lock() -> None:
     def nobody(folder: Path, *_: Any, **__: Any) -> Iterator[None]:
         yield
 
-    import seqattn.experiments
+    import seqattn.experiments.train_runs
     import seqattn.runs
 
     _everywhere("exclusive_lock", nobody)
-    _everywhere("locked", nobody)
+    _everywhere("folder_lock", nobody)
     seqattn.runs.RunFolder.is_available = property(lambda self: True)  # type: ignore[assignment]
-    seqattn.experiments.check_not_taken = lambda *_, **__: None  # type: ignore[assignment]
+    seqattn.experiments.train_runs.check_folder_available = lambda *_, **__: None  # type: ignore[assignment]
 
 
 def _silent() -> None:

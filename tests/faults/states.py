@@ -32,12 +32,12 @@ class Bench:
 
     def __init__(self, home: Path, sets: list[str]) -> None:
         from seqattn.config import resolve
-        from seqattn.data import DataSpec, load
+        from seqattn.data import DataSpec, load_data
         from seqattn.training import to_tensors
 
         torch.set_num_threads(1)
         self.config, self.home = resolve(None, sets).config, home
-        splits = load(self.config.data)
+        splits = load_data(self.config.data)
         self.data, self.validation = to_tensors(splits.train), to_tensors(splits.validation)
         self.spec = DataSpec.of(splits.train)
         self.steps = -(-len(self.data) // self.config.training.batch_size)
@@ -45,7 +45,7 @@ class Bench:
     def train(self, name: str, *, stop_after: int | None = None, resume: bool = False) -> Path:
         """From the beginning, or from the checkpoint of that name; to the end, or to a step."""
         from seqattn.models import FeatureSpec, build_model
-        from seqattn.training import Run, load_state, save_state
+        from seqattn.training import TrainingRun, load_state, save_state
         from tests.training_session import trained
 
         file = self.home / f"{name}.safetensors"
@@ -53,7 +53,7 @@ class Bench:
         model = build_model(
             self.config.model, FeatureSpec.of(self.spec), 99 if resume else self.config.seed
         )
-        state = load_state(file, model, self.spec)[0] if resume else None
+        state = load_state(file, model) if resume else None
         asked = 0
 
         def stop() -> bool:
@@ -61,7 +61,7 @@ class Bench:
             asked += 1
             return stop_after is not None and asked >= stop_after
 
-        run = Run(
+        run = TrainingRun(
             model, self.data, self.validation, self.config.training, self.config.seed
         )  # fmt: skip
         (progress,) = trained(
@@ -188,7 +188,7 @@ def _forgetting(name: str) -> Any:
         elif name == "loss sum":
             state.loss_sum = 0.0
         elif name == "points":
-            state.points = 1
+            state.loss_count = 1
         real(run)
 
     def other(stream: str) -> Callable[..., Any]:
@@ -253,11 +253,11 @@ def many_steps(steps: int = 20_000) -> Tally:
 
         with tally.case(f"{epochs * 40} steps"):
             from seqattn.models import FeatureSpec, build_model
-            from seqattn.training import Run, save_state
+            from seqattn.training import TrainingRun, save_state
             from tests.training_session import trained
 
             file = Path(place) / "last.safetensors"
-            run = Run(
+            run = TrainingRun(
                 build_model(bench.config.model, FeatureSpec.of(bench.spec), 1), bench.data,
                 bench.validation, bench.config.training, 1,
             )  # fmt: skip

@@ -175,7 +175,7 @@ def test_mistakes_in_this_process_are_noticed(
     from seqattn.training import checkpoint_file, checksummed
 
     with monkeypatch.context() as patch:
-        patch.setattr(checksummed, "_refuse_changed", passes)
+        patch.setattr(checksummed, "_check_checksum", passes)
         noticed(lambda: files.flipped(200))
         noticed(files.swapped)
     with monkeypatch.context() as patch:
@@ -194,7 +194,7 @@ def test_mistakes_in_this_process_are_noticed(
         patch.setattr(mistakes, "nearest", lambda word, known: None)
         assert configs.misspelt().failures  # a rate, known at the end
     with monkeypatch.context() as patch:
-        patch.setattr(draft, "listed", lambda n: 1 / 0)
+        patch.setattr(draft, "count_mistakes", lambda n: 1 / 0)
         noticed(lambda: configs.wrong_types(every=40))
         noticed(configs.yaml)
     with monkeypatch.context() as patch:
@@ -210,7 +210,7 @@ def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.Mo
     from seqattn.training import learner
 
     if mistake == "rows":  # only those that go on have one
-        monkeypatch.setattr(learner, "rows_of_group", list)
+        monkeypatch.setattr(learner, "assign_rows", list)
         noticed(lambda: groups.stopped((4,), ("epochs",)))
     elif mistake == "stand-ins":  # rows that have ended decide
         start_epoch = learner.Learner.start_epoch

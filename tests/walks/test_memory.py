@@ -36,9 +36,9 @@ CHILD = (
     PEAK
     + """
 from seqattn.config import resolve
-from seqattn.data import shape_of
+from seqattn.data import fixed_shape
 from seqattn.experiments import train_one
-from seqattn.training.memory import bytes_needed
+from seqattn.experiments.memory_estimate import estimate_training_memory, generated_counts
 
 def measured(sets):
     tiny = ["data.n_train=4", "data.n_validation=2", "data.n_test=2", "training.epochs=1", "name=tiny"]
@@ -46,7 +46,7 @@ def measured(sets):
     before = peak()
     config = resolve(None, [*sets, "name=large", "training.epochs=1"]).config
     train_one(config, Path("outputs"), plots=False)
-    estimate = sum(bytes_needed(config, *shape_of(config.data)).values())
+    estimate = sum(estimate_training_memory(config, *fixed_shape(config.data), generated_counts(config.data)).values())
     return peak() - before, estimate
 
 each(measured)
@@ -80,14 +80,14 @@ import torch
 from seqattn.config import resolve
 from seqattn.models import build_model
 from seqattn.training.batches import Batch
-from seqattn.training.memory import activations_per_sequence
-from seqattn.training.objective import stacked
+from seqattn.models.memory import activations_per_sequence
+from seqattn.training.objective import build_loss
 
 
 def step(R, N, S, T, *sets):
     sets = ["model.kind=transformer", "training.teacher_forcing.probability=1", *sets]
     model = resolve(None, sets).config.model
-    stack, objective = stacked([build_model(model, 2, seed) for seed in range(R)])
+    stack, objective = build_loss([build_model(model, 2, seed) for seed in range(R)])
     runs = () if R == 1 else (R,)
     batch = Batch(torch.randn(*runs, N, S, 2), torch.randn(*runs, N, T, 2))
     for _ in range(2):
@@ -125,7 +125,7 @@ from seqattn.config import resolve
 from seqattn.data import load
 from seqattn.experiments import grouping, train_many
 from seqattn.experiments.job import Job
-from seqattn.experiments.sizes import estimate_run_memory
+from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.runs import RunFolder
 
 RUNS = 16

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Scaling, Sequences
-from seqattn.data.baselines import mean_squared_error
+from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Floats
 from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
 from seqattn.models.attention import Override
 from seqattn.runs import attention_arrays
-from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, slices
+from seqattn.training.batches import batch_in_order, chunk_slices
 
 CHUNK = 2048
 CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
@@ -158,7 +158,7 @@ def forecast_chunks(
     if override is not None:
         override.check(int(part.source_lengths.min()))
     batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
-    for places in slices(len(batch), _at_once(batch, steps)):
+    for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
             forecast = model.forecast(
@@ -185,9 +185,7 @@ def loss_of(
     nothing of it was observed."""
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
-    return mean_squared_error(
-        result.values, part, None if scaling is None else scaling.target.scale
-    )
+    return forecast_mse(result.values, part, None if scaling is None else scaling.target.scale)
 
 
 def teacher_forced_chunks(
@@ -197,7 +195,9 @@ def teacher_forced_chunks(
     values in the part's units)."""
     batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
-    for places in slices(len(batch), _at_once(batch, batch.target_steps)):
+    for places in chunk_slices(
+        len(batch), sequences_per_chunk(batch.source_steps + batch.target_steps)
+    ):
         chunk = batch.take(places)
         with torch.inference_mode():
             forecast = model(
@@ -235,13 +235,16 @@ def _in_units(
     said: NDArray[np.float64] = values.double().cpu().numpy()
     if scaling is None or scaling.is_identity:
         return said
-    return scaling.unscaled(said, part.at(places))
+    return scaling.inverse_transform(said, part.select(places))
 
 
-def _at_once(batch: Batch | GatheredBatch, steps: int) -> int:
-    """Sequences of a chunk."""
-    points = batch.source_steps + steps
-    return max(1, min(CHUNK, CHUNK_PAIRS // points**2))
+def sequences_per_chunk(steps: int) -> int:
+    """How many sequences are forecast together.
+
+    Args:
+        steps: lengths of the longest source and the longest target, added up.
+    """
+    return max(1, min(CHUNK, CHUNK_PAIRS // steps**2))
 
 
 def _device_and_type(model: Seq2SeqModel) -> tuple[torch.device, torch.dtype]:

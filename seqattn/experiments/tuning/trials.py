@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from seqattn.config import Training
 from seqattn.config.searching import Range, Search
 from seqattn.errors import UsageError
-from seqattn.experiments.resume import spanning_all_epochs
+from seqattn.experiments.resume import keys_spanning_all_epochs
 
 STARTUP = 5
 """Trials that are left to end, for the others to be held against."""
@@ -170,7 +170,7 @@ def pruner_of(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePr
         training: of the trial.
         epochs_vary: whether trials differ in how many epochs they have.
     """
-    if epochs_vary and spanning_all_epochs(training):
+    if epochs_vary and keys_spanning_all_epochs(training):
         return optuna.pruners.NopPruner()
     warmup = max(2, training.epochs // 5)
     return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=warmup)
@@ -218,9 +218,9 @@ def _choose(
         place = int.from_bytes(np.array(large).tobytes(), "little") % (
             int(wanted.size) - len(tried)
         )
-        for taken in sorted(wanted.place_of(dict(key)) for key in tried):
+        for taken in sorted(wanted.index_of(dict(key)) for key in tried):
             place += taken <= place
-        labels = wanted.labels_at(place)
+        labels = wanted.labels_of_index(place)
     else:
         uniform = optuna.samplers.RandomSampler(seed=int(again))
         while _key(labels, wanted) in tried:
