@@ -159,7 +159,7 @@ def _write_onnx(
         atomic_write(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
         card["graphs"][name] = {"file": f"{name}.onnx", **_describe_graph(graph)}
     test = None if data is None or not len(data.test) else data.test
-    rows = _check_graphs(graphs, trained, steps, test, card) if check else []
+    rows = _check_against_model(graphs, trained, steps, test, card) if check else []
     write_arrays(folder / EXAMPLE, build_example(trained, steps, test))
     losses = dict[str, float]()
     if int8:
@@ -174,15 +174,14 @@ def _write_onnx(
     return ExportResult(output, _sizes(folder), rows, losses)
 
 
-def _check_graphs(
+def _check_against_model(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, card: dict[str, Any]
 ) -> list[CheckResult]:
     import onnxruntime
 
-    from seqattn.export.check import MAX_DIFFERENCE
-    from seqattn.export.check import check as compare
+    from seqattn.export.check import MAX_DIFFERENCE, check_graphs
 
-    rows = compare(graphs, trained, steps, test, trained.model.max_length)
+    rows = check_graphs(graphs, trained, steps, test, trained.model.max_length)
     for row in rows:
         if not row.is_within_tolerance:
             raise CheckpointError(
