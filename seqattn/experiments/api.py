@@ -229,8 +229,8 @@ class Run:
         """What its weights and losses show."""
         from seqattn.analysis import doctor
 
-        losses, history = doctor.losses_beside(self.folder), doctor.history_of(self.folder)
-        seen = doctor.evidence(self.trained, self.data, losses, history)
+        losses, history = doctor.sibling_losses(self.folder), doctor.read_history(self.folder)
+        seen = doctor.collect_evidence(self.trained, self.data, losses, history)
         return doctor.examine(seen)
 
     def plot_attention(

@@ -64,7 +64,7 @@ def comparison_content(result: ComparisonResult, home: Path | None = None) -> di
 def _of_one_variant(result: ComparisonResult) -> list[str]:
     """What many seeds of one config show."""
     (variant,) = result.variants
-    apart = doctor.seeds_apart([float(loss) for loss in variant.losses.values()])
+    apart = doctor.check_seed_spread([float(loss) for loss in variant.losses.values()])
     return [f"{apart.number}. {apart.meaning}".strip(), describe_scope(result.data_of_seeds)]
 
 

@@ -101,13 +101,13 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
     """What the doctor finds."""
     try:
         _, trained = open_run(folder.path)
-        losses, history = doctor.losses_beside(folder), doctor.history_of(folder)
-        evidence = doctor.evidence(trained, data_of(trained), losses, history)
+        losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)
+        evidence = doctor.collect_evidence(trained, data_of(trained), losses, history)
     except (CheckpointError, DataError) as error:
         notices.append(f"The doctor could not look: {error}")
         return {}
     findings = doctor.examine(evidence)
-    return {"doctor": doctor.as_plain(findings), "told": doctor.told(findings)}
+    return {"doctor": doctor.findings_as_plain(findings), "told": doctor.summarize(findings)}
 
 
 def _scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
