@@ -1,4 +1,4 @@
-"""seqattn: learn, teach and research attention in sequence-to-sequence models."""
+"""seqattn: attention in sequence-to-sequence models, from Python and the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DataNote", "Run", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """Too slow to import for those who never ask."""
+    """Import the API on first use, because it imports torch."""
     if name in ("DataNote", "Run", "load", "train"):
         from seqattn.experiments import api
 

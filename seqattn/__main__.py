@@ -1,4 +1,4 @@
-"""The door: `seqattn` and `python -m seqattn`."""
+"""Entry point of `seqattn` and `python -m seqattn`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 
 
 def main() -> None:
-    """Run the command line. A signal that comes while it is still being imported ends it at once,
-    with the exit code it has later, and without a traceback."""
+    """Run the command line.
+
+    A signal during the imports ends the process with the same exit code as later, without a
+    traceback.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
+        signal.signal(number, _exit_on_signal)
     _open_closed_streams()
     from seqattn.cli import main as run
 
@@ -20,13 +23,14 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Without this the first files to be opened would be taken for standard output and error."""
+    """Open closed standard streams on the null device; else the next opened files would get their
+    descriptors and receive what is printed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
-def _leave(number: int, frame: Any) -> None:
+def _exit_on_signal(number: int, frame: Any) -> None:
     os._exit(128 + number)
 
 

@@ -1,8 +1,8 @@
-"""Errors that a user can correct, and the wording of counts in messages.
+"""Errors that a user can correct, with their exit codes; counts in messages.
 
-Every error here ends the program with its exit code and its message, never with a
-traceback. A message says where, what was found, and what to do. A bug raises something
-else and keeps its traceback.
+The command line prints the message of such an error without a traceback and exits with its code. A
+message says where the error is, what was found, and what to do. A bug raises another exception and
+keeps its traceback.
 """
 
 from __future__ import annotations
@@ -12,22 +12,26 @@ from collections.abc import Mapping, Sequence
 
 
 class SeqattnError(Exception):
-    """A mistake outside the program. `exit_code` is what the process ends with."""
+    """Base class of errors that a user can correct.
+
+    Attributes:
+        exit_code: exit code of the process.
+    """
 
     exit_code = 1
 
 
 class UsageError(SeqattnError):
-    """A command that cannot be carried out as it was given (exit 2)."""
+    """Invalid arguments of a command (exit 2)."""
 
     exit_code = 2
 
 
 class ConfigError(SeqattnError):
-    """All mistakes of a config file and its overrides at once (exit 2).
+    """All mistakes of a config file and its overrides (exit 2).
 
     Attributes:
-        mistakes: one line each, already carrying file, line, path and remedy.
+        mistakes: one line for each mistake, with file, line, key and remedy.
     """
 
     exit_code = 2
@@ -38,20 +42,20 @@ class ConfigError(SeqattnError):
 
 
 class DataError(SeqattnError):
-    """Sequences that cannot be used (exit 3)."""
+    """Data that cannot be read or used (exit 3)."""
 
     exit_code = 3
 
 
-class NoRows(DataError):  # noqa: N818  it says what is wrong
-    """A table with a header and nothing below it."""
+class NoRows(DataError):  # noqa: N818  (names what is wrong)
+    """A table with a header and no rows (exit 3)."""
 
 
-class AmbiguousData(DataError):  # noqa: N818  it is a question
-    """A file that can be read in two ways, which differ (exit 3).
+class AmbiguousData(DataError):  # noqa: N818  (names what is wrong)
+    """A file that can be read in several ways with different results (exit 3).
 
     Attributes:
-        choices: what settles it: keys of the data section and their values, one mapping a way.
+        choices: for each way of reading, the keys of the data section that select it.
     """
 
     def __init__(self, message: str, choices: tuple[Mapping[str, str], ...] = ()) -> None:
@@ -60,35 +64,35 @@ class AmbiguousData(DataError):  # noqa: N818  it is a question
 
 
 class CheckpointError(SeqattnError):
-    """A checkpoint or run folder that cannot be read back (exit 4)."""
+    """A checkpoint or run folder that cannot be read (exit 4)."""
 
     exit_code = 4
 
 
 class StorageError(SeqattnError):
-    """The disk or a pipe refused (exit 5)."""
+    """A failed read or write of a file, disk or pipe (exit 5)."""
 
     exit_code = 5
 
 
 class DistributedError(SeqattnError):
-    """Other processes of one training, or another machine, cannot be reached (exit 5)."""
+    """Another process or machine of a distributed training cannot be reached (exit 5)."""
 
     exit_code = 5
 
 
 class FolderLockedError(SeqattnError):
-    """Another process writes to the same folder (exit 6)."""
+    """A folder that another process has locked for writing (exit 6)."""
 
     exit_code = 6
 
 
 class NonFiniteError(SeqattnError):
-    """A loss, gradient or update that is NaN or infinite (exit 7). No step is made with it.
+    """A loss, gradient or update that is NaN or infinite (exit 7). It is never applied.
 
     Attributes:
-        epoch: of the training, from 1, in which it was found; None: after the training.
-        step: of the epoch, from 1; None: at the validation after the epoch.
+        epoch: epoch in which it was found, counted from 1; None after training.
+        step: step of the epoch, counted from 1; None at the validation after the epoch.
     """
 
     exit_code = 7
@@ -98,19 +102,19 @@ class NonFiniteError(SeqattnError):
         self.epoch, self.step = epoch, step
 
 
-class Stopped(SeqattnError):  # noqa: N818  (being told to stop is no error)
-    """SIGINT or SIGTERM (exit 130 or 143)."""
+class Interrupted(SeqattnError):  # noqa: N818  (a signal is not an error)
+    """SIGINT or SIGTERM ended the command (exit 130 or 143)."""
 
-    def __init__(self, number: int, message: str = "stopped") -> None:
+    def __init__(self, number: int, message: str = "interrupted") -> None:
         self.exit_code = 128 + number
         super().__init__(f"{signal.Signals(number).name}: {message}")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: `1 seed`, `0 seeds`, `1,200 seeds`.
+    """Format a count with its noun: `1 seed`, `0 seeds`, `1,200 seeds`.
 
     Args:
-        noun: for one.
-        plural: for all other numbers; with an s without.
+        noun: singular.
+        plural: plural; the default appends an s to `noun`.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

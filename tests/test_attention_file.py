@@ -49,7 +49,7 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
 ) -> None:
     """Of weights that come 5 sequences at a time."""
     for module in (npz_arrays, npz):
-        monkeypatch.setattr(module, "PACKED_FROM", packed_from)
+        monkeypatch.setattr(module, "MIN_COMPRESSED_BYTES", packed_from)
     monkeypatch.setattr(attention_file, "IN_MEMORY", in_memory)
     found, sequences = weights(kinds), part()
     for run in range(R):
@@ -78,17 +78,17 @@ def test_the_first_rows_of_a_file_too_large_to_be_read_whole(
     path = tmp_path / "a.npz"
     cells = np.arange(N * 4 * 3, dtype=np.float32).reshape(N, 4, 3)
     write_arrays(path, {"weights": cells, "ids": np.array([str(k) for k in range(N)])})
-    monkeypatch.setattr(npz_arrays, "READ_WHOLE", 100)
-    monkeypatch.setattr(npz_arrays, "KEPT_WHOLE", 100)
-    monkeypatch.setattr(npz_arrays, "MOST_UNPACKED", 800)
-    with pytest.raises(CheckpointError, match="it unpacks to"):
+    monkeypatch.setattr(npz_arrays, "MAX_VERIFIED_BYTES", 100)
+    monkeypatch.setattr(npz_arrays, "MAX_WHOLE_BYTES", 100)
+    monkeypatch.setattr(npz_arrays, "MAX_UNPACKED_BYTES", 800)
+    with pytest.raises(CheckpointError, match="its uncompressed size is"):
         read_arrays(path)
     found = read_arrays(path, 7)
     assert np.array_equal(found["weights"], cells[:7])
     assert len(found["ids"]) == N
-    with pytest.raises(CheckpointError, match="it unpacks to"):
+    with pytest.raises(CheckpointError, match="its uncompressed size is"):
         read_arrays(path, 20)
-    monkeypatch.setattr(npz_arrays, "READ_WHOLE", 10_000)
-    monkeypatch.setattr(npz_arrays, "KEPT_WHOLE", 10_000)
-    monkeypatch.setattr(npz_arrays, "MOST_UNPACKED", 10_000)
+    monkeypatch.setattr(npz_arrays, "MAX_VERIFIED_BYTES", 10_000)
+    monkeypatch.setattr(npz_arrays, "MAX_WHOLE_BYTES", 10_000)
+    monkeypatch.setattr(npz_arrays, "MAX_UNPACKED_BYTES", 10_000)
     assert np.array_equal(read_arrays(path, 7)["weights"], cells)

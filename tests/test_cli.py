@@ -145,7 +145,7 @@ def test_an_existing_run_is_refused_resumed_or_replaced(seqattn: Command, tmp_pa
     before = tree(tmp_path)
     done = seqattn(*words)
     assert done.code == 2
-    assert "holds a run already. Go on with it (--resume), replace it (--overwrite)" in done.err
+    assert "already has a run. Continue it (--resume), replace it (--overwrite)" in done.err
     assert tree(tmp_path) == before
     done = seqattn(*words, "--resume")
     assert done.code == 0
@@ -261,7 +261,7 @@ def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Pa
     for flag in ([], ["--overwrite"], ["--resume"]):
         done = seqattn("train", "my.yaml", *SETS, *flag)
         assert done.code == 2
-        assert "is not the folder of a run" in done.err
+        assert "is not a run folder" in done.err
         assert tree(tmp_path) == before
 
 
@@ -282,7 +282,7 @@ def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Pa
         (["trian"], 2, "train"),
         (["predict", "none"], 4, "none: no such run"),
         (["predict", "my.yaml"], 4, "my.yaml: is a truncated or corrupt checkpoint"),
-        (["predict", "."], 4, "is a folder, but not of a run"),
+        (["predict", "."], 4, "is not a run folder"),
         (["evaluate", "none"], 4, "none: no such run"),
         (["plot-attention", "none"], 4, "none: no such run"),
         (["config", "check", "none.yaml"], 2, "none.yaml: no such file"),
@@ -639,7 +639,7 @@ def test_what_would_not_fit_is_refused_beforehand(
     )
     done = seqattn("train", small_config(tmp_path), *SETS)
     assert done.code == 5
-    assert "0.0 MiB are free there, but two checkpoints of each run need" in done.err
+    assert "0.0 MiB free, but two checkpoints of each run need" in done.err
     assert not (tmp_path / "outputs").exists()
 
 

@@ -29,8 +29,8 @@ from seqattn.analysis.comparison.statistics import (
 )
 from seqattn.analysis.comparison.tables import variant_cells
 from seqattn.config import json_schema
-from seqattn.config.comparing import plan
-from seqattn.errors import ConfigError, Stopped
+from seqattn.config.comparing import plan_comparison
+from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import compare
 from seqattn.plots import as_bytes, attention_figure
@@ -71,7 +71,7 @@ def config(folder: Path, text: str = TEXT) -> Path:
 
 def test_every_combination_is_a_variant(tmp_path: Path) -> None:
     vary = ["model.attention.score=dot,additive", "model.hidden_dim=4,16"]
-    found = plan(config(tmp_path), ["training.epochs=9"], vary, seeds=5)
+    found = plan_comparison(config(tmp_path), ["training.epochs=9"], vary, seeds=5)
     assert [variant.name for variant in found.variants] == [
         "dot_hidden_dim-4", "dot_hidden_dim-16", "additive_hidden_dim-4", "additive_hidden_dim-16",
     ]  # fmt: skip
@@ -83,12 +83,14 @@ def test_every_combination_is_a_variant(tmp_path: Path) -> None:
 
 
 def test_variants_can_be_named_in_the_file(tmp_path: Path) -> None:
-    found = plan(config(tmp_path, NAMED))
+    found = plan_comparison(config(tmp_path, NAMED))
     assert [variant.name for variant in found.variants] == ["plain", "looking"]
     assert found.variants[0].config.model.attention is None
     assert found.variants[1].config.training.learning_rate == 0.02
     assert len(found.seeds) == 6
-    assert len(plan(config(tmp_path, NAMED), vary=["model.hidden_dim=2,3,4"]).variants) == 3
+    assert (
+        len(plan_comparison(config(tmp_path, NAMED), vary=["model.hidden_dim=2,3,4"]).variants) == 3
+    )
 
 
 WRONG = [
@@ -136,7 +138,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
 )
 def test_a_wrong_section_is_refused(tmp_path: Path, section: str, words: str) -> None:
     with pytest.raises(ConfigError, match=".") as caught:
-        plan(config(tmp_path, f"{TEXT}\ncompare: {section}\n"))
+        plan_comparison(config(tmp_path, f"{TEXT}\ncompare: {section}\n"))
     assert words in str(caught.value)
 
 
@@ -386,8 +388,10 @@ def test_a_killed_comparison_ends_with_the_same_tables(nursery: Nursery, tmp_pat
 def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     epochs = list[EpochRecord]()
     callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
-    planned = plan(config(tmp_path, NAMED))
-    with pytest.raises(Stopped, match="outputs/mine; the same command goes on from there") as told:
+    planned = plan_comparison(config(tmp_path, NAMED))
+    with pytest.raises(
+        Interrupted, match="outputs/mine; the same command goes on from there"
+    ) as told:
         compare(planned, tmp_path / "outputs", callbacks=callbacks)
     assert told.value.exit_code == 143
     assert "--resume" not in str(told.value)
@@ -491,7 +495,7 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
     paths = sorted((ROOT / "configs/compare").glob("*.yaml"))
     assert len(paths) >= 1
     for path in paths:
-        found = plan(path)
+        found = plan_comparison(path)
         assert found.name == path.stem
         assert len(found.variants) >= 2
         text = path.read_text()

@@ -11,7 +11,7 @@ import pytest
 
 from seqattn.errors import CheckpointError
 from seqattn.runs import RunFolder, read_summary
-from seqattn.runs.json_files import Diverged, Summary
+from seqattn.runs.json_files import DivergedSummary, Summary
 
 DIVERGED = {"name": "mine", "seed": 3, "epochs": 5, "test_loss": None,
             "diverged": "The training loss is nan in epoch 6, step 7"}  # fmt: skip
@@ -37,7 +37,7 @@ def test_the_summary_of_an_earlier_version_is_read(folder: RunFolder) -> None:
         content.pop(key, None)
     folder.summary.write_text(json.dumps(content))
     assert folder.read_summary() == content
-    schema = Diverged if content.get("diverged") else Summary
+    schema = DivergedSummary if content.get("diverged") else Summary
     stored = schema.model_validate(content)
     assert (stored.skipped_checkpoints, stored.interrupted) == ([], False)
 

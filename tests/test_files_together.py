@@ -22,7 +22,7 @@ def prepared(folder: Path, count: int) -> list[Path]:
 def write_all(paths: list[Path]) -> None:
     with write_transaction():
         for path in paths:
-            atomic_write(path, b"new", keep_as=path.with_name("previous"), read_back=True)
+            atomic_write(path, b"new", backup_path=path.with_name("previous"), verify=True)
 
 
 def contents(paths: list[Path]) -> list[bytes]:
@@ -30,7 +30,7 @@ def contents(paths: list[Path]) -> list[bytes]:
 
 
 def check_nothing_is_left(folder: Path) -> None:
-    assert [*folder.rglob(f".*{atomic.PART}")] == []
+    assert [*folder.rglob(f".*{atomic.TMP_SUFFIX}")] == []
     assert atomic._unfinished == set()
 
 
@@ -46,7 +46,7 @@ def failing_after(times: int, real: Any) -> Any:
     return call
 
 
-@pytest.mark.parametrize("count", [3, atomic.MOST_FSYNCS + 3])
+@pytest.mark.parametrize("count", [3, atomic.MAX_FSYNCS + 3])
 @pytest.mark.parametrize("how", ["flush", "read back"])
 def test_a_failure_between_two_files_shows_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, how: str
@@ -59,7 +59,7 @@ def test_a_failure_between_two_files_shows_none(
                 patch.setattr(os, "fsync", failing_after(good, os.fsync))
             else:
                 answers = iter([True] * good + [False] * count)
-                patch.setattr(atomic, "_holds", lambda *_, answers=answers: next(answers))
+                patch.setattr(atomic, "_content_equals", lambda *_, answers=answers: next(answers))
             with pytest.raises(OSError) as caught:  # noqa: PT011
                 write_all(paths)
         assert caught.value.filename == str(paths[good])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.runs.storage import exclusive_lock, locked
+from seqattn.runs.storage import exclusive_lock, folder_lock
 from tests.conftest import Ended, train_small, tree
 
 Command = Callable[..., Ended]
@@ -98,7 +98,7 @@ def test_what_is_drawn_into_a_run_s_folder_is_of_the_run_that_is_there(
     words: list[str], seqattn: Command, tmp_path: Path
 ) -> None:
     run = train_small(tmp_path, "drawn", "training.epochs=1")
-    with locked(run):
+    with folder_lock(run):
         done = seqattn(words[0], run, *words[1:])
         assert done.code == 6
         assert f"process {os.getpid()} on" in done.err

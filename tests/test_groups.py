@@ -15,8 +15,8 @@ import torch
 from seqattn.analysis import doctor
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
-from seqattn.config.comparing import plan
-from seqattn.data import DataSpec, load
+from seqattn.config.comparing import plan_comparison
+from seqattn.data import DataSpec, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
 from seqattn.experiments.compare import compare
@@ -26,7 +26,7 @@ from seqattn.plots import run_pictures
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training import Run, RunProgress, to_tensors, train
+from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
 from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
@@ -41,15 +41,15 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
            "training.learning_rate_schedule.patience=1"]  # fmt: skip
 
 
-def run_of(seed: int, *sets: str) -> Run:
+def run_of(seed: int, *sets: str) -> TrainingRun:
     config = resolve(None, [*SIZES, *sets]).config
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
-    return Run(model, *parts, config.training, seed, group="g")
+    return TrainingRun(model, *parts, config.training, seed, group="g")
 
 
-def group_of(runs: Sequence[Run]) -> tuple[TrainState, Learner]:
+def group_of(runs: Sequence[TrainingRun]) -> tuple[TrainState, Learner]:
     return build_group([RunProgress(run) for run in runs])
 
 
@@ -61,7 +61,7 @@ def with_rates(learner: Learner, rates: Sequence[float]) -> None:
 
 def kernels_of(state: TrainState, epoch: Epoch) -> tuple[Any, ...]:
     """All that a row could tell the others by, without what only its own numbers depend on."""
-    return (epoch.learning_rates, [coins.tolist() for coins in epoch.coins], len(state.rows))
+    return (epoch.learning_rates, [forced.tolist() for forced in epoch.forced], len(state.rows))
 
 
 @pytest.mark.parametrize("more", [[], ["training.teacher_forcing.coin=element"]])
@@ -110,7 +110,7 @@ def test_an_ended_run_has_no_learning_rate(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Optimizer, "step", seen)
     ended = run_of(0, *PLATEAU, "training.epochs=2", "training.learning_rate=0.3")
-    trained = train([run_of(1), run_of(2), ended, run_of(3)])
+    trained = train_models([run_of(1), run_of(2), ended, run_of(3)])
     assert asked[0] == [0.01, 0.01, 0.3, 0.01]
     assert asked[-1] == [0.01] * 4
     assert len(trained[2].history) == 2
@@ -152,7 +152,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
         for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
     }
     with pytest.raises(ValueError, match="rows of one group, each its own"):
-        train(runs, states=states)
+        train_models(runs, states=states)
 
 
 # --- runs that diverged ---------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("name: c\n")
     wild = ["training.optimizer=sgd", "training.momentum=0.9", *SIZES]
-    planned = plan(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
+    planned = plan_comparison(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
     compare(planned, tmp_path)
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
@@ -270,7 +270,7 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
         for _, folder in away
     ]  # fmt: skip
     came = list(zip((folder for _, folder in here), files, strict=True))
-    show, shown, last = _PendingFile.show, 0, 0
+    show, shown, last = _PendingFile.commit, 0, 0
 
     def dying(written: _PendingFile) -> None:
         nonlocal shown
@@ -279,7 +279,7 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
             raise Killed
         show(written)
 
-    monkeypatch.setattr(_PendingFile, "show", dying)
+    monkeypatch.setattr(_PendingFile, "commit", dying)
     count = sum(map(len, files))
     for last in (9, 25, count - 8, count - 4, count - 3, count):
         shown = 0

@@ -26,14 +26,14 @@ def test_finished_is_said_after_the_results_show(
     seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, seen = jobs(tmp_path, seeds), list[bool]()
-    show = _PendingFile.show
+    show = _PendingFile.commit
 
     def watched(written: _PendingFile) -> None:
         if written.path.name == "summary.json":
             seen.extend("finished" in folder.log.read_text() for _, folder in wanted)
         show(written)
 
-    monkeypatch.setattr(_PendingFile, "show", watched)
+    monkeypatch.setattr(_PendingFile, "commit", watched)
     train_many(wanted, threads=1)
     assert len(seen) == seeds**2
     assert not any(seen)
@@ -45,14 +45,14 @@ def test_a_run_whose_results_could_not_be_written_has_not_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ((_, folder),) = wanted = jobs(tmp_path, 1)
-    show = _PendingFile.show
+    show = _PendingFile.commit
 
     def refused(written: _PendingFile) -> None:
         if written.path.name == "summary.json":
             raise OSError(28, "No space left on device", str(written.path))
         show(written)
 
-    monkeypatch.setattr(_PendingFile, "show", refused)
+    monkeypatch.setattr(_PendingFile, "commit", refused)
     with pytest.raises(OSError, match="No space left"):
         train_many(wanted, threads=1)
     assert not folder.summary.exists()

@@ -24,8 +24,8 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.panel import Panel, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
-from seqattn.data.sequences import share_a_plane
-from seqattn.errors import CheckpointError, DataError, Stopped, UsageError
+from seqattn.data.sequences import can_share_axes
+from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
 from seqattn.plots import attention_figure, run_pictures
 from seqattn.report import report
 from seqattn.report.content import (
@@ -86,7 +86,7 @@ def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
         steps += 1
         return 15 if steps >= 13 else 0
 
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         experiments.train_one(
             config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
         )
@@ -401,7 +401,7 @@ def test_which_features_share_a_plane(
     points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, said)]
     if len(features) == 2:
         points = [pattern[None] * spread + 7, pattern * spread + 7]
-    assert share_a_plane(features, said, points) is plane
+    assert can_share_axes(features, said, points) is plane
 
 
 def test_where_it_starts_is_of_a_plane_alone() -> None:
@@ -479,12 +479,12 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
         steps += 1
         return 15 if steps >= 13 else 0
 
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         experiments.train_one(
             config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
         )
     folder, summary = experiments.train_one(config, tmp_path, resume=True, plots=False)
-    events = EventAccumulator(str(folder.board))
+    events = EventAccumulator(str(folder.tensorboard))
     events.Reload()
     rows = [(event.step, event.value) for event in events.Scalars("loss/validation")]
     assert [step for step, _ in rows] == [1, 2, 3, 4]

@@ -36,8 +36,8 @@ def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
 ) -> None:
     variant = read_comparison(finished).variants[1]
     whole = median_attention(variant)
-    monkeypatch.setattr(arrays, "READ_WHOLE", 100)
-    monkeypatch.setattr(arrays, "KEPT_WHOLE", 100)
+    monkeypatch.setattr(arrays, "MAX_VERIFIED_BYTES", 100)
+    monkeypatch.setattr(arrays, "MAX_WHOLE_BYTES", 100)
     in_part = median_attention(variant)
     assert whole is not None
     assert in_part is not None
@@ -53,8 +53,8 @@ def test_the_terminal_shows_the_shares_of_a_large_file(
     words = ["plot-attention", run, "--terminal", "--examples", "2"]
     before = seqattn(*words).out
     assert "all 12 sequences" in before
-    monkeypatch.setattr(arrays, "READ_WHOLE", 100)
-    monkeypatch.setattr(arrays, "KEPT_WHOLE", 100)
+    monkeypatch.setattr(arrays, "MAX_VERIFIED_BYTES", 100)
+    monkeypatch.setattr(arrays, "MAX_WHOLE_BYTES", 100)
     assert seqattn(*words).out == before
 
 

@@ -18,7 +18,13 @@ import yaml
 from seqattn.analysis.comparison import describe_result, read_comparison
 from seqattn.analysis.comparison.result import VariantResult
 from seqattn.analysis.comparison.tables import describe_references, reference_losses
-from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
+from seqattn.config.comparing import (
+    FILES,
+    PARTS,
+    derive_data_seed,
+    plan_comparison,
+    resample_data_seeds,
+)
 from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.experiments.compare import compare
 from seqattn.plots.comparison_pictures import median_attention
@@ -47,7 +53,7 @@ def config(folder: Path, text: str = TEXT) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("finished")
-    return compare(plan(config(home)), home, threads=1).path
+    return compare(plan_comparison(config(home)), home, threads=1).path
 
 
 def seeds_of(folder: Path) -> tuple[int, ...]:
@@ -61,7 +67,9 @@ def seeds_of(folder: Path) -> tuple[int, ...]:
 def test_no_part_of_any_run_shares_a_seed_with_another_part() -> None:
     owns = (0, 13, 17, 19, 2**32 - 1)
     found = {
-        part: {data_seed(own, seed, part) for own in owns for seed in (*range(300), 2**63 - 1)}
+        part: {
+            derive_data_seed(own, seed, part) for own in owns for seed in (*range(300), 2**63 - 1)
+        }
         for part in PARTS
     }
     assert all(0 <= seed < 2**32 for seeds in found.values() for seed in seeds)
@@ -69,7 +77,7 @@ def test_no_part_of_any_run_shares_a_seed_with_another_part() -> None:
     assert not found["train"] & found["test"]
     assert not found["validation"] & found["test"]
     assert len(found["train"]) == len(owns) * 301
-    assert [data_seed(13, 1, part) for part in PARTS] == [3405998856, 3405998857, 3405998858]
+    assert [derive_data_seed(13, 1, part) for part in PARTS] == [3405998856, 3405998857, 3405998858]
 
 
 def test_variants_share_the_data_of_a_seed_and_seeds_do_not(finished: Path) -> None:
@@ -105,15 +113,18 @@ def test_a_run_is_what_its_config_trains_by_itself(
 
 def test_the_data_can_be_held_fixed(tmp_path: Path) -> None:
     text = TEXT.replace("{seeds: 3,", "{seeds: 3, resample_data: false,")
-    for planned in (plan(config(tmp_path), resample_data=False), plan(config(tmp_path, text))):
+    for planned in (
+        plan_comparison(config(tmp_path), resample_data=False),
+        plan_comparison(config(tmp_path, text)),
+    ):
         assert not planned.resample_data
         data = {repr(planned.config_of(v, s).data) for v in planned.variants for s in planned.seeds}
         assert len(data) == 1
-    assert plan(config(tmp_path, text), resample_data=True).resample_data
+    assert plan_comparison(config(tmp_path, text), resample_data=True).resample_data
 
 
 def test_more_seeds_keep_the_data_of_those_before(tmp_path: Path) -> None:
-    few, many = (plan(config(tmp_path), seeds=seeds) for seeds in (3, 9))
+    few, many = (plan_comparison(config(tmp_path), seeds=seeds) for seeds in (3, 9))
     for seed in few.seeds:
         assert few.config_of(few.variants[0], seed) == many.config_of(many.variants[0], seed)
 
@@ -126,11 +137,11 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
         f"data: {{kind: file, path: {tmp_path / 'mine.csv'}, source_length: 2}}",
     )
     path = config(tmp_path, text)
-    planned = plan(path)
+    planned = plan_comparison(path)
     assert not planned.resample_data
-    assert with_new_data(planned.variants[0].config) == planned.variants[0].config
+    assert resample_data_seeds(planned.variants[0].config) == planned.variants[0].config
     with pytest.raises(ConfigError, match="--resample-data: goes with generated data"):
-        plan(path, resample_data=True)
+        plan_comparison(path, resample_data=True)
     outcome = compare(planned, tmp_path, threads=1)
     assert (
         "your files: the results hold for this training set and this"
@@ -143,10 +154,10 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
 def test_data_seeds_are_compared_only_where_the_data_are_fixed(tmp_path: Path, key: str) -> None:
     path, vary = config(tmp_path), [f"data.{key}_seed=101,102"]
     with pytest.raises(ConfigError, match=f"variants differ in data.{key}_seed.*--fixed-data"):
-        plan(path, vary=vary)
+        plan_comparison(path, vary=vary)
     with pytest.raises(ConfigError, match="variants differ in"):
-        plan(path, along=vary[0])
-    found = plan(path, vary=vary, resample_data=False)
+        plan_comparison(path, along=vary[0])
+    found = plan_comparison(path, vary=vary, resample_data=False)
     assert [getattr(v.config.data, f"{key}_seed") for v in found.variants] == [101, 102]
 
 
@@ -180,7 +191,9 @@ def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) ->
         "the results hold for new data of this kind"
         in describe_result(read_comparison(finished))[-1]
     )
-    fixed = compare(plan(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1)
+    fixed = compare(
+        plan_comparison(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1
+    )
     assert "hold for this training set and this test set" in describe_result(fixed)[-1]
     text = (fixed.path / "comparison.md").read_text()
     assert "hold for this training set and this test set" in text
@@ -273,7 +286,9 @@ def test_a_variant_has_no_name_of_a_file(seqattn: Command, tmp_path: Path, name:
 
 
 def test_every_file_of_a_comparison_is_known(tmp_path: Path) -> None:
-    outcome = compare(plan(config(tmp_path), along="model.hidden_dim=2,3", seeds=2), tmp_path)
+    outcome = compare(
+        plan_comparison(config(tmp_path), along="model.hidden_dim=2,3", seeds=2), tmp_path
+    )
     report(outcome.path)
     found = {path.name for path in outcome.path.iterdir() if path.is_file()}
     assert found - {".lock"} == FILES  # no variant's name begins with a dot
@@ -354,7 +369,7 @@ def test_data_of_too_many_seeds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seqattn.experiments.memory_estimate.physical_memory", lambda: 2**20)
-    planned = plan(config(tmp_path), seeds=300)
+    planned = plan_comparison(config(tmp_path), seeds=300)
     with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
         compare(planned, tmp_path)
     assert not (tmp_path / "mine").exists()

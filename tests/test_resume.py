@@ -14,12 +14,12 @@ import pytest
 from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import Config, resolve
-from seqattn.errors import CheckpointError, Stopped, StorageError
+from seqattn.errors import CheckpointError, Interrupted, StorageError
 from seqattn.experiments import Callbacks, run_folders, seeds_of, train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import limits
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training.checkpoints import describe
+from seqattn.training.checkpoints import describe_checkpoint
 
 Runs = list[tuple[Config, RunFolder]]
 SETS = ["data.n_train=64", "data.n_validation=16", "data.n_test=8", "training.epochs=8",
@@ -37,7 +37,7 @@ def after(steps: int) -> Callable[[], int]:
 
 
 def stopped(runs: Runs, steps: int) -> None:
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         train_many(runs, threads=1, callbacks=Callbacks(stop=after(steps)))
 
 
@@ -57,7 +57,7 @@ def test_a_run_that_diverged_early_takes_none_back(tmp_path: Path) -> None:
         for k, rate in rates.items()
     ]
     stopped(runs, 22)
-    places = {folder.path.name: describe(folder.last)["epoch"] for _, folder in runs}
+    places = {folder.path.name: describe_checkpoint(folder.last)["epoch"] for _, folder in runs}
     assert places.pop("far") < 3
     assert set(places.values()) == {5}
     epochs, said, jobs = resumed(runs)
@@ -80,7 +80,7 @@ def test_a_save_ahead_twice_takes_none_back(
 
     class Killed(BaseException): ...
 
-    shows, show = 0, _PendingFile.show
+    shows, show = 0, _PendingFile.commit
 
     def dying(written: _PendingFile) -> None:
         nonlocal shows
@@ -90,12 +90,12 @@ def test_a_save_ahead_twice_takes_none_back(
                 raise Killed
         show(written)
 
-    monkeypatch.setattr(_PendingFile, "show", dying)
+    monkeypatch.setattr(_PendingFile, "commit", dying)
     runs = seeds_of(base(), tmp_path / "s", 2)
     whole = seeds_of(base(), tmp_path / "whole", 2)
     with pytest.raises(Killed):
         train_many(runs, threads=1)
-    ahead, behind = (describe(folder.last) for _, folder in runs)
+    ahead, behind = (describe_checkpoint(folder.last) for _, folder in runs)
     assert (ahead["epoch"], ahead["step"]) > (behind["epoch"], behind["step"])
     with pytest.raises(Killed):
         resumed(runs)
@@ -111,7 +111,7 @@ def test_killed_in_the_first_common_save_all_begin_again(
 ) -> None:
     class Killed(BaseException): ...
 
-    show = _PendingFile.show
+    show = _PendingFile.commit
 
     def dying(written: _PendingFile) -> None:
         if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
@@ -120,7 +120,7 @@ def test_killed_in_the_first_common_save_all_begin_again(
 
     runs = seeds_of(base(), tmp_path / "s", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(_PendingFile, "show", dying)
+        patch.setattr(_PendingFile, "commit", dying)
         with pytest.raises(Killed):
             train_many(runs, threads=1)
     epochs, said, _ = resumed(runs)

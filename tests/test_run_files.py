@@ -157,7 +157,7 @@ def test_a_film_whose_frames_do_not_count_up(mine: RunFolder) -> None:
         "source_lengths": weights["source_lengths"], "target_lengths": weights["target_lengths"],
     }  # fmt: skip
     np.savez(mine.film, **film)
-    with pytest.raises(CheckpointError, match=r"film\.npz: epochs: expected epochs that count up"):
+    with pytest.raises(CheckpointError, match=r"film\.npz: epochs: expected increasing epochs"):
         mine.read_film()
     np.savez(mine.film, **{**film, "epochs": np.array([0, 3])})
     assert len(mine.read_film()["weights"]) == 2
@@ -169,7 +169,7 @@ def test_a_film_whose_frames_do_not_count_up(mine: RunFolder) -> None:
 def test_metrics_that_no_training_writes(row: str, mine: RunFolder) -> None:
     header = mine.metrics.read_text().splitlines()[0]
     mine.metrics.write_text(f"{header}\n{row}\n")
-    with pytest.raises(CheckpointError, match=r"metrics\.csv: cannot be read back"):
+    with pytest.raises(CheckpointError, match=r"metrics\.csv: cannot be read"):
         mine.read_metrics()
 
 
@@ -187,13 +187,15 @@ def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two variants that differ in no shape, so that every file of one fits the other."""
-    from seqattn.config.comparing import plan
+    from seqattn.config.comparing import plan_comparison
     from seqattn.experiments import compare as comparison
 
     home = tmp_path_factory.mktemp("swapped")
     (home / "two.yaml").write_text("name: two\nseed: 3\n")
     sets = [*SMALL, "training.epochs=2"]
-    planned = plan(home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2)
+    planned = plan_comparison(
+        home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2
+    )
     comparison.compare(planned, home, threads=1)
     return home / "two"
 

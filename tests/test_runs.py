@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.runs import EpochRecord, RunFolder, attention_arrays, check_not_taken, find_run
+from seqattn.runs import EpochRecord, RunFolder, attention_arrays, check_folder_available, find_run
 from seqattn.runs.storage import atomic_write, read_arrays, write_arrays
 
 
@@ -31,11 +31,11 @@ def test_a_file_is_written_whole_or_not_at_all(
 def test_the_file_before_is_kept_and_nothing_is_left_over(tmp_path: Path) -> None:
     file, before = tmp_path / "last", tmp_path / "previous"
     for content in (b"1", b"2", b"3"):
-        atomic_write(file, content, keep_as=before, read_back=True)
+        atomic_write(file, content, backup_path=before, verify=True)
     assert (file.read_bytes(), before.read_bytes()) == (b"3", b"2")
     before.unlink()
     os.link(file, before)  # as a save leaves it that failed between its two renames
-    atomic_write(file, b"4", keep_as=before, read_back=True)
+    atomic_write(file, b"4", backup_path=before, verify=True)
     assert (file.read_bytes(), before.read_bytes()) == (b"4", b"3")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["last", "previous"]
 
@@ -47,19 +47,19 @@ def test_what_does_not_read_back_as_written_replaces_nothing(
     atomic_write(file, b"good")
     read = os.read
     monkeypatch.setattr(os, "read", lambda file, size: read(file, size)[:-1])
-    with pytest.raises(OSError, match="What was read back is not what was written"):
-        atomic_write(file, b"new", keep_as=tmp_path / "previous", read_back=True)
+    with pytest.raises(OSError, match="The file differs from what was written"):
+        atomic_write(file, b"new", backup_path=tmp_path / "previous", verify=True)
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"last": b"good"}
 
 
 def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="Is there already, and is no regular file"):
+    with pytest.raises(OSError, match="Exists and is not a regular file"):
         atomic_write(tmp_path / "pipe", b"new")
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         atomic_write(tmp_path / "folder", b"new")
 
 
@@ -83,7 +83,7 @@ def test_metrics_come_back(tmp_path: Path) -> None:
         "teacher_forcing,seconds"
     )
     folder.metrics.write_text("epoch\n1\n")
-    with pytest.raises(CheckpointError, match="its header is another"):
+    with pytest.raises(CheckpointError, match="its header is not"):
         folder.read_metrics()
 
 
@@ -113,7 +113,7 @@ def test_the_same_arrays_are_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a zip at all", b"\x80\x04K\x01."])
 def test_arrays_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(CheckpointError, match="cannot be read back as arrays"):
+    with pytest.raises(CheckpointError, match="cannot be read as arrays"):
         read_arrays(tmp_path / "x.npz")
     with pytest.raises(CheckpointError, match="no such file"):
         read_arrays(tmp_path / "none.npz")
@@ -121,7 +121,7 @@ def test_arrays_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
 
 def test_object_arrays_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([{}], dtype=object))
-    with pytest.raises(CheckpointError, match="cannot be read back as arrays"):
+    with pytest.raises(CheckpointError, match="cannot be read as arrays"):
         read_arrays(tmp_path / "x.npz")
 
 
@@ -136,7 +136,7 @@ def test_a_run_is_found_by_folder_or_checkpoint(attention_run: Path) -> None:
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such run. Give a run folder"):
         find_run(tmp_path / "none")
-    with pytest.raises(CheckpointError, match="is a folder, but not of a run"):
+    with pytest.raises(CheckpointError, match="is not a run folder"):
         find_run(tmp_path)
     (tmp_path / "seed-1").mkdir()
     with pytest.raises(CheckpointError, match="Did you mean .*seed-1"):
@@ -145,24 +145,24 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
 
 def test_whose_folder_it_is(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "name")
-    check_not_taken(folder, resume=False, overwrite=False)
+    check_folder_available(folder, resume=False, overwrite=False)
     folder.path.mkdir()
-    check_not_taken(folder, resume=False, overwrite=False)
-    with pytest.raises(UsageError, match="--resume and --overwrite cannot both be meant"):
-        check_not_taken(folder, resume=True, overwrite=True)
+    check_folder_available(folder, resume=False, overwrite=False)
+    with pytest.raises(UsageError, match="--resume and --overwrite exclude each other"):
+        check_folder_available(folder, resume=True, overwrite=True)
     folder.config.write_text("mine")
     for resume, overwrite in ((False, False), (True, False), (False, True)):
-        with pytest.raises(UsageError, match="not the folder of a run"):
-            check_not_taken(folder, resume=resume, overwrite=overwrite)
+        with pytest.raises(UsageError, match="not a run folder"):
+            check_folder_available(folder, resume=resume, overwrite=overwrite)
     folder.environment.write_text("{}")
-    with pytest.raises(UsageError, match="holds a run already"):
-        check_not_taken(folder, resume=False, overwrite=False)
-    check_not_taken(folder, resume=True, overwrite=False)
-    check_not_taken(folder, resume=False, overwrite=True)
+    with pytest.raises(UsageError, match="already has a run"):
+        check_folder_available(folder, resume=False, overwrite=False)
+    check_folder_available(folder, resume=True, overwrite=False)
+    check_folder_available(folder, resume=False, overwrite=True)
     file = RunFolder(tmp_path / "file")
     file.path.write_text("")
-    with pytest.raises(UsageError, match="is there already, and is no folder"):
-        check_not_taken(file, resume=False, overwrite=True)
+    with pytest.raises(UsageError, match="exists and is not a folder"):
+        check_folder_available(file, resume=False, overwrite=True)
 
 
 def test_clearing_a_run_leaves_what_it_did_not_write(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from seqattn.config import Config, resolve
-from seqattn.config.searching import Range, Search, search
+from seqattn.config.searching import Range, Search, plan_search
 from seqattn.errors import (
     ConfigError,
     FolderLockedError,
+    Interrupted,
     NonFiniteError,
-    Stopped,
     StorageError,
     UsageError,
 )
@@ -39,7 +39,7 @@ WIDTHS = "model.hidden_dim=uniform(3,5)"
 
 def wanted(folder: Path, *texts: str, sets: Sequence[str] = (), name: str = "found") -> Search:
     (folder / "c.yaml").write_text(f"name: {name}\n")
-    return search(folder / "c.yaml", [*SMALL, *sets], texts)
+    return plan_search(folder / "c.yaml", [*SMALL, *sets], texts)
 
 
 class Trainer:
@@ -218,7 +218,7 @@ def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Pat
     )
 
     def asked() -> Search:
-        return search(tmp_path / "own.yaml", ["training.epochs=2"], [RATE])
+        return plan_search(tmp_path / "own.yaml", ["training.epochs=2"], [RATE])
 
     tuning.tune(asked(), tmp_path, 1)
     file.write_text("\n".join(["sequence,step,x", *rows]).replace("0,0,0", "0,0,9"))
@@ -412,7 +412,7 @@ def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_pat
 
 def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
     callbacks = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
-    with pytest.raises(Stopped) as told:
+    with pytest.raises(Interrupted) as told:
         tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, callbacks=callbacks)
     assert told.value.exit_code == 143
     assert len(trainer.configs) == 2

@@ -11,8 +11,8 @@ import optuna
 import pytest
 
 from seqattn.config import resolve
-from seqattn.config.searching import Search, search
-from seqattn.errors import ConfigError, Stopped
+from seqattn.config.searching import Search, plan_search
+from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks, tuning
 from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
@@ -24,7 +24,7 @@ RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform
 
 def wanted(folder: Path, *texts: str) -> Search:
     (folder / "c.yaml").write_text("name: found\n")
-    return search(
+    return plan_search(
         folder / "c.yaml", SMALL, texts or (RATE, WIDTH, "model.attention.score=dot,general")
     )
 
@@ -104,7 +104,9 @@ def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path
     asked, epochs = wanted(tmp_path), 4
     seen = list[EpochRecord]()
     at_the_last = Callbacks(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
-    with pytest.raises(Stopped, match="found/trial-2; the same command goes on, and tries") as told:
+    with pytest.raises(
+        Interrupted, match="found/trial-2; the same command goes on, and tries"
+    ) as told:
         tuning.tune(asked, tmp_path, 3, threads=1, callbacks=at_the_last)
     assert told.value.exit_code == 130
     assert "--resume" not in str(told.value)
@@ -156,14 +158,14 @@ def test_trials_that_do_worse_are_pruned_and_sick_ones_fail(
 ) -> None:
     (tmp_path / "c.yaml").write_text("name: found\n")
     sets = [*SMALL, "training.epochs=8"]
-    asked = search(tmp_path / "c.yaml", sets, ["training.learning_rate=1e-2,1e-9"])
+    asked = plan_search(tmp_path / "c.yaml", sets, ["training.learning_rate=1e-2,1e-9"])
     monkeypatch.setattr(tuning.trials, "STARTUP", 1)
     found = tuning.tune(asked, tmp_path, 14, threads=1)
     pruned = [row for row in found.trials if row["state"] == "pruned"]
     assert pruned
     assert {row["values"]["training.learning_rate"] for row in pruned} == {1e-9}
     assert all(row["epochs"] < 8 for row in pruned)
-    asked = search(tmp_path / "c.yaml", [*sets, "name=sick", "training.optimizer=sgd"],
+    asked = plan_search(tmp_path / "c.yaml", [*sets, "name=sick", "training.optimizer=sgd"],
                    ["training.learning_rate=0.01,100"])  # fmt: skip
     found = tuning.tune(asked, tmp_path, 6, threads=1)
     rows = [row for row in found.trials if row["values"]["training.learning_rate"] == 100]

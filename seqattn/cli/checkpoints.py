@@ -23,11 +23,11 @@ def inspect(
     import json
 
     from seqattn.runs import find_run
-    from seqattn.training.checkpoints import describe
+    from seqattn.training.checkpoints import describe_checkpoint
 
     leave_with_the_reader()
     _, path = find_run(file)
-    described = describe(path)
+    described = describe_checkpoint(path)
     if as_json:
         show(json.dumps(described, indent=2))
         return

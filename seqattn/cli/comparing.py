@@ -63,12 +63,12 @@ def compare(
     """Train every variant of CONFIG with the same seeds, side by side where they share a shape, and
     say which is better, by how much, and when nothing can be said. What is finished already is not
     trained again."""
-    from seqattn.config.comparing import plan
+    from seqattn.config.comparing import plan_comparison
 
     check_one_run("compare")
     if engine.ray_address is not None and engine.engine != "ray":
         raise UsageError(f"--ray-address {engine.ray_address}: goes with --engine ray.")
-    planned = plan(
+    planned = plan_comparison(
         config, options.changes, design.vary or [], along=design.along, seeds=design.seeds,
         resample_data=design.resample_data,
     )  # fmt: skip

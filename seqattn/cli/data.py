@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seqattn.data.files import Chunk
     from seqattn.data.files.chunk import Ragged
     from seqattn.data.files.options import ReadOptions
-    from seqattn.data.inspect import Report
+    from seqattn.data.inspect import FileReport
 
 data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
@@ -188,9 +188,9 @@ def check(
     folder = file if several else None
     first = ""
     if folder is not None:
-        from seqattn.data.places import files_of
+        from seqattn.data.paths import find_files
 
-        files = files_of(str(folder), options.format)
+        files = find_files(str(folder), options.format)
         size = sum(one.stat().st_size for one in files)
         first = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
@@ -205,10 +205,10 @@ def check(
     show(report.section if folder is None else report.section.replace(str(file), str(folder)))
 
 
-def _show(file: Path, report: Report) -> None:
+def _show(file: Path, report: FileReport) -> None:
     """What a file holds, for people."""
     from seqattn.data.files import step_text
-    from seqattn.data.inspect import count_copies
+    from seqattn.data.inspect import count_duplicates
 
     chunk = report.chunk
     for line in report.notes:
@@ -237,7 +237,7 @@ def _show(file: Path, report: Report) -> None:
             f" {step_text(chunk.order.max())}, {apart}{between}"
         )
     if len(chunk) > 1:
-        copies = count_copies(chunk)
+        copies = count_duplicates(chunk)
         said = f"{copies:,} are copies of another" if copies else "no two are the same"
         show(f"  of the sequences {said}")
 
@@ -291,8 +291,8 @@ def sample(
 ) -> None:
     """Write the sequences that CONFIG generates, and print the `data:` section that reads them."""
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
-    from seqattn.data import load
-    from seqattn.data.files import format_of
+    from seqattn.data import load_data
+    from seqattn.data.files import file_format
     from seqattn.data.files.sequence_files import write_sequences
     from seqattn.runs.output_files import check_outputs, write_output
 
@@ -301,12 +301,12 @@ def sample(
     if isinstance(described, OwnFile):
         raise UsageError(f"{config}: its sequences are in a file already ({described.path}).")
     try:
-        form = format_of(output)
+        form = file_format(output)
     except DataError as error:
         raise UsageError(str(error)) from None
-    sequences = getattr(load(described), part)
+    sequences = getattr(load_data(described), part)
     goes_on = isinstance(described, Squares | Polygons | Lag)
-    content, cut = write_sequences(sequences, form, wide=wide, goes_on=goes_on)
+    content, cut = write_sequences(sequences, form, wide=wide, is_continuation=goes_on)
     write_output(output, content)
     note(f"Wrote {counted(len(sequences), 'sequence')} to {output}. To train on it:")
     with after_the_work():

@@ -61,9 +61,9 @@ class OwnUnits:
         import numpy as np
 
         scaling = spec.scaling
-        said = scaling.unscaled(np.array([[model_says]]), chosen).ravel().tolist()
-        own, _ = scaling.of_each(chosen)
-        shift = own.unscaled(scaling.source.shift).ravel().tolist()
+        said = scaling.inverse_transform(np.array([[model_says]]), chosen).ravel().tolist()
+        own, _ = scaling.sequence_scalers(chosen)
+        shift = own.inverse_transform(scaling.source.shift).ravel().tolist()
         scale = (own.scale * scaling.source.scale).ravel().tolist()
         how = "scaled"
         if scaling.relative:
@@ -122,14 +122,14 @@ def explain(
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     part = data_of(trained).test
-    chosen = part.at(checked_example(example, len(part)))
+    chosen = part.select(checked_example(example, len(part)))
     steps = int(chosen.target_lengths[0])
     if not 1 <= step <= steps:
         raise UsageError(
             f"--step {step}: test sequence {example} has {steps} target steps, so T must lie within"
             f" 1 and {steps}."
         )
-    scaled, _ = trained.spec.scaling.scaled(chosen)
+    scaled, _ = trained.spec.scaling.transform(chosen)
     source = scaled[0, : chosen.source_lengths[0]].astype("float64")
     described = forecast_arrays(chosen, chosen.target, with_target=False)
     title = run_pictures.sequence_titles(described)[0]

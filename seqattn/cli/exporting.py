@@ -11,7 +11,7 @@ from seqattn.cli.options import Quiet, Run, StepCount
 from seqattn.cli.output import after_the_work, note, plain_console, print_lines
 
 if TYPE_CHECKING:
-    from seqattn.export import Exported
+    from seqattn.export import ExportResult
 
 
 Form = Literal["onnx", "safetensors"]
@@ -42,15 +42,15 @@ def export(
     from seqattn import export as exporting
 
     made = exporting.export(
-        run, output, form=form, steps=steps, check=check, int8=int8, overwrite=overwrite,
-        say=(lambda line: None) if quiet else note,
+        run, output, export_format=form, steps=steps, check=check, int8=int8, overwrite=overwrite,
+        log=(lambda line: None) if quiet else note,
     )  # fmt: skip
     if not quiet:
         with after_the_work():
             _print(made)
 
 
-def _print(made: Exported) -> None:
+def _print(made: ExportResult) -> None:
     from rich.table import Table
 
     console = plain_console()

@@ -16,19 +16,19 @@ from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
-from seqattn.data.files import PACKED, format_of
-from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.files.writing import (
-    Steps,
+    ForecastSteps,
     TableWriter,
     forecast_arrays,
     json_line,
-    rounded,
+    round_forecast,
 )
 from seqattn.data.sequences import Floats
 from seqattn.models.attention import Override
 from seqattn.runs.output_files import output_file, write_output
-from seqattn.runs.storage import packed
+from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel
 
 
@@ -56,7 +56,7 @@ class Forecasts:
 
     def __init__(
         self, output: Path | None, form: str, trained: LoadedModel, names: tuple[str, ...],
-        style: TableStyle = PLAIN,
+        style: TableStyle = DEFAULT_STYLE,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
         self.scaling = trained.spec.scaling
@@ -75,7 +75,7 @@ class Forecasts:
         if self.form == "npz":
             yield self
             assert self.output is not None
-            write_output(self.output, packed(self._arrays()))
+            write_output(self.output, npz_bytes(self._arrays()))
             return
         try:
             if self.output is None:
@@ -102,7 +102,7 @@ class Forecasts:
         self.file.flush()
 
     def write(
-        self, part: Sequences, result: FreeRunningForecast, steps: Steps,
+        self, part: Sequences, result: FreeRunningForecast, steps: ForecastSteps,
         id_parts: Sequence[tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         """Take in the forecasts of a part.
@@ -120,7 +120,7 @@ class Forecasts:
                 )
             self.table.write(id_parts or part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
-            given = rounded(part.source) if self.scaling.is_identity else part.source
+            given = round_forecast(part.source) if self.scaling.is_identity else part.source
             for name, source, length, said in zip(
                 part.ids, given, part.source_lengths, values, strict=True
             ):
@@ -132,16 +132,16 @@ class Forecasts:
             self.file.flush()
 
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
-        """See `rounded`; sequences whose units have as many digits are rounded together."""
+        """See `round_forecast`; sequences whose units have as many digits are rounded together."""
         if self.scaling.is_identity:
-            return rounded(values)
-        units = self.scaling.units(part)[:, 0]
+            return round_forecast(values)
+        units = self.scaling.target_scale(part)[:, 0]
         _, first, which = np.unique(
             np.floor(np.log10(units)), axis=0, return_index=True, return_inverse=True
         )
         found = np.empty_like(values)
         for k, place in enumerate(first):
-            found[which.ravel() == k] = rounded(values[which.ravel() == k], units[place])
+            found[which.ravel() == k] = round_forecast(values[which.ravel() == k], units[place])
         return found
 
     def _arrays(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def predict_file(
     same = said == trained.spec.source_features
     style = first[0].style
     if not _keeps_form(file, output, form, given.format_of(file)):
-        style = style.names_only()
+        style = style.without_format()
     writer = Forecasts(output, form, trained, first[2] if same else said, style)
     shows = sys.stderr.isatty() and output is not None
     with (
@@ -205,7 +205,7 @@ def predict_file(
                 trained.model, part, steps, override, with_attention=False,
                 scaling=trained.spec.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_sources(part, chunk.points.lengths),
+            writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip
             bar.update(len(part))
 
@@ -216,11 +216,11 @@ def _keeps_form(file: Path, output: Path | None, form: str, read_as: str) -> boo
     Args:
         read_as: the format of the file, or auto.
     """
-    if form != format_of(file, read_as):
+    if form != file_format(file, read_as):
         return False
     if output is None or str(file) == "-":
         return True
-    name = Path(file.stem) if file.suffix.lower() in PACKED else file
+    name = Path(file.stem) if file.suffix.lower() in COMPRESSED_SUFFIXES else file
     return output.suffix.lower() == name.suffix.lower()
 
 

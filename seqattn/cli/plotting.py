@@ -103,7 +103,7 @@ def plot_attention(
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
     from seqattn.runs.output_files import check_outputs
-    from seqattn.runs.storage import locked
+    from seqattn.runs.storage import folder_lock
 
     refuse_overrides_alone(overrides, input_file)
     _check_film(view, maps, input_file)
@@ -115,7 +115,9 @@ def plot_attention(
     with contextlib.ExitStack() as held:
         if picture.output is None and not view.terminal and folder.is_run:
             # A picture in the folder is of what is in the folder, so no training may go on there.
-            held.enter_context(locked(folder.path, remedy="write elsewhere with --output FILE"))
+            held.enter_context(
+                folder_lock(folder.path, remedy="write elsewhere with --output FILE")
+            )
         if view.epochs:
             _draw_film(folder, picture, maps, examples)
             return

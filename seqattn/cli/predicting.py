@@ -119,7 +119,7 @@ def predict(
         return
     part = data_of(trained).test
     if wanted.example is not None:
-        part = part.at(checked_example(wanted.example, len(part)))
+        part = part.select(checked_example(wanted.example, len(part)))
     forecasts = inputs.Forecasts(files.path, form, trained, part.target_features)
     _continue(trained, part, steps, way, files.attention, forecasts)
 
@@ -136,7 +136,7 @@ def _continue(
     """
     from seqattn.analysis.evaluation import free_run, loss_of
     from seqattn.analysis.evaluation.attention_file import spool_for
-    from seqattn.data.files.writing import Steps
+    from seqattn.data.files.writing import ForecastSteps
     from seqattn.models.attention import Override
 
     override, scaling = None if way is None else Override.parse(way), trained.spec.scaling
@@ -154,7 +154,7 @@ def _continue(
                 note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
                      f" {way}.")  # fmt: skip
         with forecasts.opened() as writer:
-            writer.write(part, result, Steps.of_sources(part))
+            writer.write(part, result, ForecastSteps.of_sources(part))
 
 
 def evaluate(

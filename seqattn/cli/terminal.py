@@ -65,8 +65,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     """The table at the end of a training, where everything lies, and what to type next."""
     from rich.table import Table
 
-    from seqattn.data.baselines import verdict
-    from seqattn.data.metrics import metrics_lines
+    from seqattn.data.baselines import describe_verdict
+    from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
 
     console = plain_console()
@@ -84,12 +84,12 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     for each in feature_tables(summary):
         console.print(each)
-    compared = verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
+    compared = describe_verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
-        *metrics_lines(summary),
+        *describe_metrics(summary),
         *attention_lines(summary["attention"]),
         f"Epoch {summary['best_epoch']} of {summary['epochs']} was best on validation; it"
         f" {compared}.",
@@ -236,7 +236,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     """
     from rich.table import Table
 
-    from seqattn.data.metrics import metrics_lines
+    from seqattn.data.metrics import describe_metrics
 
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -264,7 +264,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         show(f"Every {every}th target step is shown; --json has all {len(by_step)}.")
     for each in feature_tables(scored):
         console.print(each)
-    print_lines(metrics_lines(scored))
+    print_lines(describe_metrics(scored))
     print_lines(attention_lines(scored["attention"]) or ["Attention: not applicable."])
 
 

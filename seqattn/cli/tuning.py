@@ -22,7 +22,7 @@ SHOWN = 10
 @grouped_options
 def tune(
     config: ConfigFile,
-    search: Annotated[
+    plan_search: Annotated[
         list[str],
         typer.Option(
             "--search",
@@ -49,10 +49,10 @@ def tune(
     """Train CONFIG with values from the ranges, each trial an ordinary run, and write the best as
     YAML. No combination of values is tried twice; the search ends when all are tried. Trials that
     do worse than the median stop early. Trials are judged on the validation part."""  # fmt: skip
-    from seqattn.config.searching import search as read
+    from seqattn.config.searching import plan_search as read
 
     check_one_run("tune")
-    wanted = read(config, options.changes, search)
+    wanted = read(config, options.changes, plan_search)
     with told_to_stop() as told, progress(wanted.name, True, told) as callbacks:
         from seqattn.experiments import tuning
 

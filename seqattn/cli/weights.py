@@ -55,7 +55,7 @@ def read_weights(
         part = inputs.joined_sources(parts)
     else:
         part = data_of(trained).test
-    part = part.at(slice(0, examples))
+    part = part.select(slice(0, examples))
     result = free_run(
         trained.model, part, steps or trained.spec.target_length, scaling=trained.spec.scaling
     )

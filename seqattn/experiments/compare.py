@@ -23,9 +23,9 @@ from seqattn.analysis.comparison.checks import check_variants
 from seqattn.analysis.comparison.reading import collect_result, find_seed_folders
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
 from seqattn.analysis.comparison.tables import write_tables
-from seqattn.config import as_plain, as_stored_now
+from seqattn.config import as_plain, upgrade_stored
 from seqattn.config.comparing import Comparison
-from seqattn.errors import CheckpointError, FolderLockedError, Stopped, UsageError
+from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
 from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import COMPARISON, PAGE, RunFolder, read_manifest
@@ -56,7 +56,7 @@ def compare(
     Raises:
         SeqattnError: what a user can mend; a folder that is not this comparison's, or that another
             process writes to, among them.
-        Stopped: told to.
+        Interrupted: SIGINT or SIGTERM.
     """
     path, callbacks = output_dir / comparison.name, callbacks or Callbacks()
     wanted = [
@@ -77,8 +77,8 @@ def compare(
                 wanted, device=device, threads=threads, resume=True, plots=plots,
                 callbacks=callbacks, launch=launch,
             )  # fmt: skip
-        except Stopped as stopped:
-            raise Stopped(
+        except Interrupted as stopped:
+            raise Interrupted(
                 stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
             ) from None
         return _shown(path, comparison, callbacks)
@@ -173,7 +173,7 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
     now = json.loads(json.dumps(comparison.as_plain()))
     if isinstance(before.get("variants"), dict):
         before = {**before, "variants": {
-            name: as_stored_now(config, str(path)) for name, config in before["variants"].items()
+            name: upgrade_stored(config, str(path)) for name, config in before["variants"].items()
         }}  # fmt: skip
     resampled = bool(before.get("resample_data", False))  # folders of earlier versions have no key
     if before.get("variants") == now["variants"]:

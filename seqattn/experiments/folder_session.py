@@ -11,7 +11,7 @@ from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
 from seqattn.runs import EpochRecord
 from seqattn.runs.storage import BackgroundWriter, write_transaction
-from seqattn.training import Run, RunProgress, RunState, Session, save_best, save_state
+from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
 from seqattn.training.attention_history import write_attention_history
 
 
@@ -59,7 +59,7 @@ class FolderSession(Session):
 
     def __init__(
         self,
-        writers: Mapping[Run, RunWriter],
+        writers: Mapping[TrainingRun, RunWriter],
         callbacks: Callbacks,
         background: BackgroundWriter | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class FolderSession(Session):
 
     def stop_requested(self) -> bool:
         if self.background is not None:
-            self.background.ask()
+            self.background.raise_if_failed()
         return self.callbacks.stop() != 0
 
     def save_due(self) -> bool:
@@ -91,7 +91,7 @@ class FolderSession(Session):
                 if self.background is None:
                     write()
                 else:
-                    self.background.begin(write)
+                    self.background.submit(write)
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for progress in runs:

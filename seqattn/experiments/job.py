@@ -11,8 +11,8 @@ from typing import Any
 from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
-from seqattn.errors import NonFiniteError, Stopped
-from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, parameters_of
+from seqattn.errors import Interrupted, NonFiniteError
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, early_stopping
 from seqattn.training.schedules import ending
@@ -126,7 +126,7 @@ class Job:
     @cached_property
     def parameters(self) -> int:
         """Number of parameters of its model."""
-        return parameters_of(self.config.model, FeatureSpec.of(self.spec), self.lengths)
+        return count_parameters(self.config.model, FeatureSpec.of(self.spec), self.lengths)
 
     def new_model(self) -> Seq2SeqModel:
         """Build the model, initialised by the seed; a linear skip starts at zero."""
@@ -152,9 +152,11 @@ def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str)
         hint: rest of the sentence "saved to FOLDER ...": the position, and how to continue.
 
     Raises:
-        Stopped: a signal requests a stop.
+        Interrupted: a signal requests a stop.
     """
     number = callbacks.stop()
     if number and unfinished:
         path = unfinished[0].folder.path
-        raise Stopped(number, f"saved to {path if len(unfinished) == 1 else path.parent}{hint}.")
+        raise Interrupted(
+            number, f"saved to {path if len(unfinished) == 1 else path.parent}{hint}."
+        )

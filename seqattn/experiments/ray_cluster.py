@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config
-from seqattn.errors import DistributedError, SeqattnError, Stopped, UsageError
+from seqattn.errors import DistributedError, Interrupted, SeqattnError, UsageError
 from seqattn.experiments import Callbacks, Launch, groups_to_train, train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock, write_transaction
@@ -74,7 +74,7 @@ def train(
         UsageError: Ray is not installed, or no machine has as many cores, or a GPU.
         DistributedError: the cluster cannot be reached.
         SeqattnError: what a user can mend in a config or its data.
-        Stopped: told to.
+        Interrupted: SIGINT or SIGTERM.
     """
     callbacks = callbacks or Callbacks()
     groups = groups_to_train(configs)
@@ -116,7 +116,7 @@ def _collect(ray: Any, waiting: dict[Any, Group], callbacks: Callbacks) -> None:
             for task in waiting:
                 with contextlib.suppress(Exception):
                     ray.cancel(task, force=True)
-            raise Stopped(number, "what had come back is kept; the same command goes on.")
+            raise Interrupted(number, "what had come back is kept; the same command goes on.")
         for task in done:
             folders = [folder for _, folder in waiting.pop(task)]
             _take_in(list(zip(folders, _result(ray, task), strict=True)), callbacks)
@@ -270,7 +270,7 @@ def _try(address: str, callbacks: Callbacks) -> None:
             waited = 0.0
             while trial.poll() is None and waited < PATIENCE:
                 if number := callbacks.stop():
-                    raise Stopped(number, "before anything was trained.")
+                    raise Interrupted(number, "before anything was trained.")
                 time.sleep(ASK)
                 waited += ASK
         finally:

@@ -99,11 +99,12 @@ def draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
     """Draw the pictures of a finished run unless all are there.
 
     Raises:
-        Stopped: a stop is requested; what is drawn stays.
+        Interrupted: a stop is requested; what is drawn stays.
     """
     folder, hint = job.folder, "; --resume draws the pictures that are missing"
     files = [folder.loss_picture, folder.predictions_picture]
-    files += [folder.attention_picture] if folder.attention.exists() else []
+    if folder.attention.exists():
+        files.append(folder.attention_picture)
     if all(file.exists() for file in files):
         return
     raise_if_stopped(callbacks, [job], hint)

@@ -9,7 +9,7 @@ from seqattn.config import Config
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.job import Job
 from seqattn.runs import COMPARISON, SEARCH, RunFolder
-from seqattn.runs.storage import locked
+from seqattn.runs.storage import folder_lock
 
 LOCK_TIMEOUT_SECONDS = 5.0
 """Of the wait for another process that creates folders of seeds."""
@@ -38,7 +38,7 @@ def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     """
     home = configs[0][1].path.parent
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home, LOCK_TIMEOUT_SECONDS):
+    with folder_lock(home, LOCK_TIMEOUT_SECONDS):
         _check_home(home)
         for _, folder in configs:
             folder.path.mkdir(exist_ok=True)
@@ -47,7 +47,8 @@ def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
 def _check_home(home: Path) -> None:
     kinds = {"a comparison": home / COMPARISON, "a search": home / SEARCH}
     found = [kind for kind, mark in kinds.items() if mark.exists()]
-    found += ["a single run"] if RunFolder(home).is_run else []
+    if RunFolder(home).is_run:
+        found.append("a single run")
     if found:
         raise UsageError(
             f"{home}: is the folder of {found[0]}; many seeds need one of their own. Choose another"

@@ -30,7 +30,7 @@ class TensorBoardLogger:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.written = 0
-        folder.clear_board()
+        folder.clear_tensorboard()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
         """Write the scalars of epochs that are not written yet."""
@@ -49,7 +49,7 @@ class TensorBoardLogger:
         self.written = len(history)
 
 
-def write_results(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
+def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
     """Write the pictures of a finished run, and its hyperparameters with its test loss."""
     from seqattn.plots import run_pictures
 
@@ -74,4 +74,4 @@ def write_results(folder: RunFolder, config: Config, summary: Mapping[str, Any])
 def _writer(folder: RunFolder) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder.board))
+    return SummaryWriter(str(folder.tensorboard))

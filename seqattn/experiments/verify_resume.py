@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from seqattn.config import Config
-from seqattn.errors import Stopped, UsageError
+from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments import Callbacks, train_many
 from seqattn.runs import METRICS, RunFolder
 from seqattn.training.checkpoint_file import VERSION
@@ -79,7 +79,7 @@ def verify_resume(
                 [(config, parted)], device=device, threads=threads, resume=past > 0,
                 callbacks=Callbacks(stop=_counting(left)),
             )  # fmt: skip
-        except Stopped:
+        except Interrupted:
             assert at is not None
             say(f"Stopped after step {at} of {steps}.")
             past = at

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import share_a_plane
+from seqattn.data.sequences import can_share_axes
 from seqattn.data.units import Units, with_unit
 from seqattn.plots.style import (
     BLACK,
@@ -77,7 +77,7 @@ def paths_figure(
     target_features, units = features if target_features is None else target_features, units or {}
     sequences = zip(source, target, forecast, titles, strict=True)
     examples = [_Example(*arrays) for arrays in sequences]
-    if share_a_plane(features, target_features, [*source, *target, *forecast], units):
+    if can_share_axes(features, target_features, [*source, *target, *forecast], units):
         return _plane_figure(examples, features, use_rmse, units)
     return _steps_figure(examples, features, target_features, use_rmse, units)
 

@@ -20,7 +20,7 @@ from seqattn.errors import UsageError
 from seqattn.report.content import comparison_content, run_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
-from seqattn.runs.storage import locked
+from seqattn.runs.storage import folder_lock
 
 ELSEWHERE = "write elsewhere with --output FILE"
 INSTALL = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
@@ -44,7 +44,7 @@ def report(path: Path, output: Path | None = None) -> Path:
     _ask_for_libraries()
     many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
     home = path if many else find_run(path)[0].path
-    with contextlib.nullcontext() if output else locked(home, remedy=ELSEWHERE):
+    with contextlib.nullcontext() if output else folder_lock(home, remedy=ELSEWHERE):
         if many:
             result = read_comparison(path)
             if output is None:
@@ -67,7 +67,7 @@ def _refuse_unfinished(result: ComparisonResult) -> None:
     for variant in result.variants:
         for seed, folder in variant.folders.items():
             if seed not in variant.summaries:
-                with locked(folder.path, remedy=ELSEWHERE):
+                with folder_lock(folder.path, remedy=ELSEWHERE):
                     pass
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqattn.errors import CheckpointError
-from seqattn.runs.storage import atomic_write, read_file
+from seqattn.runs.storage import atomic_write, read_regular_file
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,13 @@ class EpochRecord:
     """A row of metrics.csv.
 
     Attributes:
-        epoch: from 1.
-        train_loss: mean squared error while training, at the epoch's teacher forcing.
-        validation_loss: free running.
-        validation_loss_teacher_forced: every step fed the truth.
-        learning_rate, teacher_forcing: those of the epoch.
-        seconds: wall time with validation.
+        epoch: epoch, counted from 1.
+        train_loss: mean squared error of the training batches, at the epoch's teacher forcing.
+        validation_loss: mean squared error, free running.
+        validation_loss_teacher_forced: mean squared error with the true previous step as input.
+        learning_rate: learning rate of the epoch.
+        teacher_forcing: teacher-forcing probability of the epoch.
+        seconds: wall time, with validation.
     """
 
     epoch: int
@@ -40,14 +41,15 @@ class EpochRecord:
 
     @classmethod
     def from_row(cls, row: Sequence[float]) -> EpochRecord:
-        """
+        """Parse a row of metrics.csv.
+
         Raises:
-            ValueError: a number is not finite, or the epoch is not whole.
-            TypeError: more or fewer numbers than `METRICS`.
+            ValueError: a number is not finite, or the epoch is not an integer.
+            TypeError: the row has more or fewer numbers than `METRICS`.
         """
         epoch, *rest = row
         if not (all(map(math.isfinite, row)) and float(epoch).is_integer()):
-            raise ValueError(f"epoch {epoch:g} holds numbers that no training writes")
+            raise ValueError(f"epoch {epoch:g} has a number that training never writes")
         return cls(int(epoch), *rest)
 
 
@@ -55,54 +57,54 @@ METRICS = tuple(field.name for field in dataclasses.fields(EpochRecord))
 
 
 def write_metrics(path: Path, history: Sequence[EpochRecord]) -> None:
-    _write(path, METRICS, ([getattr(record, name) for name in METRICS] for record in history))
+    _write_rows(path, METRICS, ([getattr(record, name) for name in METRICS] for record in history))
 
 
 def read_metrics(path: Path) -> list[EpochRecord]:
-    """The history so far.
+    """Read the history of a run.
 
     Raises:
-        CheckpointError: the file is missing, or is no metrics file.
+        CheckpointError: the file is missing, or is not a metrics file.
     """
     try:
-        header, *rows = _read(path) or [[]]
+        header, *rows = _read_rows(path) or [[]]
         if tuple(header) != METRICS:
-            raise ValueError("its header is another")
+            raise ValueError(f"its header is not {','.join(METRICS)}")
         history = [EpochRecord.from_row([float(cell) for cell in row]) for row in rows]
         if [record.epoch for record in history] != list(range(1, len(history) + 1)):
-            raise ValueError("its epochs do not count up from 1")
+            raise ValueError("its epochs are not numbered from 1")
     except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise CheckpointError(f"{path}: cannot be read back: {error}.") from None
+        raise CheckpointError(f"{path}: cannot be read: {error}.") from None
     return history
 
 
 def write_split(path: Path, split: Sequence[tuple[str, str, str, str]]) -> None:
-    """Which part each sequence of the user's files is in."""
-    _write(path, ("sequence", "part", "first_step", "last_step"), split)
+    """Write the split of each sequence: its id, split, first and last time step."""
+    _write_rows(path, ("sequence", "part", "first_step", "last_step"), split)
 
 
 def read_split(path: Path) -> list[tuple[str, ...]]:
-    """What `write_split` wrote; empty if the file is missing or cannot be read."""
+    """Read split.csv; empty if the file is missing or unreadable."""
     try:
-        return [tuple(row) for row in _read(path)[1:]]
+        return [tuple(row) for row in _read_rows(path)[1:]]
     except (OSError, ValueError):
         return []
 
 
 def write_sources(path: Path, digests: Mapping[str, str]) -> None:
-    """The files that a training reads while it runs, and their SHA-256."""
-    _write(path, ("file", "sha256"), digests.items())
+    """Write the files that are read during training, with their SHA-256."""
+    _write_rows(path, ("file", "sha256"), digests.items())
 
 
 def read_sources(path: Path) -> dict[str, str]:
-    """What `write_sources` wrote; empty if the file is missing or cannot be read."""
+    """Read files.csv; empty if the file is missing or unreadable."""
     try:
-        return dict(_read(path)[1:])
+        return dict(_read_rows(path)[1:])
     except (OSError, ValueError):
         return {}
 
 
-def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -110,5 +112,5 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) 
     atomic_write(path, text.getvalue().encode())
 
 
-def _read(path: Path) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(read_file(path).decode(), newline="")))
+def _read_rows(path: Path) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(read_regular_file(path).decode(), newline="")))

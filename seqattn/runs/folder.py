@@ -1,4 +1,4 @@
-"""The run folder: the paths of its files, and what may be removed."""
+"""The run folder: paths of its files, reading, writing and removing them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from seqattn.errors import CheckpointError
 from seqattn.runs import array_files, csv_files, json_files, train_log
 from seqattn.runs.csv_files import EpochRecord
-from seqattn.runs.storage import LOCK, PART
+from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX
 
-DRAWN_LATER = re.compile(
+DERIVED_ARTIFACTS = re.compile(
     r"report\.html|attention_film(-(layer\d+|head\d+))*\.(png|svg|pdf|gif)"
     r"|attention(-(grid|input|best|last|previous|encoder_self|decoder_self|layer\d+|head\d+))*"
     r"\.(png|svg|pdf)"
 )
-"""Default names of the page and of pictures that are made on request, after training."""
+"""Default names of the report and of the pictures that commands make after training."""
 
 
-class _Name:
-    """The name of a file in a run folder; as an attribute of a `RunFolder`, its path."""
+class _FilePath:
+    """Descriptor: the path of a file in a `RunFolder`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,31 +36,31 @@ class _Name:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder. Its files are described in `seqattn.runs`."""
+    """A run folder; `seqattn.runs` describes its files."""
 
     path: Path
 
-    config = _Name("config.yaml")
-    environment = _Name("environment.json")
-    log = _Name(train_log.TRAIN_LOG)
-    metrics = _Name("metrics.csv")
-    split = _Name("split.csv")
-    sources = _Name("files.csv")
-    summary = _Name("summary.json")
-    best = _Name("checkpoints/best.safetensors")
-    last = _Name("checkpoints/last.safetensors")
-    previous = _Name("checkpoints/previous.safetensors")
-    film = _Name("film.npz")
-    board = _Name("tensorboard")
-    predictions = _Name("predictions.npz")
-    attention = _Name("attention.npz")
-    loss_picture = _Name("loss_curve.png")
-    predictions_picture = _Name("predictions.png")
-    attention_picture = _Name("attention.png")
+    config = _FilePath("config.yaml")
+    environment = _FilePath("environment.json")
+    log = _FilePath(train_log.TRAIN_LOG)
+    metrics = _FilePath("metrics.csv")
+    split = _FilePath("split.csv")
+    sources = _FilePath("files.csv")
+    summary = _FilePath("summary.json")
+    best = _FilePath("checkpoints/best.safetensors")
+    last = _FilePath("checkpoints/last.safetensors")
+    previous = _FilePath("checkpoints/previous.safetensors")
+    film = _FilePath("film.npz")
+    tensorboard = _FilePath("tensorboard")
+    predictions = _FilePath("predictions.npz")
+    attention = _FilePath("attention.npz")
+    loss_picture = _FilePath("loss_curve.png")
+    predictions_picture = _FilePath("predictions.png")
+    attention_picture = _FilePath("attention.png")
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file that a training writes, without those for TensorBoard."""
+        """Every file that training writes, without those for TensorBoard."""
         return (
             self.config, self.environment, self.log, self.metrics, self.split, self.sources,
             self.summary, self.best, self.last, self.previous, self.film, *self._results,
@@ -68,7 +68,7 @@ class RunFolder:
 
     @property
     def _results(self) -> tuple[Path, ...]:
-        """The files that are written after training, without the summary."""
+        """Files that are written after training, without the summary."""
         return (
             self.predictions, self.attention, self.loss_picture, self.predictions_picture,
             self.attention_picture,
@@ -76,60 +76,62 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether both files that a run writes first exist."""
+        """Whether config.yaml and environment.json exist, which a run writes first."""
         return self.config.is_file() and self.environment.is_file()
 
     @property
-    def lacks(self) -> str:
-        """In words, which of these two files are missing."""
+    def missing_files(self) -> str:
+        """Which of the files of `is_run` are missing, for messages."""
         needed = (self.config, self.environment)
         return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
 
     @property
     def is_available(self) -> bool:
-        """Whether a new run may begin: there is nothing, an empty folder, or what a run left that
-        was killed before it had begun."""
+        """Whether a new run may use the path: it does not exist, or the folder is empty or has only
+        files of a run that was killed before training."""
         if not os.path.lexists(self.path):
             return True
         if not self.path.is_dir():
             return False
         names = {path.name for path in self.path.iterdir()}
-        if LOCK in names and not self.is_run:
+        if LOCK_NAME in names and not self.is_run:
             names -= {self.config.name, self.environment.name}
-        return all(name == LOCK or (name[0] == "." and name.endswith(PART)) for name in names)
+        return all(
+            name == LOCK_NAME or (name[0] == "." and name.endswith(TMP_SUFFIX)) for name in names
+        )
 
     def clear_results(self) -> None:
-        """Remove what is made after training, because training goes on."""
-        # The summary first: where it exists, readers expect everything else.
-        for file in (self.summary, *self._results, *self._drawn_later()):
+        """Remove the files that are written after training, before training continues."""
+        # The summary first: readers expect the other files wherever it exists.
+        for file in (self.summary, *self._results, *self._derived_artifacts()):
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove what a run wrote, except config and environment: the next run replaces them, and
-        a folder without them is not known as a run's."""
-        for file in (*self.files, *self._drawn_later()):
+        """Remove the files of a run, except config and environment: the next run replaces them, and
+        a folder without them is not recognized as a run folder."""
+        for file in (*self.files, *self._derived_artifacts()):
             if file not in (self.config, self.environment):
                 file.unlink(missing_ok=True)
-        self.clear_board()
+        self.clear_tensorboard()
 
     def clear_training(self) -> None:
         """Remove checkpoints and metrics."""
-        # The metrics first: a folder with epochs and without a checkpoint cannot be resumed.
+        # The metrics first: a run with metrics but no checkpoint could not be resumed.
         for file in (self.metrics, self.last, self.previous, self.best, self.film):
             file.unlink(missing_ok=True)
 
-    def clear_board(self) -> None:
+    def clear_tensorboard(self) -> None:
         """Remove the files for TensorBoard."""
-        for file in self.board.glob("events.out.tfevents.*"):
+        for file in self.tensorboard.glob("events.out.tfevents.*"):
             file.unlink(missing_ok=True)
 
-    def _drawn_later(self) -> list[Path]:
+    def _derived_artifacts(self) -> list[Path]:
         if not self.path.is_dir():
             return []
-        return [file for file in self.path.iterdir() if DRAWN_LATER.fullmatch(file.name)]
+        return [file for file in self.path.iterdir() if DERIVED_ARTIFACTS.fullmatch(file.name)]
 
     def log_line(self, text: str) -> None:
-        """Log each line of a text; see `seqattn.runs.train_log`."""
+        """Write each line of a text to train.log; see `seqattn.runs.train_log`."""
         train_log.log_line(self.path, text, stacklevel=2)
 
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:
@@ -157,31 +159,31 @@ class RunFolder:
         return json_files.read_summary(self.summary)
 
     def divergence(self) -> str | None:
-        """Why the run diverged; None where it did not, or has no summary yet.
+        """Why the run diverged; None if it did not, or has no summary yet.
 
         Raises:
             CheckpointError: summary.json cannot be read.
         """
-        found = self.read_summary().get("diverged") if self.summary.is_file() else None
-        return None if found is None else str(found)
+        reason = self.read_summary().get("diverged") if self.summary.is_file() else None
+        return None if reason is None else str(reason)
 
     def read_results(self) -> dict[str, Any]:
-        """The summary of a run that ended with a finite test loss.
+        """Read the summary of a run that has ended with a finite test loss.
 
         Raises:
-            CheckpointError: it has not ended, or diverged.
+            CheckpointError: the run has not ended, or diverged.
         """
         reason = self.divergence()
         if reason is not None:
             raise CheckpointError(f"{self.path}: diverged, so it has no results. {reason}")
         return self.read_summary()
 
-    def read_predictions(self, most: int | None = None) -> dict[str, NDArray[Any]]:
-        return array_files.read_predictions(self.predictions, most)
+    def read_predictions(self, max_rows: int | None = None) -> dict[str, NDArray[Any]]:
+        return array_files.read_predictions(self.predictions, max_rows)
 
-    def read_attention(self, most: int | None = None) -> dict[str, NDArray[Any]]:
-        """The attention file, checked to be of the same sequences as the predictions."""
-        return array_files.read_attention_of(self.predictions, self.attention, most)
+    def read_attention(self, max_rows: int | None = None) -> dict[str, NDArray[Any]]:
+        """Read attention.npz, and check that it has the sequences of predictions.npz."""
+        return array_files.read_matching_attention(self.predictions, self.attention, max_rows)
 
     def read_film(self) -> dict[str, NDArray[Any]]:
         return array_files.read_film(self.film)

@@ -1,7 +1,7 @@
-"""The JSON files of run, comparison and search folders: their schemas, checked when they are read.
+"""Schemas of the JSON files of run, comparison and search folders, checked when a file is read.
 
-A damaged or edited file ends in a `CheckpointError` that names the file, the key and what was
-expected there. Unknown keys are ignored, so files of newer versions can be read.
+A damaged or edited file raises a `CheckpointError` that names the file, the key and the expected
+value. Unknown keys are ignored, so files of newer versions can be read.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from seqattn.config.mistakes import expectation
+from seqattn.config.mistakes import describe_expectation
 from seqattn.errors import CheckpointError
-from seqattn.runs.storage import read_file
+from seqattn.runs.storage import read_regular_file
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
-Loss = Annotated[float, Field(ge=0)]  # a mean of squares
+Loss = Annotated[float, Field(ge=0)]  # a mean squared error
 Losses = Annotated[dict[str, Loss], Field(min_length=1)]
 
-MOST_MISTAKES = 5
+MAX_MISTAKES_SHOWN = 5
 
 
 class _Stored(BaseModel):
-    """JSON as it was written: no text for a number, no NaN."""
+    """Strict base class: no conversion from text to numbers, no NaN."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
-class ByHead(_Stored):
-    """(L, A) values of each measure; None where it does not apply."""
+class StoredByHead(_Stored):
+    """Values (L, A) of each metric; None where it does not apply."""
 
     alignment_accuracy: list[list[float]] | None
     alignment_mass: list[list[float]] | None
@@ -42,7 +42,7 @@ class ByHead(_Stored):
     entropy_share: list[list[float]] | None
 
 
-class AttentionMetrics(_Stored):
+class StoredAttentionMetrics(_Stored):
     """`seqattn.analysis.attention_metrics.AttentionMetrics.as_plain()`."""
 
     alignment_accuracy: float | None
@@ -53,19 +53,19 @@ class AttentionMetrics(_Stored):
     steps: Count
     aligned_steps: Count
     best_head: Annotated[list[Count], Field(min_length=2, max_length=2)] | None
-    by_head: ByHead
+    by_head: StoredByHead
 
     @model_validator(mode="after")
-    def _best_head_belongs_to_the_alignment(self) -> Self:
+    def _check_alignment_keys(self) -> Self:
         known = self.alignment_accuracy is not None
         needed = (self.alignment_mass, self.best_head, self.by_head.alignment_mass)
         if any((value is not None) != known for value in needed):
-            raise _contradiction("best_head", "and the alignment_ keys are null together or not")
+            raise _contradiction("best_head", "must be null exactly where the alignment_ keys are")
         return self
 
 
 class FeatureErrors(_Stored):
-    """`seqattn.data.metrics.Errors.as_plain()`: a number a feature; None where it has none."""
+    """`seqattn.data.metrics.Errors.as_plain()`: one value for each feature; None if undefined."""
 
     mae: list[Loss | None]
     rmse: list[Loss | None]
@@ -74,7 +74,7 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """Errors in the user's units, of runs on the user's own data; `seqattn.data.metrics`."""
+    """Errors in the units of the data, for runs on own data; see `seqattn.data.metrics`."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
@@ -86,13 +86,13 @@ class Metrics(_Stored):
     @model_validator(mode="after")
     def _keys_agree(self) -> Self:
         if (self.season is None) != (self.season_origin is None):
-            raise _contradiction("season_origin", "and season are null together or not")
+            raise _contradiction("season_origin", "must be null exactly where season is")
         F = len(self.mase_scale)
-        if [each is None for each in self.mase_scale] != [
-            w is not None for w in self.mase_undefined
+        if [scale is None for scale in self.mase_scale] != [
+            reason is not None for reason in self.mase_undefined
         ]:
             raise _contradiction(
-                "mase_undefined", "says why where mase_scale is null, and only there"
+                "mase_undefined", "must have a reason exactly where mase_scale is null"
             )
         for name, errors in self.errors.items():
             for key in ("mae", "rmse", "mase"):
@@ -101,27 +101,27 @@ class Metrics(_Stored):
         return self
 
 
-class _Ended(_Stored):
-    """What summary.json has of every run; a run without one has not ended.
+class _EndedRun(_Stored):
+    """Keys of every summary.json; a run without this file has not ended.
 
     Attributes:
-        skipped_checkpoints: unusable checkpoints that a resume passed over, and the reasons.
-        interrupted: whether the training went on from a checkpoint.
+        skipped_checkpoints: checkpoints that a resume could not use, with the reasons.
+        interrupted: whether the training was resumed from a checkpoint.
     """
 
     name: Text
     seed: Count
-    skipped_checkpoints: list[Text] = []  # earlier versions do not write these two
+    skipped_checkpoints: list[Text] = []  # files of older versions lack these two
     interrupted: bool = False
 
 
-class Summary(_Ended):
+class Summary(_EndedRun):
     """summary.json of a run that ended with a finite loss."""
 
     diverged: None = None
     test_loss: Loss
     test_loss_teacher_forced: Loss
-    loss_by_step: Annotated[list[Loss | None], Field(min_length=1)]  # None: nothing was observed
+    loss_by_step: Annotated[list[Loss | None], Field(min_length=1)]  # None: not observed
     noise_floor: Loss | None
     baselines: Losses
     fitted: dict[str, Loss]
@@ -130,10 +130,10 @@ class Summary(_Ended):
     beats_best_baseline: bool
     scaled: bool
     features: Annotated[list[str], Field(min_length=1)]
-    units: dict[str, str] = {}  # of older versions: none
+    units: dict[str, str] = {}  # files of older versions lack them
     rmse: dict[str, list[Loss | None]]
-    metrics: Metrics | None = None  # of made sequences, and of older versions: none
-    attention: AttentionMetrics | None
+    metrics: Metrics | None = None  # files of generated data and of older versions lack them
+    attention: StoredAttentionMetrics | None
     validation_loss: Loss
     validation_noise_floor: Loss | None
     validation_baselines: Losses
@@ -141,7 +141,7 @@ class Summary(_Ended):
     epochs: Positive
     stopped_early: bool
     parameters: Count
-    model: dict[str, Any]  # as in config.yaml, which is checked
+    model: dict[str, Any]  # as in config.yaml, which has a schema of its own
     data: list[str]
     seconds: Annotated[float, Field(ge=0)]
 
@@ -151,30 +151,30 @@ class Summary(_Ended):
             if self.best_baseline not in getattr(self, key):
                 raise _contradiction("best_baseline", f"must be a key of {key}")
         if (self.noise_floor is None) != (self.above_floor is None):
-            raise _contradiction("above_floor", "and noise_floor are null together or not")
+            raise _contradiction("above_floor", "must be null exactly where noise_floor is")
         if self.best_epoch > self.epochs:
             raise _contradiction("best_epoch", f"must be at most epochs ({self.epochs})")
         if self.metrics is not None:
             known = {"this model", *self.baselines, *self.fitted}
             if self.metrics.errors.keys() != known:
-                raise _contradiction("metrics.errors", "must have the model and every baseline")
+                raise _contradiction("metrics.errors", "must have the model and each baseline")
             if len(self.metrics.mase_scale) != len(self.features):
                 raise _contradiction("metrics.mase_scale", "must have a number for each feature")
         return self
 
 
-class Place(_Stored):
-    """Where a run diverged; no step: at the validation."""
+class DivergedAt(_Stored):
+    """Epoch and step at which a run diverged; no step: at the validation."""
 
     epoch: Positive
     step: Positive | None
 
 
-class Diverged(_Ended):
-    """summary.json of a diverged run: it has no loss."""
+class DivergedSummary(_EndedRun):
+    """summary.json of a diverged run, which has no test loss."""
 
     diverged: Text
-    diverged_at: Place | None = None  # None: at the test part
+    diverged_at: DivergedAt | None = None  # None: at the test loss
     test_loss: None = None
     validation_loss: Loss | None = None
     best_epoch: Count = 0
@@ -182,7 +182,7 @@ class Diverged(_Ended):
 
 
 class Environment(_Stored):
-    """environment.json; every key may be missing, since older versions wrote fewer."""
+    """environment.json; every key is optional, since older versions wrote fewer."""
 
     started: str | None = None
     command: str | None = None
@@ -193,8 +193,8 @@ class Environment(_Stored):
     origins: dict[str, str] = {}
 
 
-class Along(_Stored):
-    """The key that variants differ in, with (series, value of the key) of each variant."""
+class StoredSweep(_Stored):
+    """The swept key, with (series, value of the key) of each variant."""
 
     key: str
     arms: dict[str, tuple[str, float]]
@@ -203,19 +203,19 @@ class Along(_Stored):
 
 
 class Manifest(_Stored):
-    """comparison.json: a config for each variant, without its name."""
+    """comparison.json: the config of each variant, without its key `name`."""
 
     variants: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
-    along: Along | None = None
-    resample_data: bool = False  # of folders of earlier versions
+    along: StoredSweep | None = None
+    resample_data: bool = False  # files of older versions lack it
 
     @model_validator(mode="after")
-    def _names_are_of_folders(self) -> Self:
+    def _check_names(self) -> Self:
         for name in self.variants:
             if name != Path(name).name or name == "..":
-                raise _contradiction("variants", f"has {name!r}, which is no name of a folder")
+                raise _contradiction("variants", f"has {name!r}, which is not a folder name")
         if self.along is not None and self.along.arms.keys() != self.variants.keys():
-            raise _contradiction("along", "must name the same variants as variants")
+            raise _contradiction("along", "must have the keys of variants")
         return self
 
 
@@ -231,7 +231,7 @@ class StoredRange(_Stored):
 
 
 class StoredSearch(_Stored):
-    """tune.json; an older version wrote the ranges alone."""
+    """tune.json; older versions wrote only the ranges."""
 
     ranges: Annotated[list[StoredRange], Field(min_length=1)]
     config: dict[str, Any] = {}
@@ -244,54 +244,57 @@ def _contradiction(key: str, message: str) -> PydanticCustomError:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """summary.json. With a `diverged` sentence it has no loss.
+    """Read summary.json; with the key `diverged` it has no test loss.
 
     Raises:
-        CheckpointError: missing, or not what a training writes.
+        CheckpointError: the file is missing, or does not match the schema.
     """
     if not path.exists():
         raise CheckpointError(f"{path}: no such file. Has the training finished?")
-    return _read(path, lambda content: Diverged if content.get("diverged") else Summary,
-                 "Remove it and go on with the run (--resume): that writes it again.")  # fmt: skip
+    return _read_json(
+        path, lambda content: DivergedSummary if content.get("diverged") else Summary,
+        "Remove it and resume the run (--resume) to write it again.",
+    )  # fmt: skip
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """environment.json, or nothing where there is no such file.
+    """Read environment.json; empty if the file is missing.
 
     Raises:
-        CheckpointError: it is not what a training writes.
+        CheckpointError: the file does not match the schema.
     """
     if not path.exists():
         return {}
-    return _read(path, lambda content: Environment,
-                 "Write {} into it to go on without what it told.")  # fmt: skip
+    return _read_json(
+        path, lambda content: Environment, "Replace its content by {} to continue without it."
+    )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """comparison.json.
+    """Read comparison.json.
 
     Raises:
-        CheckpointError: missing, or not what a comparison writes.
+        CheckpointError: the file is missing, or does not match the schema.
     """
-    return _read(path, lambda content: Manifest, "Put back the file that the comparison wrote.")
+    return _read_json(path, lambda content: Manifest, "Restore the file of the comparison.")
 
 
 def read_search(path: Path) -> dict[str, Any]:
-    """tune.json.
+    """Read tune.json.
 
     Raises:
-        CheckpointError: missing, or not what a search writes.
+        CheckpointError: the file is missing, or does not match the schema.
     """
-    return _read(path, lambda content: StoredSearch, "Put back the file that the search wrote.")
+    return _read_json(path, lambda content: StoredSearch, "Restore the file of the search.")
 
 
-def _read(
+def _read_json(
     path: Path, model_of: Callable[[Mapping[str, Any]], type[_Stored]], remedy: str
 ) -> dict[str, Any]:
     raw: bytes | None = None
     try:
-        raw = read_file(path)
-        content = json.loads(raw, parse_constant=_refuse_constant)
+        raw = read_regular_file(path)
+        content = json.loads(raw, parse_constant=_reject_constant)
     except (OSError, ValueError, RecursionError) as error:
         reason = "it is empty" if raw == b"" else str(error)
         raise CheckpointError(f"{path}: cannot be read as JSON ({reason}). {remedy}") from None
@@ -301,23 +304,24 @@ def _read(
     try:
         model_of(content).model_validate(content)
     except ValidationError as error:
-        found = error.errors()
-        reason = "; ".join(map(_mistake, found[:MOST_MISTAKES]))
-        more = f"; and {len(found) - MOST_MISTAKES} more" if len(found) > MOST_MISTAKES else ""
+        mistakes = error.errors()
+        reason = "; ".join(map(_describe_mistake, mistakes[:MAX_MISTAKES_SHOWN]))
+        others = len(mistakes) - MAX_MISTAKES_SHOWN
+        more = f"; and {others} more" if others > 0 else ""
         raise CheckpointError(f"{path}: {reason}{more}. {remedy}") from None
     return content
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def _mistake(details: Any) -> str:
-    """The key and what was expected there."""
-    at, context = [str(part) for part in details["loc"]], details.get("ctx", {})
+def _describe_mistake(details: Any) -> str:
+    """The key, and the expected value."""
+    path, context = [str(part) for part in details["loc"]], details.get("ctx", {})
     match details["type"]:
         case "contradiction":
-            return f"{'.'.join([*at, context['key']])}: {context['message']}"
+            return f"{'.'.join([*path, context['key']])}: {context['message']}"
         case "model_type" | "dict_type":
             message = "expected an object with keys"
         case "literal_error":
@@ -325,5 +329,5 @@ def _mistake(details: Any) -> str:
         case "none_required":
             message = "must be null, or missing"
         case kind:
-            message = expectation(kind, context, tuple(at), details["input"])
-    return f"{'.'.join(at)}: {message.rstrip('.')}"
+            message = describe_expectation(kind, context, tuple(path), details["input"])
+    return f"{'.'.join(path)}: {message.rstrip('.')}"

@@ -1,4 +1,4 @@
-"""Run folders that a command names: which run is meant, and what may be done there."""
+"""Run folders given to a command: finding a run, checking its summary, checking that it is free."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from seqattn.runs.folder import RunFolder
 
 
 def find_run(path: Path) -> tuple[RunFolder, Path]:
-    """The folder and the checkpoint of a RUN argument.
+    """Find the folder and the checkpoint of a RUN argument.
 
     Args:
-        path: a run folder (its best checkpoint is meant), or a checkpoint file.
+        path: a run folder, which selects its best checkpoint, or a checkpoint file.
 
     Raises:
-        CheckpointError: there is no run.
+        CheckpointError: the path is not a run.
     """
     if path.is_dir():
         folder = RunFolder(path)
         if not folder.is_run and not folder.best.exists():
             seeds = sorted(path.glob("seed-*"))
             hint = f" Did you mean {seeds[0]}?" if seeds else ""
-            raise CheckpointError(f"{path}: is a folder, but not of a run ({folder.lacks}).{hint}")
+            raise CheckpointError(f"{path}: is not a run folder ({folder.missing_files}).{hint}")
         return folder, folder.best
     if path.is_file():
         return RunFolder(path.resolve().parent.parent), path
@@ -35,75 +35,75 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
 
 
 def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """summary.json of a run, compared with its config and metrics.csv.
+    """Read summary.json and compare it with the config and metrics.csv of the run.
 
     Args:
-        model: the section of the config.
-        seed: of the config.
+        model: section `model` of the config.
+        seed: seed of the config.
 
     Raises:
-        CheckpointError: one cannot be read, or they are of different runs.
+        CheckpointError: a file cannot be read, or the files are of different runs.
     """
     summary = folder.read_summary()
     if summary["seed"] != seed:
-        other = f"seed: is {summary['seed']}, but {folder.config.name} has {seed}"
+        mismatch = f"seed: is {summary['seed']}, but {folder.config.name} has {seed}"
     elif summary.get("diverged"):
         return summary
-    elif not _agree(summary["model"], model):
-        other = f"model: is not the one of {folder.config.name}"
+    elif not _common_keys_equal(summary["model"], model):
+        mismatch = f"model: differs from {folder.config.name}"
     else:
-        other = _contradicting_metrics(folder, summary)
-    if other:
+        mismatch = _metrics_mismatch(folder, summary)
+    if mismatch:
         raise CheckpointError(
-            f"{folder.summary}: {other}, so it is of another run. Remove it and go on with the run"
-            " (--resume): that writes it again."
+            f"{folder.summary}: {mismatch}, so it belongs to another run. Remove it and resume the"
+            " run (--resume) to write it again."
         )
     return summary
 
 
-def _agree(stored: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether the keys that both have are equal: a newer version may have more."""
-    before, after = dict(leaves(stored)), dict(leaves(now))
-    return all(before[key] == after[key] for key in before.keys() & after.keys())
+def _common_keys_equal(stored: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+    """Whether the values of all common keys are equal: a newer version may have more keys."""
+    old, new = dict(leaves(stored)), dict(leaves(current))
+    return all(old[key] == new[key] for key in old.keys() & new.keys())
 
 
-def _contradicting_metrics(folder: RunFolder, summary: Mapping[str, Any]) -> str:
-    """Where a summary contradicts metrics.csv; empty where it does not."""
+def _metrics_mismatch(folder: RunFolder, summary: Mapping[str, Any]) -> str:
+    """The first contradiction between a summary and metrics.csv; empty if there is none."""
     if not folder.metrics.exists():
         return ""
     history, best, name = folder.read_metrics(), summary["best_epoch"], folder.metrics.name
     if len(history) != summary["epochs"]:
         return f"epochs: is {summary['epochs']}, but {name} has {len(history)}"
     if history[best - 1].validation_loss != summary["validation_loss"]:
-        return f"validation_loss: is not that of epoch {best} in {name}"
+        return f"validation_loss: differs from epoch {best} of {name}"
     return ""
 
 
-def check_not_taken(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
-    """Check that a training may use a folder.
+def check_folder_available(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
+    """Check that training may write to a folder.
 
     Raises:
-        UsageError: the folder holds something that it may not replace.
+        UsageError: the folder has files that training must not replace.
     """
     path = folder.path
     if resume and overwrite:
-        raise UsageError("--resume and --overwrite cannot both be meant; give one of them.")
+        raise UsageError("--resume and --overwrite exclude each other; give one of them.")
     if folder.is_available:
         return
     if not path.is_dir():
-        raise UsageError(f"{path}: is there already, and is no folder. Choose another --name.")
+        raise UsageError(f"{path}: exists and is not a folder. Choose another --name.")
     if not folder.is_run:
         raise UsageError(
-            f"{path}: is there already, and is not the folder of a run ({folder.lacks}), so"
-            " nothing in it is touched. Choose another --name."
+            f"{path}: exists and is not a run folder ({folder.missing_files}), so it is not"
+            " changed. Choose another --name."
         )
     if folder.last.parent.is_symlink():
         raise UsageError(
-            f"{folder.last.parent}: is a link to somewhere else; checkpoints are kept in the run's"
-            " own folder. Make the whole run folder a link instead."
+            f"{folder.last.parent}: is a symbolic link, but checkpoints must be in the run folder."
+            " Link the whole run folder instead."
         )
     if not (resume or overwrite):
         raise UsageError(
-            f"{path}: holds a run already. Go on with it (--resume), replace it (--overwrite), or"
+            f"{path}: already has a run. Continue it (--resume), replace it (--overwrite), or"
             " choose another --name."
         )

@@ -1,4 +1,4 @@
-"""Files that a user names on the command line, or in a call from Python."""
+"""Output files that a user names on the command line or in a call from Python."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from seqattn.errors import StorageError, UsageError
 from seqattn.runs.storage import open_atomic
 
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
-MOST_LINKS = 40
-"""Links in a row that operating systems follow."""
+MAX_LINKS = 40
+"""Symbolic links in a row that operating systems follow."""
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """A file that a user named, and its content; see `output_file`."""
+    """Write the content of an output file; see `output_file`."""
     with output_file(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def output_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that a user named, written a stretch at a time.
+    """Open an output file for writing in several pieces.
 
-    A regular file is replaced in one step, once all is written. Symbolic links are followed: the
-    file at their end is replaced, and the links stay. What is no regular file (a pipe, a device, or
-    an open descriptor such as /dev/stdout, whatever that is) is written to as it stands, so a
-    reader may see a part of it.
+    A regular file is replaced atomically when the block ends. Symbolic links are followed: the file
+    at their end is replaced, and the links stay. Anything else (a pipe, a device, or an open
+    descriptor such as /dev/stdout) is written directly, so a reader may see a part of the content.
 
     Raises:
-        OSError: it cannot be written.
-        StorageError: it is a pipe, and its reader left before all was written.
+        OSError: the file cannot be written.
+        StorageError: the file is a pipe that its reader closed early.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -45,14 +44,14 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         with open_atomic(Path(os.path.realpath(path))) as file:
             yield file
         return
-    sys.stdout.flush()  # what was printed before comes first, should it be the same place
+    sys.stdout.flush()  # earlier prints come first if the file is standard output
     try:
-        place = path if descriptor is None else os.dup(descriptor)
-        with open(place, "wb") as file:  # noqa: PTH123  (a descriptor is no path)
+        target = path if descriptor is None else os.dup(descriptor)
+        with open(target, "wb") as file:  # noqa: PTH123  (may be a descriptor)
             yield file
-    except BrokenPipeError:  # kept as such it would be taken for that of standard output
+    except BrokenPipeError:  # a BrokenPipeError would look like one of standard output
         raise StorageError(
-            f"{path}: {os.strerror(errno.EPIPE)}, the reader left before all was written."
+            f"{path}: {os.strerror(errno.EPIPE)}: its reader closed it before all was written."
         ) from None
     except OSError as error:
         if error.filename is not None:
@@ -61,31 +60,33 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
-    """Hold the files that a command is about to write against those that it reads.
+    """Check that no output of a command is one of its inputs or another output.
 
     Args:
-        outputs: option -> path; None where it was not given.
-        inputs: what each file is -> path.
+        outputs: path of each output option; None for an option that was not given.
+        inputs: path of each input, by a description for the message.
 
     Raises:
-        UsageError: writing one would destroy another.
+        UsageError: an output would replace an input or another output.
     """
     written = dict[str, Path]()
     for option, path in outputs.items():
         if path is None:
             continue
-        for what, other in (*inputs.items(), *written.items()):
+        for description, other in (*inputs.items(), *written.items()):
             if other is not None and _same_file(path, other):
                 raise UsageError(
-                    f"{option} {path}: is the same file as {what} ({other}), which would be lost."
-                    " Name another file."
+                    f"{option} {path}: is the same file as {description} ({other}), which it would"
+                    " replace. Choose another file."
                 )
         written[option] = path
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two paths are of one file, by device and inode where both are there. What is no
-    regular file is not lost by writing to it."""
+    """Whether two paths name one file, by device and inode where both exist.
+
+    False for pipes and devices, which a write does not replace.
+    """
     try:
         return one.samefile(other) and (one.is_file() or one.is_dir())
     except OSError:
@@ -93,13 +94,15 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The number of this process's open file that a path such as /dev/stdout stands for. Opened by
-    its name, a regular file would be written from its beginning."""
-    for _ in range(MOST_LINKS):
-        home = os.path.realpath(path.parent)
-        if DESCRIPTORS.fullmatch(home) and path.name.isdigit():
-            own = home in ("/dev/fd", f"/proc/{os.getpid()}/fd")
-            return int(path.name) if own else None
+    """The open descriptor of this process that a path such as /dev/stdout names, or None.
+
+    Opening the path instead would write a redirected regular file from its beginning.
+    """
+    for _ in range(MAX_LINKS):
+        parent = os.path.realpath(path.parent)
+        if DESCRIPTORS.fullmatch(parent) and path.name.isdigit():
+            is_ours = parent in ("/dev/fd", f"/proc/{os.getpid()}/fd")
+            return int(path.name) if is_ours else None
         if not path.is_symlink():
             return None
         path = path.parent / path.readlink()

@@ -1,8 +1,8 @@
-"""train.log: what happened in a run, a line for each event.
+"""train.log: the events of a run, one line each.
 
-Each line is a record of the logger `seqattn.run`, with the run's folder as `record.run_folder`. It
-goes to train.log first, under any configuration of `logging`, because the log belongs to the run.
-The handlers of the program then receive it as levels, filters and `logging.disable` allow.
+Each line is a record of the logger `seqattn.run` with the run folder as `record.run_folder`. It is
+written to train.log under any configuration of `logging`, because the log belongs to the run. Then
+the program's handlers receive it, subject to levels, filters and `logging.disable`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from seqattn.runs.storage import open_to_append
 
 TRAIN_LOG = "train.log"
 PACKAGE, LOGGER = logging.getLogger("seqattn"), logging.getLogger("seqattn.run")
-if PACKAGE.level == logging.NOTSET:  # else handlers would receive warnings only, the root's level
+if PACKAGE.level == logging.NOTSET:  # the level of the root logger hides INFO
     PACKAGE.setLevel(logging.INFO)
 
 
 class TrainLogHandler(logging.Handler):
-    """Appends a record to the train.log in `record.run_folder`.
+    """Appends a record to the train.log of `record.run_folder`.
 
-    No file stays open between two lines, so threads, forked processes and many runs share the
+    No file stays open between two lines, so threads, forked processes and many runs can share the
     handler.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """
+        """Append the record.
+
         Raises:
-            OSError: the line cannot be written. `logging` would print it and go on.
+            OSError: the line cannot be written; `logging` would print the error and continue.
         """
         folder: Path = vars(record)["run_folder"]
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -41,10 +42,12 @@ HANDLER = TrainLogHandler()
 
 
 def log_line(folder: Path, text: str, stacklevel: int = 1) -> None:
-    """Log each line of a text for the run in a folder.
+    """Write each line of a text to the train.log of a run.
 
     Args:
-        stacklevel: the caller that records name, as in `logging.Logger.log`.
+        folder: the run folder.
+        stacklevel: number of stack frames up to the caller named in the records, as in
+            `logging.Logger.log`.
 
     Raises:
         OSError: train.log cannot be written.

@@ -152,7 +152,7 @@ def shape_of_batch(part: Sequences) -> BatchShape:
     N, masks = len(part), list[tuple[str, int]]()
     if not (part.source_lengths == part.source_steps).all():
         masks.append(("source_lengths", 1))
-    if part.masks_targets:
+    if part.has_masked_targets:
         masks.append(("target_keep", 3))
     elif not (part.target_lengths == part.target_steps).all():
         masks.append(("target_keep", 2))
@@ -216,7 +216,7 @@ class GatheredBatch:
 
     def _gather(self, places: slice | NDArray[np.int64]) -> Batch:
         return _to_batch(
-            self.part.points_at(places), self.shape, self.device, self.dtype, self.scaling
+            self.part.select_points(places), self.shape, self.device, self.dtype, self.scaling
         )
 
 
@@ -293,7 +293,7 @@ def _to_batch(
     # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
     source, target = (
         torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
-        for values in scaling.scaled(part, kind)
+        for values in scaling.transform(part, kind)
     )
     return Batch(
         source,
@@ -325,15 +325,26 @@ def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBat
             raise ValueError("runs whose sequences are gathered on demand must share them")
         return first.of_runs(len(parts))
     batches = [part for part in parts if isinstance(part, Batch)]
-    lengths = keep = None
-    if any(batch.source_lengths is not None for batch in batches):
-        lengths = _stack([batch.full_lengths for batch in batches])
+    return Batch(
+        _stack([batch.source for batch in batches]),
+        _stack([batch.target for batch in batches]),
+        _stack_lengths(batches),
+        _stack_masks(batches),
+    )
+
+
+def _stack_lengths(batches: Sequence[Batch]) -> Tensor | None:
+    if all(batch.source_lengths is None for batch in batches):
+        return None
+    return _stack([batch.full_lengths for batch in batches])
+
+
+def _stack_masks(batches: Sequence[Batch]) -> Tensor | None:
     masks = [batch.target_keep for batch in batches if batch.target_keep is not None]
-    if masks:
-        axes = max(mask.dim() for mask in masks)
-        keep = _stack([batch.full_keep(axes) for batch in batches])
-    source, target = [batch.source for batch in batches], [batch.target for batch in batches]
-    return Batch(_stack(source), _stack(target), lengths, keep)
+    if not masks:
+        return None
+    axes = max(mask.dim() for mask in masks)
+    return _stack([batch.full_keep(axes) for batch in batches])
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:

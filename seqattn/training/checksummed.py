@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from seqattn.errors import CheckpointError
-from seqattn.runs.storage import atomic_write, physical_memory, read_file
+from seqattn.runs.storage import atomic_write, physical_memory, read_regular_file
 
 METADATA_KEY = "seqattn"
 CHECKSUM = "checksum"
@@ -50,7 +50,9 @@ def save_checksummed(
     raw = safetensors.numpy.save(owned, {METADATA_KEY: text})
     at = raw.index(PLACEHOLDER.encode())
     digest = hashlib.sha256(raw).hexdigest().encode()
-    atomic_write(path, raw[:at] + digest + raw[at + len(digest) :], keep_as=keep_as, read_back=True)
+    atomic_write(
+        path, raw[:at] + digest + raw[at + len(digest) :], backup_path=keep_as, verify=True
+    )
 
 
 def write_plain(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -130,7 +132,7 @@ def _content(path: Path) -> bytes:
             raise CheckpointError(
                 f"{path}: has {size / 2**30:.0f} GiB, more than this machine has memory."
             )
-        return read_file(path)
+        return read_regular_file(path)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint.") from None
     except OSError as error:

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 
 from seqattn.config import Config, resolve
-from seqattn.errors import Stopped
+from seqattn.errors import Interrupted
 from seqattn.experiments import Callbacks, seeds_of, train_many
 from seqattn.experiments.verify_resume import first_difference
 from seqattn.runs import RunFolder
@@ -89,14 +89,14 @@ def train(runs: Runs, *, stop: int | None = None, resume: bool = False) -> bool:
     """Whether it came to its end."""
     try:
         train_many(runs, threads=1, resume=resume, callbacks=Callbacks(stop=after(stop)))
-    except Stopped:
+    except Interrupted:
         return False
     return True
 
 
 def killed_at(show: int) -> Any:
     """Ends the process, so to speak, at the n-th checkpoint that is renamed into its place."""
-    real, seen = _PendingFile.show, 0
+    real, seen = _PendingFile.commit, 0
 
     def dying(written: Any) -> None:
         nonlocal seen
@@ -106,7 +106,7 @@ def killed_at(show: int) -> Any:
                 raise Killed
         real(written)
 
-    return mock.patch.object(_PendingFile, "show", dying)
+    return mock.patch.object(_PendingFile, "commit", dying)
 
 
 def difference(whole: Runs, parted: Runs) -> str | None:

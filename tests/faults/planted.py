@@ -66,9 +66,9 @@ def _no_lock() -> None:
     import seqattn.runs
 
     _everywhere("exclusive_lock", nobody)
-    _everywhere("locked", nobody)
+    _everywhere("folder_lock", nobody)
     seqattn.runs.RunFolder.is_available = property(lambda self: True)  # type: ignore[assignment]
-    seqattn.experiments.train_runs.check_not_taken = lambda *_, **__: None  # type: ignore[assignment]
+    seqattn.experiments.train_runs.check_folder_available = lambda *_, **__: None  # type: ignore[assignment]
 
 
 def _silent() -> None:

@@ -95,7 +95,7 @@ def test_a_first_process_that_cannot_begin_tells_the_others(
     assert {each.code for each in together(nursery, tmp_path, 2, words("there"))} == {0}
     done = together(nursery, tmp_path, 2, words("there"))
     assert [each.code for each in done] == [2, 5]
-    assert "holds a run already" in done[0].err
+    assert "already has a run" in done[0].err
     assert "process 0 of 2 could not begin" in done[1].err
 
 

@@ -11,11 +11,11 @@ from seqattn.config import (
     Generated,
     OwnFile,
     as_plain,
-    differences,
+    config_differences,
     from_plain,
     read_stored,
 )
-from seqattn.config.comparing import DATA_SEEDS, PARTS, with_new_data
+from seqattn.config.comparing import DATA_SEEDS, PARTS, resample_data_seeds
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, check_summary
 from seqattn.training import PATHS, file_digests
@@ -86,7 +86,7 @@ def check_variants(
         for seed, folder in runs[name].items():
             config = _read_config(folder)
             expected = variant_config.model_copy(update={"seed": seed})
-            expected = with_new_data(expected) if resampled else expected
+            expected = resample_data_seeds(expected) if resampled else expected
             found = _describe_differences(expected, config, IGNORED_KEYS)
             if found:
                 raise CheckpointError(
@@ -139,5 +139,5 @@ def _check_seed(folder: RunFolder, config: Config, seed: int) -> None:
 
 
 def _describe_differences(one: Config, other: Config, ignored: frozenset[str]) -> str:
-    found = differences(one, other).items()
+    found = config_differences(one, other).items()
     return "; ".join(f"{key}: {old} -> {new}" for key, (old, new) in found if key not in ignored)

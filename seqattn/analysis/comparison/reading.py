@@ -37,8 +37,8 @@ def find_seed_folders(path: Path) -> dict[int, RunFolder]:
             found[int(number)] = folder
         elif not folder.is_available:
             raise CheckpointError(
-                f"{folder.path}: is not the folder of a run ({folder.lacks}), so its seed would be"
-                " left out. Restore the file, or move the folder away."
+                f"{folder.path}: is not the folder of a run ({folder.missing_files}), so its seed"
+                " would be left out. Restore the file, or move the folder away."
             )
     return dict(sorted(found.items()))
 

@@ -19,7 +19,7 @@ from seqattn.analysis.comparison.statistics import (
     SeedSummary,
     format_number,
 )
-from seqattn.runs.storage import atomic_write, read_file
+from seqattn.runs.storage import atomic_write, read_regular_file
 
 VARIANT_COLUMNS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "best",
@@ -43,7 +43,7 @@ def write_tables(result: ComparisonResult) -> bool:
         whether seeds.csv changed: the files describe other runs or losses than before.
     """
     seeds_file = result.path / "seeds.csv"
-    before = read_file(seeds_file) if seeds_file.is_file() else None
+    before = read_regular_file(seeds_file) if seeds_file.is_file() else None
     atomic_write(
         result.path / "variants.csv", _csv_content(VARIANT_COLUMNS, map(_csv_row, result.variants))
     )

@@ -96,7 +96,7 @@ def collect_evidence(
     Raises:
         DataError: no target of these test sequences was observed.
     """
-    part = data.test.at(slice(0, MAX_SEQUENCES))
+    part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     references = References.of_data(part, data)
     scored, forecast = evaluate_and_forecast(trained.model, part, references, data.scaling)

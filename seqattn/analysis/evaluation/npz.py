@@ -13,7 +13,7 @@ from typing import IO, Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.runs.storage import PACKED_FROM
+from seqattn.runs.storage import MIN_COMPRESSED_BYTES
 
 TEXTS_AT_ONCE = 2**14
 
@@ -71,7 +71,7 @@ def texts(*several: Sequence[str]) -> Rows:
 
 def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | Rows]) -> None:
     """The bytes that `seqattn.runs.storage.save_arrays` would write of these arrays."""
-    packed = sum(one.nbytes for one in arrays.values()) > PACKED_FROM
+    packed = sum(one.nbytes for one in arrays.values()) > MIN_COMPRESSED_BYTES
     how = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", how) as archive:
         for name, one in arrays.items():

@@ -22,22 +22,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config import OwnFile, as_stored_now, leaves
+from seqattn.config import OwnFile, leaves, upgrade_stored
 from seqattn.config.searching import Range, Search
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import (
     CheckpointError,
     ConfigError,
     DataError,
     FolderLockedError,
+    Interrupted,
     NonFiniteError,
-    Stopped,
     StorageError,
     UsageError,
 )
 from seqattn.experiments import Callbacks, choose_device, train_one
 from seqattn.runs import SEARCH, EpochRecord, RunFolder, read_search
-from seqattn.runs.storage import LOCK, PART, exclusive_lock, locked, write_json
+from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, exclusive_lock, folder_lock, write_json
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def tune(
         FolderLockedError: another process searches in the folder.
         StorageError: the database cannot be reached, or the disk refused; the trial that it struck
             is tried again.
-        Stopped: told to.
+        Interrupted: SIGINT or SIGTERM.
     """
     try:
         import optuna
@@ -93,7 +93,7 @@ def tune(
     _refuse_another(path, about)
     path.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(path) if storage is None else contextlib.nullcontext(), _database_errors():
-        with contextlib.nullcontext() if storage is None else locked(path, PATIENCE):
+        with contextlib.nullcontext() if storage is None else folder_lock(path, PATIENCE):
             study = trials.open_study(storage or f"sqlite:///{path / DATABASE}", wanted, about)
             _write_mark(path, about, study.user_attrs[trials.SEARCH])
         if storage is None:  # else another process may be at them
@@ -113,7 +113,7 @@ def tune(
 def _tables(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:
     """Processes that share a database and a folder write its tables in turn, each from all that is
     known by then."""
-    return contextlib.nullcontext() if storage is None else locked(path, PATIENCE)
+    return contextlib.nullcontext() if storage is None else folder_lock(path, PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Searching:
         self.callbacks.begin(done * epochs, most * epochs)
         while trials.count(self.study, self.wanted) < count:
             if number := self.callbacks.stop():
-                raise Stopped(number, f"{self.path}: the same command goes on.")
+                raise Interrupted(number, f"{self.path}: the same command goes on.")
             trial = trials.begin(
                 self.study, self.wanted,
                 lambda k: RunFolder(self.path / f"trial-{k}").is_available, self.say,
@@ -171,9 +171,9 @@ class _Searching:
             self.say(f"{name}: {'refused' if refused else 'failed'} with {said}: {reason}")
         except optuna.exceptions.UpdateFinishedTrialError:
             self.say(f"{name}: was ended by another process; its run is kept")
-        except Stopped as stopped:
+        except Interrupted as stopped:
             self._queue_again(trial)
-            raise Stopped(
+            raise Interrupted(
                 stopped.exit_code - 128, f"in {self.path / name}; the same command goes on, and"
                 " tries its values again.",
             ) from None  # fmt: skip
@@ -234,7 +234,7 @@ def _about(wanted: Search) -> dict[str, Any]:
     config = {key: value for key, value in about["config"].items()
               if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
     data = wanted.base.data  # no file can be searched
-    digests = list(load(data).digests) if isinstance(data, OwnFile) else []
+    digests = list(load_data(data).digests) if isinstance(data, OwnFile) else []
     plain: dict[str, Any] = json.loads(json.dumps({**about, "config": config, "data": digests}))
     return plain
 
@@ -248,9 +248,9 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> dict[str, Any] | No
     Raises:
         UsageError: it is another's.
     """
-    ours = {LOCK, DATABASE, f"{DATABASE}-journal"}  # of a process that was killed at once
+    ours = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # of a process that was killed at once
     if not path.exists() or all(
-        file.name in ours or file.name.endswith(PART) for file in path.iterdir()
+        file.name in ours or file.name.endswith(TMP_SUFFIX) for file in path.iterdir()
     ):
         return None
     try:
@@ -312,7 +312,7 @@ def _stored_now(before: Mapping[str, Any], now: Mapping[str, Any], place: str) -
         for name in sections:
             section = section.setdefault(name, {})
         section[key] = value
-    found = {".".join(at): value for at, value in leaves(as_stored_now(content, place))}
+    found = {".".join(at): value for at, value in leaves(upgrade_stored(content, place))}
     return {key: value for key, value in found.items() if key in before or key in now}
 
 

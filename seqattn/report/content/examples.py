@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import share_a_plane
+from seqattn.data.sequences import can_share_axes
 from seqattn.data.units import Units, with_unit
 from seqattn.errors import CheckpointError
 from seqattn.plots.run_pictures import WEIGHT_KEYS
@@ -126,7 +126,7 @@ def _in_a_plane(
 ) -> bool:
     points = [predictions[part][chosen] for part in ("source", "target", "forecast")]
     features = predictions["features"]
-    return share_a_plane(list(features), list(predictions.get("said", features)), points, units)
+    return can_share_axes(list(features), list(predictions.get("said", features)), points, units)
 
 
 def classes(

@@ -1,15 +1,15 @@
-"""Reading and writing files: atomic writes, arrays, folder locks, resource limits."""
+"""Files: atomic writes, arrays, folder locks, limits of the machine."""
 
 from seqattn.runs.storage.arrays import (
-    MOST_UNPACKED,
-    PACKED_FROM,
-    packed,
+    MAX_UNPACKED_BYTES,
+    MIN_COMPRESSED_BYTES,
+    npz_bytes,
     read_arrays,
     save_arrays,
     write_arrays,
 )
 from seqattn.runs.storage.atomic import (
-    PART,
+    TMP_SUFFIX,
     atomic_write,
     open_atomic,
     remove_unfinished,
@@ -17,13 +17,30 @@ from seqattn.runs.storage.atomic import (
     write_transaction,
 )
 from seqattn.runs.storage.background import BackgroundWriter
-from seqattn.runs.storage.files import open_to_append, read_file
+from seqattn.runs.storage.files import open_to_append, read_regular_file
 from seqattn.runs.storage.limits import allow_open_files, check_free_space, physical_memory
-from seqattn.runs.storage.locks import LOCK, exclusive_lock, locked
+from seqattn.runs.storage.locks import LOCK_NAME, exclusive_lock, folder_lock
 
 __all__ = [
-    "LOCK", "MOST_UNPACKED", "PACKED_FROM", "PART", "BackgroundWriter", "allow_open_files",
-    "atomic_write", "check_free_space", "exclusive_lock", "locked", "open_atomic",
-    "open_to_append", "packed", "physical_memory", "read_arrays", "read_file",
-    "remove_unfinished", "save_arrays", "write_arrays", "write_json", "write_transaction",
+    "LOCK_NAME",
+    "MAX_UNPACKED_BYTES",
+    "MIN_COMPRESSED_BYTES",
+    "TMP_SUFFIX",
+    "BackgroundWriter",
+    "allow_open_files",
+    "atomic_write",
+    "check_free_space",
+    "exclusive_lock",
+    "folder_lock",
+    "npz_bytes",
+    "open_atomic",
+    "open_to_append",
+    "physical_memory",
+    "read_arrays",
+    "read_regular_file",
+    "remove_unfinished",
+    "save_arrays",
+    "write_arrays",
+    "write_json",
+    "write_transaction",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""NPZ files of arrays: numbers and texts, never pickles."""
+"""NPZ files of numeric and text arrays, without pickle."""
 
 from __future__ import annotations
 
@@ -17,92 +17,92 @@ from seqattn.errors import CheckpointError
 from seqattn.runs.storage.atomic import open_atomic
 from seqattn.runs.storage.files import open_regular
 
-CHUNK = 2**16
-"""Bytes that are read at a time to reach the checksum."""
-PACKED_FROM = 2**20
-"""Bytes of arrays from which on an archive is compressed: for fewer that takes longer than the
-disk."""
-READ_WHOLE = 2**26
-"""Bytes up to which an array is read to its end, where its checksum is compared."""
-KEPT_WHOLE = 2**20
-"""Bytes up to which an array is kept whole even if only some of its rows are wanted."""
-MOST_UNPACKED = 2 * 2**30
-"""Bytes that an archive of arrays may unpack to."""
+CHUNK_BYTES = 2**16
+"""Bytes read at a time while skipping to the end of an array."""
+MIN_COMPRESSED_BYTES = 2**20
+"""Size of the arrays of an archive from which on it is compressed; below, that costs more time than
+it saves."""
+MAX_VERIFIED_BYTES = 2**26
+"""A larger array of which only some rows are read is not read to its end, where the checksum is."""
+MAX_WHOLE_BYTES = 2**20
+"""A smaller array is always read whole."""
+MAX_UNPACKED_BYTES = 2 * 2**30
+"""Maximum uncompressed size of an archive."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an NPZ file."""
+    """Write an NPZ file atomically."""
     with open_atomic(path) as file:
         save_arrays(file, arrays)
 
 
-def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The content of an NPZ file."""
+def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return the content of an NPZ file."""
     buffer = io.BytesIO()
     save_arrays(buffer, arrays)
     return buffer.getvalue()
 
 
 def save_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an NPZ archive to an open file, compressed where the arrays are large."""
-    large = sum(array.nbytes for array in arrays.values()) > PACKED_FROM
+    """Write an NPZ archive to an open file, compressed from `MIN_COMPRESSED_BYTES` on."""
+    large = sum(array.nbytes for array in arrays.values()) > MIN_COMPRESSED_BYTES
     save = np.savez_compressed if large else np.savez
     save(file, allow_pickle=False, **arrays)
 
 
-def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[Any]]:
     """Read all arrays of an NPZ file.
 
     Args:
-        most: rows that are wanted of arrays with three axes or more. Of those with more than
-            `KEPT_WHOLE` bytes no others are kept, and of those with more than `READ_WHOLE` no
-            others are read, and their checksum is not compared. None: all.
+        max_rows: number of leading rows to read of each array that has three axes or more and more
+            than `MAX_WHOLE_BYTES` bytes; None reads all rows. The checksum of such an array is
+            verified only up to `MAX_VERIFIED_BYTES`.
 
     Raises:
-        CheckpointError: missing, or no NPZ of plain arrays.
+        CheckpointError: the file is missing, or is not an NPZ file of plain arrays.
     """
     try:
         with (
             os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file,
             zipfile.ZipFile(file) as archive,
         ):
-            odd = [name for name in archive.namelist() if not name.endswith(".npy")]
-            if odd:
-                raise ValueError(f"{odd[0]!r} in it is no array")
-            sizes = [_size_of(archive, entry, most) for entry in archive.infolist()]
-            if sum(sizes) > MOST_UNPACKED:
-                raise ValueError(f"it unpacks to {sum(sizes) / 2**30:.1f} GiB")
+            others = [name for name in archive.namelist() if not name.endswith(".npy")]
+            if others:
+                raise ValueError(f"its member {others[0]!r} is not an array")
+            sizes = [_read_size(archive, entry, max_rows) for entry in archive.infolist()]
+            if sum(sizes) > MAX_UNPACKED_BYTES:
+                raise ValueError(f"its uncompressed size is {sum(sizes) / 2**30:.1f} GiB")
             return {
-                name.removesuffix(".npy"): _array_of(archive, name, most)
+                name.removesuffix(".npy"): _read_array(archive, name, max_rows)
                 for name in archive.namelist()
             }
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
-    except Exception as error:  # whatever a broken archive may raise, from five modules
-        raise CheckpointError(f"{path}: cannot be read back as arrays ({error}).") from None
+    except Exception as error:  # a damaged archive raises errors of five modules
+        raise CheckpointError(f"{path}: cannot be read as arrays ({error}).") from None
 
 
-def _size_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int | None) -> int:
-    """Bytes of an array of an archive, or of its first rows."""
-    if most is None or entry.file_size <= KEPT_WHOLE:
+def _read_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_rows: int | None) -> int:
+    """Bytes that reading an array takes; see `read_arrays`."""
+    if max_rows is None or entry.file_size <= MAX_WHOLE_BYTES:
         return entry.file_size
     with archive.open(entry) as member:
         shape, _, dtype = _header(member)
-    rows = (min(most, shape[0]), *shape[1:]) if len(shape) >= 3 else shape
+    rows = (min(max_rows, shape[0]), *shape[1:]) if len(shape) >= 3 else shape
     return math.prod(rows) * dtype.itemsize
 
 
-def _array_of(archive: zipfile.ZipFile, name: str, most: int | None) -> NDArray[Any]:
-    """An array of an archive, or its first rows; see `read_arrays`."""
+def _read_array(archive: zipfile.ZipFile, name: str, max_rows: int | None) -> NDArray[Any]:
+    """Read an array, or its leading rows; see `read_arrays`."""
     with archive.open(name) as member:
-        whole = archive.getinfo(name).file_size
-        if most is not None and whole > KEPT_WHOLE:
+        size = archive.getinfo(name).file_size
+        if max_rows is not None and size > MAX_WHOLE_BYTES:
             shape, is_fortran, dtype = _header(member)
-            if len(shape) >= 3 and not is_fortran and shape[0] > most and not dtype.hasobject:
-                size = most * math.prod(shape[1:]) * dtype.itemsize
-                rows = np.frombuffer(member.read(size), dtype).reshape(most, *shape[1:])
-                while whole <= READ_WHOLE and member.read(CHUNK):
-                    pass  # to its end, where zipfile compares the checksum
+            if len(shape) >= 3 and not is_fortran and shape[0] > max_rows and not dtype.hasobject:
+                needed = max_rows * math.prod(shape[1:]) * dtype.itemsize
+                rows = np.frombuffer(member.read(needed), dtype).reshape(max_rows, *shape[1:])
+                while size <= MAX_VERIFIED_BYTES and member.read(CHUNK_BYTES):
+                    pass  # zipfile compares the checksum at the end
                 return rows
             member.seek(0)
         found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
@@ -110,7 +110,7 @@ def _array_of(archive: zipfile.ZipFile, name: str, most: int | None) -> NDArray[
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether the first axis changes fastest, and dtype of an NPY file."""
+    """Read the header of an NPY file: shape, whether the order is Fortran's, and dtype."""
     npy = np.lib.format
     is_first = npy.read_magic(member) == (1, 0)
     read = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0

@@ -1,7 +1,7 @@
 """Atomic writes: a reader sees the old file or the new one, and never a part of one.
 
-A file is written under a temporary name in the same folder, flushed to the disk, and renamed, so
-this holds after a power cut, too.
+A file is written under a temporary name in the same folder, flushed to disk, and renamed. This
+holds after a power failure, too.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-PART = ".part"
-"""The suffix of temporary names."""
-CHUNK = 2**16
-"""Bytes that are read back at a time."""
-MOST_FSYNCS = 8
-"""Files up to which flushing each is as fast as one sync of everything."""
+TMP_SUFFIX = ".part"
+"""Suffix of temporary files."""
+CHUNK_BYTES = 2**16
+"""Bytes read at a time to verify a file."""
+MAX_FSYNCS = 8
+"""Up to this many files, one fsync for each is as fast as one sync of the whole system."""
 
 
 @dataclass(frozen=True)
 class _PendingFile:
-    """A temporary file that is to be renamed to `path`.
+    """A temporary file that will be renamed to `path`.
 
     Attributes:
-        keep_as: a name for the file that it replaces; None: that file is removed.
-        content: what must be read back before the renaming; None: nothing is read back.
+        backup_path: name that the replaced file gets; None removes that file.
+        content: bytes that the temporary file must hold before the rename; None skips the check.
     """
 
     temporary: Path
     path: Path
-    keep_as: Path | None = None
+    backup_path: Path | None = None
     content: bytes | None = None
 
-    def check(self) -> None:
-        """Compare what was flushed with what was written."""
-        if self.content is not None and not _holds(self.temporary, self.content):
-            raise OSError(errno.EIO, "What was read back is not what was written", str(self.path))
+    def verify(self) -> None:
+        """Read the file and compare it with `content`."""
+        if self.content is not None and not _content_equals(self.temporary, self.content):
+            raise OSError(errno.EIO, "The file differs from what was written", str(self.path))
 
-    def show(self) -> None:
-        if self.keep_as is not None:
-            self._keep(self.keep_as)
+    def commit(self) -> None:
+        if self.backup_path is not None:
+            self._hard_link(self.backup_path)
         self.temporary.replace(self.path)
 
-    def _keep(self, name: Path) -> None:
-        """Link the old file under a second name, so that `path` exists at every moment."""
-        link = name.with_name(f".{name.name}.{os.getpid()}{PART}")
+    def _hard_link(self, name: Path) -> None:
+        """Give the old file a second name, so that `path` exists at every moment."""
+        link = name.with_name(f".{name.name}.{os.getpid()}{TMP_SUFFIX}")
         try:
             link.unlink(missing_ok=True)
             os.link(self.path, link)
@@ -60,12 +60,12 @@ class _PendingFile:
             return
         except OSError:  # a file system without hard links
             self.path.replace(name)
-        # POSIX does not rename one link of a file onto another; then this one is left.
+        # POSIX does not rename a link of a file onto another link of it, so this one may be left.
         link.unlink(missing_ok=True)
 
 
 class _WriteTransaction(threading.local):
-    """The files of the open transaction of a thread; None: no transaction is open."""
+    """Files of the transaction that a thread has open; None without a transaction."""
 
     pending: list[_PendingFile] | None = None
 
@@ -76,12 +76,14 @@ _unfinished = set[Path]()
 
 @contextlib.contextmanager
 def write_transaction() -> Iterator[None]:
-    """Files written inside appear at the end, once all are flushed: where many runs end at the same
-    time, one wait for the disk is much shorter than one for each file.
+    """Commit all files that the block writes at its end, once all are flushed.
+
+    Where many runs end at the same time, one wait for the disk is much shorter than one for each
+    file.
 
     Raises:
-        OSError: a write failed, and no file appears; or a renaming failed, and the files before it
-            appear.
+        OSError: a write failed, and no file is replaced; or a rename failed, and the files before
+            it are replaced.
     """
     if _transaction.pending is not None:
         yield
@@ -91,15 +93,15 @@ def write_transaction() -> Iterator[None]:
     try:
         yield
         _transaction.pending = None
-        if len(pending) > MOST_FSYNCS and hasattr(os, "sync"):
+        if len(pending) > MAX_FSYNCS and hasattr(os, "sync"):
             os.sync()  # all at once; the fsync of each file below finds its error
         for written in pending:
-            with _named(written.path), written.temporary.open("rb") as file:
+            with _reraise_for(written.path), written.temporary.open("rb") as file:
                 os.fsync(file.fileno())
-                written.check()
+                written.verify()
         for written in pending:
-            with _named(written.path):
-                written.show()
+            with _reraise_for(written.path):
+                written.commit()
         for folder in dict.fromkeys(written.path.parent for written in pending):
             _fsync_folder(folder)
     except BaseException:
@@ -112,8 +114,8 @@ def write_transaction() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Errors name the file that was to be written, and not a temporary name."""
+def _reraise_for(path: Path) -> Iterator[None]:
+    """Raise errors with the final path instead of the temporary one."""
     try:
         yield
     except OSError as error:
@@ -121,56 +123,60 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def atomic_write(
-    path: Path, content: bytes, *, keep_as: Path | None = None, read_back: bool = False
+    path: Path, content: bytes, *, backup_path: Path | None = None, verify: bool = False
 ) -> None:
     """Replace a file in one step, once the new content is flushed.
 
     Args:
-        keep_as: a name for the old file; what had this name is replaced.
-        read_back: read the new file and compare it with `content` before anything is replaced.
+        backup_path: name that the old file gets; a file with this name is replaced.
+        verify: read the new file and compare it with `content` before anything is replaced.
 
     Raises:
-        OSError: a write failed; the old file is unchanged.
+        OSError: the write failed; the old file is unchanged.
     """
-    with open_atomic(path, keep_as, content if read_back else None) as file:
+    with open_atomic(path, backup_path, content if verify else None) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def open_atomic(
-    path: Path, keep_as: Path | None = None, content: bytes | None = None
+    path: Path, backup_path: Path | None = None, content: bytes | None = None
 ) -> Iterator[BinaryIO]:
-    """`atomic_write` for content that comes in several writes.
+    """Open a file for an atomic write in several pieces; it is committed when the block ends.
 
     Args:
-        content: what must be read back before anything is replaced.
+        backup_path: name that the old file gets; a file with this name is replaced.
+        content: bytes that the new file must hold before anything is replaced.
+
+    Raises:
+        OSError: the write failed; the old file is unchanged.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe is not ours to replace
-            raise OSError(errno.EINVAL, "Is there already, and is no regular file", str(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{PART}")
-    with _named(path):
-        descriptor = _new(temporary)
+        if not stat.S_ISREG(path.stat().st_mode):  # never replace a device or a pipe
+            raise OSError(errno.EINVAL, "Exists and is not a regular file", str(path))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TMP_SUFFIX}")
+    with _reraise_for(path):
+        descriptor = _create(temporary)
     _unfinished.add(temporary)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             if _transaction.pending is not None:
-                _transaction.pending.append(_PendingFile(temporary, path, keep_as, content))
+                _transaction.pending.append(_PendingFile(temporary, path, backup_path, content))
                 return
             os.fsync(file.fileno())
-        written = _PendingFile(temporary, path, keep_as, content)
-        written.check()
-        written.show()
+        written = _PendingFile(temporary, path, backup_path, content)
+        written.verify()
+        written.commit()
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, BrokenPipeError):  # from printing in the block: a file is no pipe
+        if isinstance(error, BrokenPipeError):  # from printing in the block: files do not break
             raise
-        if isinstance(error, OSError) and error.filename is None:  # from a write: it has no path
+        if isinstance(error, OSError) and error.filename is None:  # from a write, which has no path
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     finally:
@@ -179,48 +185,54 @@ def open_atomic(
     _fsync_folder(path.parent)
 
 
-def _new(temporary: Path) -> int:
-    """Create a file, and its folder where that is missing."""
+def _create(temporary: Path) -> int:
+    """Create a file and its missing folders; return its descriptor."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.open(temporary, flags, 0o666)
     except FileNotFoundError:
         temporary.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # of a killed process with our PID
+    except FileExistsError:  # left by a killed process with the same PID
         temporary.unlink()
     return os.open(temporary, flags, 0o666)
 
 
-def _holds(path: Path, content: bytes) -> bool:
-    """Whether a file has this content; it is read in chunks, which takes little memory."""
-    descriptor, at = os.open(path, os.O_RDONLY), 0
+def _content_equals(path: Path, content: bytes) -> bool:
+    """Whether a file has this content; reads it in chunks to bound memory."""
+    descriptor, offset = os.open(path, os.O_RDONLY), 0
     try:
-        while part := os.read(descriptor, CHUNK):
-            if part != content[at : at + len(part)]:
+        while part := os.read(descriptor, CHUNK_BYTES):
+            if part != content[offset : offset + len(part)]:
                 return False
-            at += len(part)
-        return at == len(content)
+            offset += len(part)
+        return offset == len(content)
     finally:
         os.close(descriptor)
 
 
 def _fsync_folder(folder: Path) -> None:
-    """A renaming is on the disk only once its folder is."""
+    """Flush a folder, which makes renames in it durable."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with _named(folder):
+            with _reraise_for(folder):
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process, which is about to exit without cleaning up."""
+    """Remove the temporary files of this process before it exits without cleanup."""
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON atomically, indented by 2.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+        OSError: the write failed; the old file is unchanged.
+    """
     atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

@@ -7,34 +7,40 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class BackgroundWriter:
-    """Runs one write at a time in a thread, because most of a write is waiting for the disk. Use as
-    a context; at its end all is written."""
+    """Runs one write at a time in a thread, since a write mostly waits for the disk.
+
+    The end of its context waits for the last write.
+    """
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(1)
         self.pending: Future[None] | None = None
 
-    def begin(self, write: Callable[[], None]) -> None:
-        """Start a write once the one before has ended.
+    def submit(self, write: Callable[[], None]) -> None:
+        """Start a write after the previous one has ended.
 
         Raises:
-            OSError: the one before failed.
+            OSError: the previous write failed.
         """
         self.wait()
         self.pending = self.pool.submit(write)
 
     def wait(self) -> None:
-        """Wait until all is written.
+        """Wait for the pending write.
 
         Raises:
-            OSError: a write failed.
+            OSError: the write failed.
         """
         pending, self.pending = self.pending, None
         if pending is not None:
             pending.result()
 
-    def ask(self) -> None:
-        """Raise the error of a write that has failed by now."""
+    def raise_if_failed(self) -> None:
+        """Raise the error of the pending write if it has already failed.
+
+        Raises:
+            OSError: the write failed.
+        """
         if self.pending is not None and self.pending.done():
             self.wait()
 

@@ -10,65 +10,66 @@ from pathlib import Path
 
 from seqattn.errors import StorageError
 
-SPARE_FILES = 200
-"""Open files that a process needs in addition to the locks of its runs."""
+RESERVED_FDS = 200
+"""File descriptors that a process needs in addition to one lock for each run."""
 
 
 def check_free_space(needed: Mapping[Path, int]) -> None:
-    """Check that folders have room for what will be written.
+    """Check that disks have enough free space.
 
     Args:
-        needed: bytes for each folder, which need not exist yet; those of one disk are added up.
+        needed: bytes that will be written to each folder, which need not exist yet.
 
     Raises:
-        StorageError: a disk has fewer bytes free.
+        StorageError: a disk has less free space than its folders need together.
     """
     disks: dict[int, tuple[Path, int]] = {}
     for folder, size in needed.items():
-        place = folder
-        while not place.exists() and place != place.parent:
-            place = place.parent
-        disk = place.stat().st_dev
-        disks[disk] = place, size + disks.get(disk, (place, 0))[1]
-    for place, total in disks.values():
-        free = shutil.disk_usage(place).free
+        existing = folder
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        disk = existing.stat().st_dev
+        disks[disk] = existing, size + disks.get(disk, (existing, 0))[1]
+    for existing, total in disks.values():
+        free = shutil.disk_usage(existing).free
         if free < total:
             raise StorageError(
-                f"{place}: {free / 2**20:.1f} MiB are free there, but two checkpoints of each run"
-                f" need {total / 2**20:.1f} MiB. Make room, or choose another --output-dir."
+                f"{existing}: its disk has {free / 2**20:.1f} MiB free, but two checkpoints of each"
+                f" run need {total / 2**20:.1f} MiB. Free some space, or choose another"
+                " --output-dir."
             )
 
 
 def allow_open_files(count: int) -> None:
-    """Raise this process's limit of open files to what `count` runs at once need.
+    """Raise the limit of open files of this process for `count` concurrent runs.
 
     Raises:
         StorageError: the system does not allow as many.
     """
     try:
         import resource
-    except ImportError:  # a system without such limits
+    except ImportError:  # a platform without such limits
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted, endless = count + SPARE_FILES, resource.RLIM_INFINITY
-    if soft == endless or wanted <= soft:
+    needed, unlimited = count + RESERVED_FDS, resource.RLIM_INFINITY
+    if soft == unlimited or needed <= soft:
         return
-    if hard != endless and count >= hard:
+    if hard != unlimited and count >= hard:
         raise StorageError(
-            f"{count:,} runs at once need as many open files, but this process may have no more"
-            f" than {hard:,} (ulimit -n). Train fewer at once, or raise that."
+            f"{count:,} concurrent runs need as many open files, but this process may have at most"
+            f" {hard:,} (ulimit -n). Train fewer runs at once, or raise the limit."
         )
-    with contextlib.suppress(ValueError, OSError):  # then a file that cannot be opened says so
+    with contextlib.suppress(ValueError, OSError):  # opening too many files then raises the error
         resource.setrlimit(
-            resource.RLIMIT_NOFILE, (wanted if hard == endless else min(wanted, hard), hard)
+            resource.RLIMIT_NOFILE, (needed if hard == unlimited else min(needed, hard), hard)
         )
 
 
 def physical_memory() -> int:
-    """Bytes of memory: the machine's, or the control group's if that is less. 4 GiB if unknown."""
-    found = []
+    """Bytes of memory of the machine or, if less, of the control group; 4 GiB if unknown."""
+    limits = []
     with contextlib.suppress(ValueError, OSError, AttributeError):
-        found.append(int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+        limits.append(int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
     with contextlib.suppress(ValueError, OSError):
-        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(found, default=4 * 2**30)
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(limits, default=4 * 2**30)
