@@ -128,7 +128,7 @@ def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
             _, run = load_run.open_run(job.folder.path)
             found.append(
                 doctor.collect_evidence(
-                    run, load_run.data_of(run), losses, job.folder.read_metrics()
+                    run, load_run.load_splits(run), losses, job.folder.read_metrics()
                 )
             )
         return found

@@ -261,7 +261,7 @@ def test_the_evidence_says_how_often_a_run_was_told_the_truth(
     small = ["training.epochs=2", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]
     folder, _ = experiments.train_one(resolve(None, [*small, *sets]).config, tmp_path, plots=False)
     _, trained = load_run.open_run(folder.path)
-    seen = doctor.collect_evidence(trained, load_run.data_of(trained))
+    seen = doctor.collect_evidence(trained, load_run.load_splits(trained))
     assert (seen.kind, seen.teacher_forcing) == (kind, teacher_forcing)
 
 

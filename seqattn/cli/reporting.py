@@ -80,12 +80,12 @@ def doctor(
 
 def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
     from seqattn.analysis import doctor as rules
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
 
     folder, trained = open_run(run)
     beside = losses or tuple(rules.sibling_losses(folder))
     history = rules.read_history(folder)
-    return rules.examine(rules.collect_evidence(trained, data_of(trained), beside, history))
+    return rules.examine(rules.collect_evidence(trained, load_splits(trained), beside, history))
 
 
 def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.analysis.evaluation import References, evaluate_and_forecast, free_run, loss_of
+from seqattn.analysis.evaluation import (
+    ReferenceLosses,
+    evaluate_and_forecast,
+    forecast_loss,
+    free_run,
+)
 from seqattn.data import Sequences, Splits
 from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
@@ -98,7 +103,7 @@ def collect_evidence(
     """
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
-    references = References.of_data(part, data)
+    references = ReferenceLosses.from_splits(part, data)
     scored, forecast = evaluate_and_forecast(trained.model, part, references, data.scaling)
     weights = None
     if forecast.maps:
@@ -149,7 +154,7 @@ def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dic
             )  # fmt: skip
         except UsageError:  # the model has no override of this mode
             return {}
-        loss = loss_of(forecast, part, data.scaling)
+        loss = forecast_loss(forecast, part, data.scaling)
         assert loss is not None
         found[mode] = loss
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis import doctor
-from seqattn.analysis.evaluation.load_run import data_of, open_run
+from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import Config, as_plain, leaves, read_stored
 from seqattn.data.baselines import describe_verdict
 from seqattn.data.metrics import describe_metrics
@@ -102,7 +102,7 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
     try:
         _, trained = open_run(folder.path)
         losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)
-        evidence = doctor.collect_evidence(trained, data_of(trained), losses, history)
+        evidence = doctor.collect_evidence(trained, load_splits(trained), losses, history)
     except (CheckpointError, DataError) as error:
         notices.append(f"The doctor could not look: {error}")
         return {}
