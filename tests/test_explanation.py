@@ -279,7 +279,7 @@ def test_explain_on_the_command_line(
         (["--step", "9"], "so T must lie within 1 and"),
         (["--step", "0"], "so T must lie within 1 and"),
         (["--example", "9999"], "the run has test sequences 0 to"),
-        (["--figure", "a.bmp"], "End its name in"),
+        (["--figure", "a.bmp"], "End the file name in"),
     ):
         refused = seqattn("explain", attention_run, *words)
         assert refused.code == 2

@@ -255,17 +255,17 @@ def test_words_go_where_a_plot_comes(opened: Open, result: dict[str, Any], tmp_p
         del result["variants"][0]["points"][0][key]
     result["variants"].append({"name": "none", "points": [], "missing": [1], "median": None})
     found = opened(written(result, tmp_path))
-    assert found.text("#chosen-map") == "No attention is kept of this run."
-    assert found.text("#chosen-curve") == "No curve is kept of this run."
+    assert found.text("#chosen-map") == "This run has no preview of its attention."
+    assert found.text("#chosen-curve") == "This run has no preview of its curve."
     found.page.select_option("#variant", "1")
     for place in ("#chosen-map", "#chosen-curve"):
         assert found.page.locator(f"{place} .main-svg").count()
-        assert "is kept of this run" not in found.text(place)
+        assert "has no preview of" not in found.text(place)
     found.page.select_option("#variant", "2")
-    assert found.text("#chosen-name") == "none: no run has ended"
+    assert found.text("#chosen-name") == "none: no run has finished"
     assert found.text("#chosen-map") == found.text("#chosen-curve") == ""
     found.page.select_option("#variant", "0")
-    assert found.text("#chosen-map") == "No attention is kept of this run."
+    assert found.text("#chosen-map") == "This run has no preview of its attention."
 
 
 @pytest.mark.parametrize(("width", "near"), [(1240, 4), (400, 2)])
@@ -345,7 +345,7 @@ def test_steps_of_a_decoder_are_named_by_what_they_forecast(
     found = opened(runs["transformer"] / "report.html")
     found.page.select_option("#kind", "2")
     assert found.text("#step-text").startswith(
-        "Step 1 (point 3) looks at the steps of point 3 with 1.0"
+        "Step 1 (point 3) attends to the steps of point 3 with 1.0"
     )
     title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
     assert "each has read the point before" in title

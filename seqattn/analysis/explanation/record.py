@@ -28,7 +28,7 @@ class Explanation(Record):
     """
 
     title: str
-    said: list[float] = field(default_factory=list)
+    prediction: list[float] = field(default_factory=list)
     model_prediction: list[float] = field(default_factory=list)
     vectors: dict[str, Array] = field(default_factory=dict)
     cosines: bool = False
