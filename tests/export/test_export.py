@@ -376,7 +376,7 @@ def test_data_that_are_gone_are_told(
     def gone(trained: LoadedModel) -> Any:
         raise DataError("my.csv: no such file.")
 
-    monkeypatch.setattr(exporting, "data_of", gone)
+    monkeypatch.setattr(exporting, "load_splits", gone)
     told = list[str]()
     made = exporting.export(run, tmp_path / "x", log=told.append)
     assert "my.csv: no such file." in told[0]
