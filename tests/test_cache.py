@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from seqattn import experiments
-from seqattn.analysis.evaluation import References
+from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import Config, OwnFile, as_plain, resolve
 from seqattn.data import Splits, Windows, cache, load, windows
 from seqattn.data.sequences import Sequences
@@ -405,7 +405,7 @@ def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(windows, "CHUNK_NUMBERS", 50)
     some = load(config(folder, **keys))
     assert len(list(some.train.chunks())) > 10
-    one, other = (References.of_data(data.test, data) for data in (whole, some))
+    one, other = (ReferenceLosses.from_splits(data.test, data) for data in (whole, some))
     for a, b in ((one.baselines, other.baselines), (one.fitted, other.fitted)):
         assert a.keys() == b.keys()
         assert list(b.values()) == pytest.approx([a[name] for name in b], rel=1e-9)

@@ -543,7 +543,7 @@ def test_a_checkpoint_of_other_shapes_ends_with_4(
     copied.config.write_text("name: [")
     done = seqattn("predict", "run")
     assert done.code == 4
-    assert "its config cannot be read back" in done.err
+    assert "its config cannot be read" in done.err
 
 
 def test_a_broken_last_checkpoint_is_not_resumed(
@@ -903,7 +903,7 @@ def test_pictures_that_cannot_be_drawn(
 ) -> None:
     before = tree(attention_run)
     for words, said in (
-        (["--output", "a.gif"], "End its name in .png, .svg, .pdf"),
+        (["--output", "a.gif"], "End the file name in .png, .svg, .pdf"),
         (["--output", "a"], "the format of the picture is unknown"),
         (["--steps", "3"], "--steps goes with --input"),
         (["--examples", "0"], "--examples"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqattn.analysis.evaluation import References
+from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import Squares
 from seqattn.data import Sequences, baselines, load, squares
 from seqattn.data.least_squares import LEAST_SQUARES
@@ -95,7 +95,7 @@ def test_parts_never_share_a_point(variable: bool) -> None:
 def test_the_baselines_are_the_golden_ones(golden: Golden) -> None:
     expected, atol = golden["baselines"]["expected"], golden["baselines"]["tolerance"]["atol"]
     splits = load(Squares(n_train=128))
-    found = References.of(splits.test, splits.train, splits.rule)
+    found = ReferenceLosses.from_part(splits.test, splits.train, splits.rule)
     found = {
         "noise_floor_perfect_corners": found.noise_floor,
         "minus_source_no_parameters": found.baselines["minus the source corner"],

@@ -184,17 +184,17 @@ def test_a_test_part_that_was_trained_on_is_told_of(seqattn: Any, tmp_path: Path
     split.write_text(split.read_text().replace(",test,", ",train,", 1))
     done = seqattn("evaluate", "outputs/s")
     assert done.code == 0
-    assert done.err.count("training saw some of what is the test part now") == 1
+    assert done.err.count("training data include part of the current test part") == 1
 
 
 def test_the_parts_of_a_streamed_run_are_told_of(tmp_path: Path) -> None:
-    from seqattn.analysis.evaluation.load_run import OtherPartsWarning, data_of, open_run
+    from seqattn.analysis.evaluation.load_run import SplitsChangedWarning, load_splits, open_run
 
     folder = folder_of(tmp_path / "d", long(30, 0))
     run = train_small(tmp_path / "o", "s", f"data={{kind: file, path: {folder}, source_length: 3}}")
     _, trained = open_run(run)
-    with pytest.warns(OtherPartsWarning):
-        data_of(dataclasses.replace(trained, streamed=True, split=()))
+    with pytest.warns(SplitsChangedWarning):
+        load_splits(dataclasses.replace(trained, streamed=True, split=()))
 
 
 @pytest.mark.parametrize("missing", ["interpolate", "drop_sequence", "refuse"])

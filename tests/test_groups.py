@@ -187,7 +187,7 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     assert folder.divergence() == found["diverged"]
     with pytest.raises(CheckpointError, match="diverged, so it has no results. The "):
         list(run_pictures.draw_run(folder))
-    assert doctor.losses_beside(folder) == [math.inf]
+    assert doctor.sibling_losses(folder) == [math.inf]
     page = run_content(folder, examine=False)
     assert page["summary"] is None
     assert any(line.startswith("The training diverged, so") for line in page["notices"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqattn.analysis.evaluation import References
+from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import OwnFile
 from seqattn.data import Sequences, Splits, load
 from seqattn.data.baselines import (
@@ -193,7 +193,7 @@ def test_the_season_is_of_the_training_series_and_not_of_its_windows(tmp_path: P
     train = values[: 420 - 2 * 63]
     assert found.scale == pytest.approx(np.abs(train[7:] - train[:-7]).mean(axis=0).tolist())
     assert any(note.startswith("a season of 7 steps was found") for note in data.notes)
-    against = References.of_data(data.test, data)
+    against = ReferenceLosses.from_splits(data.test, data)
     name = "seasonal naive (season 7, found)"
     assert {LAST_POINT, DRIFT, name} < set(against.baselines)
     # Test windows of 26 points, the first of which begins at row 357.
@@ -211,7 +211,7 @@ def test_a_given_season_wins(tmp_path: Path) -> None:
     data = loaded(written(tmp_path / "f.csv", weekly(1)), season=14)
     assert data.in_sample is not None
     assert data.in_sample.seasonal_naive == "seasonal naive (season 14, given)"
-    assert data.in_sample.seasonal_naive in References.of_data(data.test, data).baselines
+    assert data.in_sample.seasonal_naive in ReferenceLosses.from_splits(data.test, data).baselines
     assert not any("season" in note for note in data.notes)
     with pytest.raises(DataError, match="data.season is 22, but a source may have only 21 points"):
         loaded(tmp_path / "f.csv", season=22)
@@ -226,7 +226,9 @@ def test_where_there_is_no_season_there_is_no_row_but_a_note(tmp_path: Path) -> 
     assert data.in_sample.scale == pytest.approx(
         np.abs(np.diff(train, axis=0)).mean(axis=0).tolist()
     )
-    assert not any("seasonal" in name for name in References.of_data(data.test, data).baselines)
+    assert not any(
+        "seasonal" in name for name in ReferenceLosses.from_splits(data.test, data).baselines
+    )
     assert any("no season was found in the training series" in note for note in data.notes)
 
 
@@ -245,7 +247,7 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
     """Other values there, with other gaps, lengths and seasons, change nothing that baselines and
     MASE are made of."""
 
-    def data_of(folder: Path, after: np.ndarray[Any, Any]) -> Splits:
+    def load_splits(folder: Path, after: np.ndarray[Any, Any]) -> Splits:
         folder.mkdir()
         before = weekly(1, 294)
         before[[40, 41], 1] = NAN
@@ -267,7 +269,7 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
     numbers = np.random.default_rng(2)
     other = np.sin(np.arange(126.0))[:, None] * [5, -1] + numbers.normal(size=(126, 2))
     other[::11] = NAN
-    one, two = (data_of(tmp_path / name, after) for name, after in (
+    one, two = (load_splits(tmp_path / name, after) for name, after in (
         ("one", weekly(5, 126)), ("two", other)))  # fmt: skip
     assert not np.array_equal(one.test.target, two.test.target)
     assert one.in_sample == two.in_sample

@@ -308,8 +308,8 @@ def test_explain_says_the_shares_of_network_and_skip(
     np.testing.assert_allclose(shares["skip"], right, atol=5e-4)
     summed = np.add(shares["network"], shares["skip"])
     np.testing.assert_allclose(shares["forecast"], summed, atol=1e-9)
-    assert made.said == shares["forecast"]
-    np.testing.assert_allclose(made.said, made.model_says, atol=2e-3)
+    assert made.prediction == shares["forecast"]
+    np.testing.assert_allclose(made.prediction, made.model_prediction, atol=2e-3)
     assert np.abs(shares["network"]).max() > 0.01
     assert np.abs(shares["skip"]).max() > 0.01
     assert ("Skip's share" in made.computed_by_model) == (2 * points > MAX_PRINTED_SIDE)

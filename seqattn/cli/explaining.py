@@ -114,14 +114,14 @@ def explain(
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, files_read(run))
 
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.analysis.explanation import explain as take_apart
     from seqattn.data.files.writing import forecast_arrays
 
     _, trained = open_run(run)
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    part = data_of(trained).test
+    part = load_splits(trained).test
     chosen = part.select(checked_example(example, len(part)))
     steps = int(chosen.target_lengths[0])
     if not 1 <= step <= steps:
@@ -135,12 +135,12 @@ def explain(
     title = run_pictures.sequence_titles(described)[0]
     explanation = take_apart(
         trained.model, source, step=step, layer=layer, head=head,
-        features=trained.spec.source_features, said=trained.spec.target_features,
+        features=trained.spec.source_features, target_features=trained.spec.target_features,
         title=title.replace("\n", ", "),
     )  # fmt: skip
     own = None
     if not trained.spec.scaling.is_identity:
-        own = OwnUnits.of(trained.spec, chosen, explanation.model_says)
+        own = OwnUnits.of(trained.spec, chosen, explanation.model_prediction)
     if figure is not None:
         _draw(explanation, figure)
     leave_with_the_reader()
@@ -169,8 +169,8 @@ def print_explanation(explanation: Explanation, form: str, own: OwnUnits | None 
         described: dict[str, Any] = {
             "title": explanation.title,
             "stages": [asdict(stage) for stage in explanation.stages],
-            "said": explanation.said,
-            "model_says": explanation.model_says,
+            "said": explanation.prediction,
+            "model_says": explanation.model_prediction,
         }
         if own is not None:
             described["model_says_in_units"] = own.says
@@ -201,13 +201,13 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
 def _conclusion(explanation: Explanation, own: OwnUnits | None) -> str:
     from seqattn.analysis.explanation import DECIMALS
 
-    says = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_says)
+    says = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_prediction)
     if own is not None:
         there = ", ".join(
             f"{name} {x:g} {own.units.get(name, '')}".rstrip() for name, x in own.says.items()
         )
         says += f", which is {there} in the units of the data; {own.words}"
-    if not explanation.said:
+    if not explanation.prediction:
         return f"In the end the model says {says}."
     names = explanation.computed_by_model
     return (

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation import FreeRunningForecast, free_run
-from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
+from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
 from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
@@ -32,16 +32,16 @@ from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel
 
 
-def own_input(trained: LoadedModel, overrides: Sequence[str] | None = None) -> OwnInput:
+def own_input(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
     """Reads files for a model, and prints notes.
 
     Args:
         overrides: of --set.
 
     Raises:
-        UsageError, ConfigError: see `reading_config`.
+        UsageError, ConfigError: see `input_config`.
     """
-    return OwnInput(trained, reading_config(trained, overrides or ()), note)
+    return InputReader(trained, input_config(trained, overrides or ()), note)
 
 
 class Forecasts:
@@ -148,7 +148,7 @@ class Forecasts:
         if len(self.kept) == 1:
             (part, values), *_ = self.kept
             return forecast_arrays(part, values.astype(np.float64), with_target=False)
-        part = joined_sources([part for part, _ in self.kept])
+        part = join_sources([part for part, _ in self.kept])
         values = np.concatenate([said for _, said in self.kept])
         return forecast_arrays(part, values.astype(np.float64), with_target=False)
 
@@ -171,7 +171,7 @@ class _Stdout:
 
 
 def predict_file(
-    given: OwnInput,
+    given: InputReader,
     file: Path,
     output: Path | None,
     form: str,
@@ -182,28 +182,28 @@ def predict_file(
     """Continue all sequences of a file, in bounded memory; weights wait on the disk."""
     from tqdm import tqdm
 
-    from seqattn.analysis.evaluation.attention_file import spool_for
+    from seqattn.analysis.evaluation.attention_file import open_attention_spool
 
-    trained, chunks = given.trained, given.sources(file)
+    trained, chunks = given.trained, given.read_sources(file)
     first = next(chunks)
     said = trained.spec.target_features
     same = said == trained.spec.source_features
     style = first[0].style
-    if not _keeps_form(file, output, form, given.format_of(file)):
+    if not _keeps_form(file, output, form, given.file_format(file)):
         style = style.without_format()
     writer = Forecasts(output, form, trained, first[2] if same else said, style)
     shows = sys.stderr.isatty() and output is not None
     with (
-        spool_for(attention) as spool,
+        open_attention_spool(attention) as spool,
         writer.opened(),
         tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
     ):
         for chunk, part, _ in _and_first(first, chunks):
             if spool is not None:
-                spool.begin(part, steps)
+                spool.start_part(part, steps)
             result = free_run(
                 trained.model, part, steps, override, with_attention=False,
-                scaling=trained.spec.scaling, watch=None if spool is None else spool.add,
+                scaling=trained.spec.scaling, on_attention=None if spool is None else spool.add,
             )  # fmt: skip
             writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip
@@ -229,4 +229,4 @@ def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield from rest
 
 
-__all__ = ["Forecasts", "OwnInput", "joined_sources", "own_input", "predict_file"]
+__all__ = ["Forecasts", "InputReader", "join_sources", "own_input", "predict_file"]

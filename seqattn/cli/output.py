@@ -35,7 +35,7 @@ def show_renamed_keys() -> None:
     others = warnings.showwarning
 
     def shown(message: Any, category: Any, *place: Any, **more: Any) -> None:
-        if category.__name__ in ("RenamedKeyWarning", "OtherPartsWarning"):
+        if category.__name__ in ("RenamedKeyWarning", "SplitsChangedWarning"):
             note(f"{message}.")
         else:
             others(message, category, *place, **more)

@@ -103,7 +103,7 @@ def predict(
         {"--output": files.path, "--attention": files.attention}, files_read(run, input_file)
     )
 
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
     from seqattn.models.attention import Override
 
@@ -117,7 +117,7 @@ def predict(
         given = inputs.own_input(trained, overrides)
         inputs.predict_file(given, input_file, files.path, form, steps, override, files.attention)
         return
-    part = data_of(trained).test
+    part = load_splits(trained).test
     if wanted.example is not None:
         part = part.select(checked_example(wanted.example, len(part)))
     forecasts = inputs.Forecasts(files.path, form, trained, part.target_features)
@@ -134,22 +134,22 @@ def _continue(
         way: of looking elsewhere, as it was typed; None: the model looks for itself.
         attention: a file for the weights; None: they are not asked for.
     """
-    from seqattn.analysis.evaluation import free_run, loss_of
-    from seqattn.analysis.evaluation.attention_file import spool_for
+    from seqattn.analysis.evaluation import forecast_loss, free_run
+    from seqattn.analysis.evaluation.attention_file import open_attention_spool
     from seqattn.data.files.writing import ForecastSteps
     from seqattn.models.attention import Override
 
     override, scaling = None if way is None else Override.parse(way), trained.spec.scaling
-    with spool_for(attention) as spool:
+    with open_attention_spool(attention) as spool:
         if spool is not None:
-            spool.begin(part, steps)
+            spool.start_part(part, steps)
         result = free_run(
             trained.model, part, steps, override, with_attention=False, scaling=scaling,
-            watch=None if spool is None else spool.add,
+            on_attention=None if spool is None else spool.add,
         )  # fmt: skip
         if override is not None:
             by_itself = free_run(trained.model, part, steps, with_attention=False, scaling=scaling)
-            own, forced = (loss_of(found, part, scaling) for found in (by_itself, result))
+            own, forced = (forecast_loss(found, part, scaling) for found in (by_itself, result))
             if own is not None and forced is not None:
                 note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
                      f" {way}.")  # fmt: skip
@@ -167,20 +167,20 @@ def evaluate(
     (--input), whose first points are given and the rest held against the forecast."""
     import json
 
-    from seqattn.analysis.evaluation import References
+    from seqattn.analysis.evaluation import ReferenceLosses
     from seqattn.analysis.evaluation import evaluate as score
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
 
     refuse_overrides_alone(overrides, input_file)
     leave_with_the_reader()
     _, trained = open_run(run)
-    data = data_of(trained)
+    data = load_splits(trained)
     part = data.test
     if input_file is not None:
-        part = inputs.own_input(trained, overrides).scored(input_file)
+        part = inputs.own_input(trained, overrides).read_with_targets(input_file)
     scaling = trained.spec.scaling
-    against = References.of_data(part, data)
+    against = ReferenceLosses.from_splits(part, data)
     evaluation = score(trained.model, part, against, scaling)
     if as_json:
         show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))

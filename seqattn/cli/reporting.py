@@ -50,7 +50,7 @@ def doctor(
     """Say in words what the weights and losses of RUN show: each finding with its number, what it
     means and what to change."""
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
-    from seqattn.analysis.doctor import ABOUT_WEIGHTS, as_plain, told
+    from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES, findings_as_plain, summarize
     from seqattn.errors import CheckpointError
     from seqattn.runs import COMPARISON, RunFolder
 
@@ -65,39 +65,43 @@ def doctor(
         return
     findings = _findings(run, ())
     if as_json:
-        show(json.dumps(as_plain(findings), indent=2))
+        show(json.dumps(findings_as_plain(findings), indent=2))
         return
-    show(f"{run}: {told(findings)}")
+    show(f"{run}: {summarize(findings)}")
     width = max(len(finding.name) for finding in findings)
     for finding in sorted(findings, key=lambda each: STATES.index(each.state)):
         show(f"  {finding.state:<8}{finding.name:<{width}}  {finding.number}")
         if finding.state == "found":
             show(f"{'':<{width}}{'':<12}{finding.meaning}")
             show(f"{'':<{width}}{'':<12}try: {finding.change}")
-    if not any(finding.name in ABOUT_WEIGHTS for finding in findings):
+    if not any(finding.name in WEIGHT_CHECK_NAMES for finding in findings):
         show("The model has no attention, so there are no weights to look at.")
 
 
 def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
     from seqattn.analysis import doctor as rules
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
 
     folder, trained = open_run(run)
-    beside = losses or tuple(rules.losses_beside(folder))
-    history = rules.history_of(folder)
-    return rules.examine(rules.evidence(trained, data_of(trained), beside, history))
+    beside = losses or tuple(rules.sibling_losses(folder))
+    history = rules.read_history(folder)
+    return rules.examine(rules.collect_evidence(trained, load_splits(trained), beside, history))
 
 
 def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Every seed examined, and how many show what."""
     from seqattn.analysis.comparison import VariantResult
-    from seqattn.analysis.doctor import SEEDS_APART, as_plain
+    from seqattn.analysis.doctor import SEED_SPREAD, findings_as_plain
 
     arm = VariantResult.read(home.name, seeds)
     losses = tuple(arm.losses.values())
     found = {seed: _findings(seeds[seed].path, losses) for seed in arm.summaries}
     if as_json:
-        show(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
+        show(
+            json.dumps(
+                {str(seed): findings_as_plain(each) for seed, each in found.items()}, indent=2
+            )
+        )
         return
     lost = f", {len(arm.diverged)} diverged" if arm.diverged else ""
     show(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined{lost}.")
@@ -111,7 +115,7 @@ def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None
             continue
         first = found[sick[0]][place]
         seeds_found = f"{len(sick)} of {len(states)} seeds, as in seed {sick[0]}: "
-        together = name == SEEDS_APART  # a finding of all seeds, not of each
+        together = name == SEED_SPREAD  # a finding of all seeds, not of each
         show(f"  {'found':<8}{name}: {'' if together else seeds_found}{first.number}")
         show(f"          {first.meaning}")
         show(f"          try: {first.change}")

@@ -376,7 +376,7 @@ def test_missing_data_are_reported(
     def gone(trained: LoadedModel) -> Any:
         raise DataError("my.csv: no such file.")
 
-    monkeypatch.setattr(exporting, "data_of", gone)
+    monkeypatch.setattr(exporting, "load_splits", gone)
     lines = list[str]()
     made = exporting.export(run, tmp_path / "x", log=lines.append)
     assert "my.csv: no such file." in lines[0]
