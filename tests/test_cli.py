@@ -23,7 +23,7 @@ from matplotlib.image import imread
 from rich.cells import cell_len
 
 from seqattn.analysis.comparison import tables
-from seqattn.cli.terminal import print_arms
+from seqattn.cli.result_tables import print_variants
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import exclusive_lock, read_arrays
@@ -180,7 +180,7 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(tables, "table", lambda arms: (headings, [[name, *cells] for name in arms]))
     for shown in (names, names[:1]):
-        print_arms("t", shown)  # type: ignore[arg-type]
+        print_variants("t", shown)  # type: ignore[arg-type]
         said = capsys.readouterr().out
         assert said.count(cells[0]) == len(shown)
         assert max(map(len, said.splitlines())) <= width
@@ -188,7 +188,7 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
         assert (cells[1] in said) == (width >= (200 if len(shown) > 1 else 80))
     assert "dot" not in said
     alike = ["漢字" * 11 + last for last in "甲乙"]
-    print_arms("t", alike)  # type: ignore[arg-type]
+    print_variants("t", alike)  # type: ignore[arg-type]
     said = capsys.readouterr().out
     assert "甲" in said
     assert "乙" in said
