@@ -46,23 +46,23 @@ class Case:
     finding: str
     sets: tuple[str, ...]
     config: str = ""
-    plant: Callable[[Evidence], Evidence] = lambda seen: seen
+    plant: Callable[[Evidence], Evidence] = lambda evidence: evidence
 
 
-def off_by_one(seen: Evidence) -> Evidence:
-    assert seen.weights is not None
-    return dataclasses.replace(seen, weights=np.roll(seen.weights, 1, axis=-1))
+def shift_by_one(evidence: Evidence) -> Evidence:
+    assert evidence.weights is not None
+    return dataclasses.replace(evidence, weights=np.roll(evidence.weights, 1, axis=-1))
 
 
-def one_dead(seen: Evidence) -> Evidence:
-    assert seen.weights is not None
-    weights = seen.weights.copy()
+def one_dead(evidence: Evidence) -> Evidence:
+    assert evidence.weights is not None
+    weights = evidence.weights.copy()
     weights[:, :, 0] = np.where(np.isfinite(weights[:, :, 0]), 1 / weights.shape[-1], np.nan)
-    return dataclasses.replace(seen, weights=weights)
+    return dataclasses.replace(evidence, weights=weights)
 
 
-def on_padding(seen: Evidence) -> Evidence:
-    return dataclasses.replace(seen, padding_mass=0.03)
+def on_padding(evidence: Evidence) -> Evidence:
+    return dataclasses.replace(evidence, padding_mass=0.03)
 
 
 CASES = (
@@ -79,13 +79,13 @@ CASES = (
     Case("the target is the first source point, again and again", NAMES[3],
          ("data.kind=file", "data.path=first.jsonl", "model.hidden_dim=3", "training.epochs=60",
           "training.batch_size=32")),
-    Case("copy, weights moved by a step (planted)", NAMES[4], COPY, "", off_by_one),
+    Case("copy, weights moved by a step (planted)", NAMES[4], COPY, "", shift_by_one),
     Case("score: general, learning rate 0.3", NAMES[5],
          ("data.n_train=512", "model.hidden_dim=64", "model.attention.score=general",
           "training.learning_rate=0.3", "training.epochs=20")),
     Case("multi_head.yaml, one head uniform (planted)", NAMES[6], (), "mechanisms/multi_head.yaml",
          one_dead),
-    Case("four heads, hardly trained", NAMES[7],
+    Case("four heads, hardly collect_evidence", NAMES[7],
          ("data.n_train=64", "model.attention.heads=4", "training.learning_rate=1e-6",
           "training.epochs=1")),
     Case("score: uniform", NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
@@ -109,14 +109,17 @@ def write_first(folder: Path) -> None:
             )
 
 
-def examined(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
+def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
     """The findings of each seed."""
     sets = tuple(text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets)
-    return [doctor.examine(case.plant(seen)) for seen in trained(case.config, sets, seeds)]
+    return [
+        doctor.examine(case.plant(evidence))
+        for evidence in collect_evidence(case.config, sets, seeds)
+    ]
 
 
 @functools.lru_cache(maxsize=8)
-def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
+def collect_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
     """The evidence of each seed; several cases are of the same runs."""
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
@@ -132,7 +135,7 @@ def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
         return found
 
 
-def named(findings: Sequence[doctor.Finding]) -> list[str]:
+def found_names(findings: Sequence[doctor.Finding]) -> list[str]:
     return [finding.name for finding in findings if finding.state == "found"]
 
 
@@ -147,11 +150,11 @@ def main() -> None:
         folder = Path(place)
         write_first(folder)
         for case in CASES:
-            every = examined(case, arguments.seeds, folder)
-            counts = Counter(name for findings in every for name in named(findings))
-            wanted = counts.pop(case.finding, 0)
+            every = examine_seeds(case, arguments.seeds, folder)
+            counts = Counter(name for findings in every for name in found_names(findings))
+            hits = counts.pop(case.finding, 0)
             others = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
-            hit = f"{wanted} of {len(every)}" if case.finding else "-"
+            hit = f"{hits} of {len(every)}" if case.finding else "-"
             print(f"| {case.name} | {case.finding or 'nothing'} | {hit} | {others or '-'} |",
                   flush=True)  # fmt: skip
 

@@ -91,7 +91,7 @@ def comparison_table(spec: dict[str, Any], folder: Path) -> str:
     return "\n".join("| " + " | ".join(row[k] for k in places) + " |" for row in rows[:count])
 
 
-def sentences(spec: dict[str, Any], folder: Path) -> str:
+def comparison_sentences(spec: dict[str, Any], folder: Path) -> str:
     """The bullets of a comparison.md that speak of the given pairs of variants."""
     bullets = [line for line in (folder / spec["sentences"]).read_text().splitlines()
                if line.startswith("- ")]  # fmt: skip
@@ -205,7 +205,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 # --- making and checking --------------------------------------------------------------------------
 
 
-def make(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
+def make_group(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
     """Run a group's commands in an empty folder and read its figures."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
@@ -224,12 +224,12 @@ def make(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
             elif "table" in spec:
                 blocks[block] = comparison_table(spec, folder)
             elif "sentences" in spec:
-                blocks[block] = sentences(spec, folder)
+                blocks[block] = comparison_sentences(spec, folder)
             else:
                 blocks[block] = spec["text"].rstrip("\n").format(**record["values"])
         for made, kept in group.get("pictures", {}).items():
             shutil.copyfile(folder / made, ROOT / kept)
-    pictures = {kept: digest_of(ROOT / kept) for kept in group.get("pictures", {}).values()}
+    pictures = {kept: file_digest(ROOT / kept) for kept in group.get("pictures", {}).values()}
     seconds = round(time.perf_counter() - began)
     today = time.strftime("%Y-%m-%d")
     return {**record, "blocks": blocks, "pictures": pictures, "seconds": seconds, "made": today,
@@ -255,7 +255,7 @@ def run(command: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def digest_of(path: Path) -> str:
+def file_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -269,7 +269,7 @@ def problems(plan: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
         if record[name]["commands"] != group["commands"]:
             yield f"{name}: its commands have changed since it was made"
         for kept, digest in record[name]["pictures"].items():
-            if digest_of(ROOT / kept) != digest:
+            if file_digest(ROOT / kept) != digest:
                 yield f"{kept}: is not the picture that was made for {name}"
     for path in PAGES:
         page, name = path.read_text(), str(path.relative_to(ROOT))
@@ -322,7 +322,7 @@ def main() -> None:
     for name in arguments.groups or plan["groups"]:
         print(name, flush=True)
         group = plan["groups"][name]
-        made = make(name, group, [*plan["code"], *group.get("code", ())])
+        made = make_group(name, group, [*plan["code"], *group.get("code", ())])
         record = json.loads(RECORD.read_text()) if RECORD.exists() else {}  # another may have run
         record[name] = made
         RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 10
 
 
-def measured(path: Path, home: Path) -> dict[str, float]:
+def measure_config(path: Path, home: Path) -> dict[str, float]:
     """Losses over the seeds."""
     config = resolve(path, ["seed=1"]).config
     jobs = experiments.train_many(experiments.seeds_of(config, home / "many", SEEDS), threads=1)
@@ -54,7 +54,7 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: |", flush=True)
     for path in paths:
         with tempfile.TemporaryDirectory() as folder:
-            row = found[path.stem] = measured(path, Path(folder))
+            row = found[path.stem] = measure_config(path, Path(folder))
         losses = " | ".join(f"{row[key]:.4f}" for key in ("median", "min", "max"))
         print(
             f"| [{path.stem}](../configs/mechanisms/{path.name}) | {losses}"

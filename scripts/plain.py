@@ -20,7 +20,7 @@ from torch import Tensor
 Weights = dict[str, Tensor]
 
 
-def train(
+def train_plain(
     source: Tensor, target: Tensor, *, hidden: int, batch_size: int, epochs: int, runs: int = 1
 ) -> float:
     """Train with Adam, learning rate 0.01, and a coin a step; the last loss, of all runs.
@@ -39,10 +39,10 @@ def train(
         order = torch.rand(*lead, n).argsort(-1)
         sources, targets = source[order], target[order]  # ([R,] n, S or T, F)
         for first in range(0, n, batch_size):
-            here = slice(first, first + batch_size)
+            batch = slice(first, first + batch_size)
             coins = torch.rand(target.shape[1], *lead, *(1, 1) if lead else ()) < 0.5
             optimizer.zero_grad()
-            loss = _loss(weights, sources[..., here, :, :], targets[..., here, :, :], coins)
+            loss = _loss(weights, sources[..., batch, :, :], targets[..., batch, :, :], coins)
             loss.backward()
             optimizer.step()
     return float(loss.detach())
@@ -73,19 +73,19 @@ def _loss(w: Weights, source: Tensor, target: Tensor, coins: Tensor) -> Tensor:
         states.append(state)
     memory = torch.stack(states, dim=-2)
     keys = _affine(memory.flatten(-3, -2), w, "key").view(*lead, N, S, H) / math.sqrt(H)
-    point, said = source.select(-2, -1), []
+    point, outputs = source.select(-2, -1), []
     for t in range(T):
         step = _affine(point, w, "decoder_x")
         state = _gru(step, _affine(state, w, "decoder_h"), state)
         scores = keys @ _affine(state, w, "query").unsqueeze(-1)
         context = (scores.softmax(-2) * memory).sum(-2)
         value = _affine(torch.cat([context, state], dim=-1), w, "output")
-        said.append(value)
+        outputs.append(value)
         if lead:
             point = torch.where(coins[t], target[..., t, :], value)
         else:
             point = target[..., t, :] if coins[t] else value
-    errors = (torch.stack(said, dim=-2) - target).square()
+    errors = (torch.stack(outputs, dim=-2) - target).square()
     return errors.mean(dim=(-3, -2, -1)).sum()
 
 

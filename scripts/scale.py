@@ -86,11 +86,11 @@ def main() -> None:
                 if kind == "additive" and letter == "S" and size > 512:
                     continue  # N * T * S * K numbers: 8 GiB
                 point = {**BASE, letter: size, "kind": kind}
-                said = subprocess.run(
+                done = subprocess.run(
                     [sys.executable, __file__, "--one", json.dumps(point)],
                     capture_output=True, text=True, check=True,
                 )  # fmt: skip
-                found[letter][kind].append({"size": size, **json.loads(said.stdout)})
+                found[letter][kind].append({"size": size, **json.loads(done.stdout)})
         print(f"\n| {letter} | " + " | ".join(f"{k}, ms | MiB" for k in KINDS) + " |")
         print("| ---: |" + " ---: |" * 2 * len(KINDS))
         for place, size in enumerate(sizes):

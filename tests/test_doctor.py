@@ -43,8 +43,8 @@ SLOW = ("general, learning rate", "16 points", "moved by a step", "multi_head")
 def test_a_case(case: object, tmp_path: Path) -> None:
     cases.write_first(tmp_path)
     slow_too = "sparsemax" in case.name  # type: ignore[attr-defined]
-    for findings in cases.examined(case, 1 if slow_too else 3, tmp_path):
-        found = cases.named(findings)
+    for findings in cases.examine_seeds(case, 1 if slow_too else 3, tmp_path):
+        found = cases.found_names(findings)
         if case.finding:  # type: ignore[attr-defined]
             assert case.finding in found  # type: ignore[attr-defined]
         else:
