@@ -132,11 +132,11 @@ def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--epochs", "--grid"], "--epochs draws the film"),
+        (["--epochs", "--grid"], "--epochs draws the recorded weights"),
         (["--terminal", "--output", "x.png"], "--terminal prints"),
-        (["--format", "gif"], "it is for --epochs"),
+        (["--format", "gif"], "is an animation and needs --epochs"),
         (["--grid", "--head", "0"], "leave --layer and --head out"),
-        (["--format", "png", "--output", "x.pdf"], "say different things"),
+        (["--format", "png", "--output", "x.pdf"], "contradicts --format png"),
         (["--epochs", "--head", "7"], "--head 7: this model has 2"),
     ],
 )
