@@ -275,7 +275,7 @@ def test_the_command_says_it(seqattn: Callable[..., Ended]) -> None:
     assert [row["name"] for row in plain] == list(NAMES)
     assert seqattn(*words, "--seeds", "3", "--name", "three").code == 0
     done = seqattn("doctor", "outputs/three")
-    assert "3 of 3 seeds have ended" in done.out
+    assert "3 of 3 seeds are finished" in done.out
     assert set(json.loads(seqattn("doctor", "outputs/three", "--json").out)) == {"23", "24", "25"}
     done = seqattn("doctor", "outputs")
     assert done.code == 4
