@@ -55,16 +55,16 @@ from torch.utils.data import DataLoader, TensorDataset
 from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
 from seqattn.config import Recurrent, Squares, Training, resolve
-from seqattn.data import DataSpec, load, squares
+from seqattn.data import DataSpec, load_data, squares
 from seqattn.models import build_model
 from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
     Batch,
-    Run,
     RunState,
+    TrainingRun,
     save_state,
     to_tensors,
-    train,
+    train_models,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,7 +83,7 @@ class Work:
 
 
 def squares_of(n: int) -> tuple[Batch, Batch]:
-    splits = load(Squares(n_train=n, n_validation=128))
+    splits = load_data(Squares(n_train=n, n_validation=128))
     return to_tensors(splits.train), to_tensors(splits.validation)
 
 
@@ -125,11 +125,11 @@ def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) ->
     """Train with seqattn; the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
     runs = [
-        Run(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data, work.validation,
-            config, seed)
+        TrainingRun(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data,
+                    work.validation, config, seed)
         for seed in range(seeds)
     ]  # fmt: skip
-    return train(runs, manual_backward=manual_backward)[0].history[-1].validation_loss
+    return train_models(runs, manual_backward=manual_backward)[0].history[-1].validation_loss
 
 
 def with_folders(folder: Path) -> None:
@@ -323,7 +323,7 @@ def command(*words: str | Path) -> Callable[[], None]:
 def predictions(table: BenchTable) -> None:
     """100,000 squares of a model of width 16; microseconds for each sequence and step."""
     model = build_model(Recurrent(hidden_dim=16), 2, 1)
-    part = squares.generate(100_000, 1, noise=0.1, source_length=2, variable_length=False)
+    part = squares.generate_squares(100_000, 1, noise=0.1, source_length=2, variable_length=False)
     steps = part.target.shape[1]
     free_run(model, part.only(slice(0, 4096)), steps)
     taken = [seconds(lambda: free_run(model, part, steps)) for _ in range(table.repeats)]
@@ -336,7 +336,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
-    spec = DataSpec.of(load(Squares(n_train=8)).train)
+    spec = DataSpec.of(load_data(Squares(n_train=8)).train)
     last, previous = folder / "last.safetensors", folder / "previous.safetensors"
     steps_of_epoch = math.ceil(len(work.data) / work.batch_size)
     steps = written = 0
@@ -359,7 +359,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
                             checkpoint_seconds=every)  # fmt: skip
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
         with mock.patch("time.monotonic", new=clock):  # what saves go by
-            run = Run(model, work.data, work.validation, settings, 1)
+            run = TrainingRun(model, work.data, work.validation, settings, 1)
             trained([run], stop=count_step, save=save)
 
     def in_background(write: Callable[[RunState], None]) -> Callable[[], None]:
@@ -392,7 +392,7 @@ def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> No
     def trained(every: int | None) -> None:
         settings = Training(epochs=100, batch_size=work.batch_size, record_attention=every)
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
-        train([Run(model, work.data, work.validation, settings, 1)])
+        train_models([TrainingRun(model, work.data, work.validation, settings, 1)])
 
     table.pair(f"film: {name} with one, of without", lambda: trained(None), lambda: trained(frames),
                "<= 1.03", times=False)  # fmt: skip

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqattn.analysis.comparison.statistics import SeedSummary, differences
+from seqattn.analysis.comparison.statistics import SeedSummary, paired_tests
 from seqattn.training.checksummed import load_checksummed, save_checksummed
-from seqattn.training.data_loader import epoch_orders
+from seqattn.training.data_loader import epoch_permutations
 
 
 def timed(name: str, what: Callable[[], object]) -> None:
@@ -32,11 +32,11 @@ def main() -> None:
     torch.set_num_threads(1)
     numbers = np.random.RandomState(0)
     for n in (10**6, 10**7, 10**8):
-        timed(f"an epoch's order of {n:,} sequences", lambda: epoch_orders([1], 1, n))  # noqa: B023
+        timed(f"an epoch's order of {n:,} sequences", lambda: epoch_permutations([1], 1, n))  # noqa: B023
     for seeds in (10**3, 10**4, 10**5):
         arms = {name: dict(enumerate(numbers.lognormal(size=seeds))) for name in "ab"}
         timed(f"intervals of {seeds:,} seeds", lambda: SeedSummary.of(arms["a"]))  # noqa: B023
-        timed(f"a pair of {seeds:,} seeds", lambda: differences([arms]))  # noqa: B023
+        timed(f"a pair of {seeds:,} seeds", lambda: paired_tests([arms]))  # noqa: B023
     with tempfile.TemporaryDirectory() as place:
         file, metadata = Path(place) / "c.safetensors", {"version": 3}
         for parameters in (10**6, 10**7, 10**8):

@@ -250,20 +250,20 @@ def lightning_nan() -> str:
 
 def seqattn_nan() -> str:
     from seqattn.config import resolve
-    from seqattn.data import load
+    from seqattn.data import load_data
     from seqattn.models import build_model
-    from seqattn.training import Run, to_tensors
+    from seqattn.training import TrainingRun, to_tensors
     from tests.training_session import trained
 
     config = resolve(
         None, [f"data.n_train={SQUARES}", f"training.epochs={EPOCHS}",
                f"training.batch_size={BATCH}", f"model.hidden_dim={HIDDEN}"],
     ).config  # fmt: skip
-    splits = load(config.data)
+    splits = load_data(config.data)
     data = to_tensors(splits.train)
     data.target[17] = float("nan")
     saved: list[Any] = []
-    run = Run(build_model(config.model, 2, 1), data, to_tensors(splits.validation),
+    run = TrainingRun(build_model(config.model, 2, 1), data, to_tensors(splits.validation),
               config.training, 1)  # fmt: skip
     (ended,) = trained([run], save=saved.append)
     sick = any(not tensor.isfinite().all() for tensor in saved[-1].weights.values())

@@ -27,8 +27,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from seqattn.config import AdditiveAttention, Recurrent, ScaledDotAttention, Training
 from seqattn.models import build_model
 from seqattn.plots import as_bytes
-from seqattn.plots.style import styled
-from seqattn.training import Batch, Run, RunProgress
+from seqattn.plots.style import with_style
+from seqattn.training import Batch, RunProgress, TrainingRun
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
 
@@ -52,12 +52,14 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     small = Batch(data.source[:1], data.target[:1])
     config = Training(batch_size=N, learning_rate=1e-3)
     model = Recurrent(hidden_dim=H, attention=attention)
-    warm = RunProgress(Run(build_model(model, F, 0), small, small, config, 0))
+    warm = RunProgress(TrainingRun(build_model(model, F, 0), small, small, config, 0))
     state, learner = build_group([warm], manual_backward=kind == "by hand")
     # What torch and the allocator take once is no step's.
     train_step(state, learner, learner.start_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    runs = [RunProgress(Run(build_model(model, F, k), data, small, config, k)) for k in range(R)]
+    runs = [
+        RunProgress(TrainingRun(build_model(model, F, k), data, small, config, k)) for k in range(R)
+    ]
     state, learner = build_group(runs, manual_backward=kind == "by hand")
     epoch = learner.start_epoch(state)
     taken = []
@@ -109,7 +111,7 @@ def main() -> None:
         arguments.picture.write_bytes(as_bytes(picture(found)))
 
 
-@styled
+@with_style
 def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
     """A column a letter; time above, memory below; a grey line grows with the size itself."""
     figure = Figure(figsize=(13, 5.2), layout="constrained")

@@ -1,11 +1,10 @@
-"""Named random streams, all derived from one seed.
+"""Counter-based random numbers: every generator is a function of (seed, stream, position).
 
-Each draw is a function of (seed, stream, position) and of nothing that was drawn before:
-switching one thing on never moves another, and a run that resumes has no generator to
-restore. The numbers come from Philox (Salmon et al. 2011), which is made for this: its key says
-seed and stream, and its counter, whose highest word is the position, where in the stream.
-Streams are NumPy `RandomState`s because their numbers are frozen for good by NumPy's policy
-(NEP 19); `Generator` methods may change between versions.
+Nothing depends on what was drawn before: a new consumer of random numbers changes no other, and a
+resumed run has no generator state to restore. The numbers come from Philox (Salmon et al. 2011,
+"Parallel Random Numbers: As Easy as 1, 2, 3"). Its key is a function of seed and stream, and the
+highest word of its counter is the position. The generators are NumPy `RandomState`s because NumPy
+guarantees their numbers across versions (NEP 19); methods of `Generator` may change.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", 
                      "sample"]  # fmt: skip
 
 
-def stream(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:
-    """A fresh stream for one purpose at one position.
+def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:
+    """A new generator for one purpose at one position.
 
     Args:
         seed: the run's seed, 0 or more.
         name: what the numbers are for.
-        position: where in the run: an epoch, or the name of a parameter.
+        position: an epoch, or the name of a parameter.
     """
-    counter = np.array([0, 0, 0, _word(position)], dtype=np.uint64)
+    counter = np.array([0, 0, 0, _position_word(position)], dtype=np.uint64)
     return np.random.RandomState(np.random.Philox(key=_key(seed, name), counter=counter))
 
 
-def streams(
-    places: Iterable[tuple[int, int | str]], name: StreamName
+def rngs_for(
+    keys: Iterable[tuple[int, int | str]], name: StreamName
 ) -> Iterator[np.random.RandomState]:
-    """The same streams one after the other, each good until the next of its name is asked for:
-    a quarter of the time.
+    """The generators of `rng_for` for many keys, in a quarter of the time. Each is valid until the
+    next of its stream is requested.
 
     Args:
-        places: a seed and a position for each.
+        keys: a seed and a position for each.
     """
-    numbers, start = _generator(name)
-    state = start["state"]
-    for seed, position in places:
+    rng, initial = _reusable_generator(name)
+    state = initial["state"]
+    for seed, position in keys:
         state["key"] = _key(seed, name)
-        state["counter"][3] = _word(position)
-        numbers.set_state(start)  # and forget the second of a pair of normal numbers
-        yield numbers
+        state["counter"][3] = _position_word(position)
+        rng.set_state(initial)  # also clears the second of a pair of normal numbers
+        yield rng
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -58,14 +57,14 @@ def _key(seed: int, name: StreamName) -> NDArray[np.uint64]:
     return np.asarray(entropy.generate_state(2, np.uint64), dtype=np.uint64)
 
 
-def _word(position: int | str) -> int:
+def _position_word(position: int | str) -> int:
     return zlib.crc32(position.encode()) if isinstance(position, str) else position
 
 
 @functools.cache
-def _generator(name: StreamName) -> tuple[np.random.RandomState, Any]:
-    """A generator to be moved from place to place, and the state in which a stream begins."""
+def _reusable_generator(name: StreamName) -> tuple[np.random.RandomState, Any]:
+    """A generator whose state is set for every key, and the state at counter 0."""
     bits = np.random.Philox(0)
-    start: Any = bits.state
-    start["state"]["counter"] = np.zeros(4, dtype=np.uint64)
-    return np.random.RandomState(bits), start
+    initial: Any = bits.state
+    initial["state"]["counter"] = np.zeros(4, dtype=np.uint64)
+    return np.random.RandomState(bits), initial

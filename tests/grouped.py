@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seqattn import experiments
-from seqattn.config import Config, differences
+from seqattn.config import Config, config_differences
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import read_arrays
 
@@ -132,6 +132,6 @@ def check_grouped_equals_alone(
         (alone,) = experiments.train_many([(config, folder)], threads=1)
         found, expected = Results.of(job), Results.of(alone)
         if not found.agree(expected, ROUNDING[config.training.precision]):
-            changed = differences(next(iter(configs.values())), config)
+            changed = config_differences(next(iter(configs.values())), config)
             wrong.append(f"{name} ({changed}): {found} grouped, {expected} alone")
     return wrong

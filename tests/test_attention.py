@@ -71,7 +71,7 @@ def test_encoder_states(golden: Golden) -> None:
     case = golden["values"]
     gru = notebook_gru(case["inputs"]["weights"])
     source = torch.tensor(case["inputs"]["source"])
-    states, _ = gru.run(gru.project_steps(source))
+    states, _ = gru.unroll(gru.project_steps(source))
     close(states, case)
 
 
@@ -83,8 +83,8 @@ def test_first_query(golden: Golden) -> None:
 def test_uniform_weights_average_the_values(golden: Golden) -> None:
     query, values = first_query(golden)
     attention = Attention(UniformScore())
-    memory = attention.remember(values, None)
-    context = weighted_sum(attention.weigh(query, memory)[0].weights, memory.values)
+    memory = attention.precompute_memory(values, None)
+    context = weighted_sum(attention.attention_weights(query, memory)[0].weights, memory.values)
     close(context, golden["ctx-mean"])
     close(torch.cat([context, query], dim=-1), golden["concat"])
 
@@ -99,8 +99,8 @@ def test_dot_products_and_their_weights(golden: Golden) -> None:
 def test_scaled_dot_products_weights_and_context(golden: Golden) -> None:
     query, values = first_query(golden)
     attention = Attention(ScaledDotScore(2, None))
-    memory = attention.remember(values, None)
-    weights = attention.weigh(query, memory)[0].weights
+    memory = attention.precompute_memory(values, None)
+    weights = attention.attention_weights(query, memory)[0].weights
     close(attention.score.scores(query, memory.keys), golden["scaled"])
     close(weights, golden["scaled-alphas"])
     close(weighted_sum(weights, memory.values), golden["scaled-context"])
@@ -111,7 +111,7 @@ def test_the_picture_of_query_and_keys(golden: Golden) -> None:
     query = torch.tensor(inputs["q"])[None, None]
     keys = torch.tensor(inputs["k"])
     attention = Attention(DotScore())
-    weights = attention.weigh(query, attention.remember(keys, None))[0].weights
+    weights = attention.attention_weights(query, attention.precompute_memory(keys, None))[0].weights
     close(attention.score.scores(query, keys), golden["vis-prod"])
     close(weights, golden["vis-scores"])
     close(weighted_sum(weights, keys), golden["vis-context"])
@@ -137,8 +137,8 @@ def masked_case(case: dict[str, Any]) -> Tensor:
         layer.bias.data = torch.tensor(inputs["weights"][f"{name}.bias"])
     attention = Attention(score)
     keep = torch.tensor(inputs["mask"])[:, 0] if "mask" in inputs else None
-    memory = attention.remember(torch.tensor(inputs["keys"]), keep)
-    return attention.weigh(torch.tensor(inputs["query"]), memory)[0].weights
+    memory = attention.precompute_memory(torch.tensor(inputs["keys"]), keep)
+    return attention.attention_weights(torch.tensor(inputs["query"]), memory)[0].weights
 
 
 @pytest.mark.parametrize("case", ["masked-alphas", "unmasked-alphas"])
@@ -250,7 +250,7 @@ def test_project_values_averages_projected_values(states: tuple[Tensor, Tensor])
     init_parameters(value, 1)
     value = value.double()
     attention = Attention(DotScore(), value=value)
-    memory = attention.remember(encoded, None)
+    memory = attention.precompute_memory(encoded, None)
     assert isinstance(memory, Memory)
     expected = encoded @ value.weight.T + value.bias
     torch.testing.assert_close(memory.values, expected)
@@ -359,15 +359,15 @@ def soft_scores() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("normalizer", [StraightThrough(), Reinforce()])
 def test_hard_choices_are_drawn_from_the_softmax(normalizer: Normalizer) -> None:
     scores, numbers = soft_scores()
-    drawn = normalizer.weigh(scores, None, numbers).weights
+    drawn = normalizer.normalize(scores, None, numbers).weights
     assert ((drawn == 0) | (drawn == 1)).all()
     # 20,000 draws: the standard error of a share is at most 0.0035.
     torch.testing.assert_close(drawn.mean(dim=1), scores.softmax(-1)[:, 0], atol=0.015, rtol=0)
-    best = normalizer.weigh(scores[:, :1] * 1.0, None, None).weights
+    best = normalizer.normalize(scores[:, :1] * 1.0, None, None).weights
     assert best[[0, 1, 3], 0].argmax(-1).tolist() == [2, 0, 2]
     keep = torch.tensor([[True, True, False]] * 4)
     for edge in (0.0, 1 - 2**-53, 1.0):  # float32 rounds the largest number below 1 to 1
-        at_the_edge = normalizer.weigh(scores, keep, torch.full_like(numbers, edge)).weights
+        at_the_edge = normalizer.normalize(scores, keep, torch.full_like(numbers, edge)).weights
         assert (at_the_edge[..., 2] == 0).all()
         assert (at_the_edge.sum(-1) == 1).all()
 
@@ -376,7 +376,7 @@ def test_straight_through_goes_back_as_the_soft_weights_would() -> None:
     scores, numbers = soft_scores()
     scores = scores[:, :7].clone().requires_grad_()
     upstream = torch.randn(4, 7, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    drawn = StraightThrough().weigh(scores, None, numbers[:, :7]).weights
+    drawn = StraightThrough().normalize(scores, None, numbers[:, :7]).weights
     (found,) = torch.autograd.grad(drawn, scores, upstream)
     (soft,) = torch.autograd.grad(scores.softmax(-1), scores, upstream)
     torch.testing.assert_close(found, soft)
@@ -400,11 +400,11 @@ def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
     assert normalizer.baseline is not None
     normalizer.baseline.value.data.fill_(baseline)
     uniform = torch.rand(draws, 2, generator=numbers, dtype=torch.float64)
-    weights, log_prob = normalizer.weigh(many, None, uniform)
+    weights, log_prob = normalizer.normalize(many, None, uniform)
     assert log_prob is not None
     a, b = weights.argmax(-1).unbind(-1)
     errors = torch.stack([first[a], second[a, b]], dim=-1)
-    choices = SampledActions(log_prob, normalizer.baseline.over(log_prob))
+    choices = SampledActions(log_prob, normalizer.baseline.broadcast_to(log_prob))
     surrogate = reinforce_loss(choices, errors, None)
     found, of_baseline = torch.autograd.grad(surrogate, [scores, normalizer.baseline.value])
     torch.testing.assert_close(found, exact, atol=0.005, rtol=0)
@@ -456,7 +456,7 @@ def test_heads_against_torchs_multihead_attention() -> None:
     expected, weights = theirs(
         queries, states, states, key_padding_mask=~keep, average_attn_weights=False
     )
-    look = attention.look(queries, attention.remember(states, keep))
+    look = attention.attend(queries, attention.precompute_memory(states, keep))
     torch.testing.assert_close(look.weights, weights, atol=1e-12, rtol=0)
     found = theirs.out_proj(look.context)  # the recurrent decoder's output layer is its own
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
@@ -562,7 +562,9 @@ def test_a_local_window_by_hand() -> None:
     made.predict.weight.data.zero_()
     made.combine.weight.data.zero_()
     keep = torch.arange(9) < torch.tensor([9, 4])[:, None]
-    weights, _ = made.weigh(Softmax(), torch.zeros(2, 1, H), torch.zeros(2, 1, 9), keep, None)
+    weights, _ = made.attention_weights(
+        Softmax(), torch.zeros(2, 1, H), torch.zeros(2, 1, 9), keep, None
+    )
     weights = weights[:, 0].detach()
     away = np.arange(9) - 4
     expected = np.where(np.abs(away) <= 2, np.exp(-(away**2) / 2) / 5, 0)
@@ -581,13 +583,21 @@ def test_a_cell_is_torchs_cell(cell: type[Cell]) -> None:
     ours, theirs = cell(F, H), getattr(torch.nn, cell.__name__)(F, H, batch_first=True)
     init_parameters(ours, 7)
     theirs.load_state_dict({f"{name}_l0": p.detach() for name, p in ours.named_parameters()})
-    source, start = torch.randn(N, S, F), torch.randn(N, ours.parts * H)
-    given = start[None] if ours.parts == 1 else tuple(part[None] for part in start.split(H, -1))
+    source, start = torch.randn(N, S, F), torch.randn(N, ours.num_state_tensors * H)
+    given = (
+        start[None]
+        if ours.num_state_tensors == 1
+        else tuple(part[None] for part in start.split(H, -1))
+    )
     for ours_given, theirs_given in ((start, given), (None, None)):
         states, last = theirs(source, theirs_given)
-        found, found_last = ours.run(ours.project_steps(source), ours_given)
+        found, found_last = ours.unroll(ours.project_steps(source), ours_given)
         torch.testing.assert_close(ours.output(found), states)
-        joined = last[0] if ours.parts == 1 else torch.cat([part[0] for part in last], dim=-1)
+        joined = (
+            last[0]
+            if ours.num_state_tensors == 1
+            else torch.cat([part[0] for part in last], dim=-1)
+        )
         torch.testing.assert_close(found_last, joined)
 
 
@@ -603,7 +613,7 @@ def test_both_directions_against_torch_one_length_at_a_time(cell: type[Cell]) ->
     )  # fmt: skip
     lengths = torch.tensor([11, 1, 2, 3, 5, 7, 10])
     source = torch.randn(N, S, F)
-    said, last = reader.read(source, lengths)
+    said, last = reader.forward(source, lengths)
     for n, length in enumerate(lengths.tolist()):
         states, ends = theirs(source[n : n + 1, :length])
         torch.testing.assert_close(said[n, :length], reader.merge(states[0]))

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from seqattn.config import Recurrent
 from seqattn.models import Seq2SeqModel, build_model
 from seqattn.models.attention import LocalWindow, LocationShiftAddressing, softmax, sparsemax
-from seqattn.models.attention.location_based import lengths_of
+from seqattn.models.attention.location_based import valid_lengths
 from seqattn.models.layers import init_parameters
 from seqattn.models.transformer import SinusoidalPositionalEncoding
 from seqattn.training.batches import Batch
@@ -74,7 +74,7 @@ def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), Rounded() as rounded:
         free = model.forecast(source, T, source_lengths=LENGTHS)
         model.forecast(source, T, source_lengths=LENGTHS, with_attention=False)
-        forced = model(source, target, source_lengths=LENGTHS, teacher_forcing=told, draws=draws)
+        forced = model(source, target, source_lengths=LENGTHS, teacher_forcing=told, rng=draws)
     assert rounded.functions
     assert rounded.functions <= PRODUCTS
     assert free.values.dtype == forced.values.dtype == torch.float32
@@ -119,8 +119,8 @@ def test_positions_and_lengths_are_those_of_float32() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         for x in (like, like.bfloat16()):
             assert torch.equal(sinusoidal.at(0, LONG, x), expected)
-            assert lengths_of(LONG_KEEP, x[..., 0]).flatten().tolist() == [600, 257, 513]
-            assert lengths_of(None, x[:, 0]).tolist() == 32
+            assert valid_lengths(LONG_KEEP, x[..., 0]).flatten().tolist() == [600, 257, 513]
+            assert valid_lengths(None, x[:, 0]).tolist() == 32
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -130,13 +130,13 @@ def test_places_are_those_of_float32(heads: int) -> None:
     init_parameters(local, 1)
     queries = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))
     keep = LONG_KEEP if heads == 1 else LONG_KEEP.unsqueeze(1)
-    lengths = lengths_of(keep, LONG_KEEP).unsqueeze(-1)
+    lengths = valid_lengths(keep, LONG_KEEP).unsqueeze(-1)
     content = torch.zeros(3, *[heads] * (heads > 1), 5, LONG)
     shifted = LocationShiftAddressing(8, heads, 3)
-    expected = local.places(queries, lengths), shifted.start(keep, content)
+    expected = local.centres(queries, lengths), shifted.initial_weights(keep, content)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(local.places(queries, lengths), expected[0])
-        assert torch.equal(shifted.start(keep, content), expected[1])
+        assert torch.equal(local.centres(queries, lengths), expected[0])
+        assert torch.equal(shifted.initial_weights(keep, content), expected[1])
     assert expected[1].argmax(-1).view(3, -1)[:, 0].tolist() == [599, 256, 512]
 
 

@@ -178,7 +178,9 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
     cells = ["0.7574 [0.6510, 0.8069]", "0.7374 [0.6510, 0.8069]", "0.8069 (25)", "0.1"]
     names = ["score-additive_learning_rate-0.01_hidden-4", "dot"]
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(tables, "table", lambda arms: (headings, [[name, *cells] for name in arms]))
+    monkeypatch.setattr(
+        tables, "variant_table", lambda arms: (headings, [[name, *cells] for name in arms])
+    )
     for shown in (names, names[:1]):
         print_variants("t", shown)  # type: ignore[arg-type]
         said = capsys.readouterr().out
@@ -904,7 +906,7 @@ def test_pictures_that_cannot_be_drawn(
     before = tree(attention_run)
     for words, said in (
         (["--output", "a.gif"], "End its name in .png, .svg, .pdf"),
-        (["--output", "a"], "cannot tell what kind of picture"),
+        (["--output", "a"], "the format of the picture is unknown"),
         (["--steps", "3"], "--steps needs --input"),
         (["--examples", "0"], "--examples"),
     ):

@@ -19,17 +19,17 @@ import yaml
 from matplotlib.image import imread
 from scipy import stats
 
-from seqattn.analysis.comparison import Variant, read_comparison, sentences
+from seqattn.analysis.comparison import VariantResult, describe_result, read_comparison
 from seqattn.analysis.comparison.statistics import (
     PairedTest,
     SeedSummary,
-    differences,
     holm,
+    paired_tests,
     rank_biserial,
 )
-from seqattn.analysis.comparison.tables import cells
+from seqattn.analysis.comparison.tables import variant_cells
 from seqattn.config import json_schema
-from seqattn.config.comparing import plan
+from seqattn.config.comparing import plan_comparison
 from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import compare
@@ -71,7 +71,7 @@ def config(folder: Path, text: str = TEXT) -> Path:
 
 def test_every_combination_is_a_variant(tmp_path: Path) -> None:
     vary = ["model.attention.score=dot,additive", "model.hidden_dim=4,16"]
-    found = plan(config(tmp_path), ["training.epochs=9"], vary, seeds=5)
+    found = plan_comparison(config(tmp_path), ["training.epochs=9"], vary, seeds=5)
     assert [variant.name for variant in found.variants] == [
         "dot_hidden_dim-4", "dot_hidden_dim-16", "additive_hidden_dim-4", "additive_hidden_dim-16",
     ]  # fmt: skip
@@ -83,12 +83,14 @@ def test_every_combination_is_a_variant(tmp_path: Path) -> None:
 
 
 def test_variants_can_be_named_in_the_file(tmp_path: Path) -> None:
-    found = plan(config(tmp_path, NAMED))
+    found = plan_comparison(config(tmp_path, NAMED))
     assert [variant.name for variant in found.variants] == ["plain", "looking"]
     assert found.variants[0].config.model.attention is None
     assert found.variants[1].config.training.learning_rate == 0.02
     assert len(found.seeds) == 6
-    assert len(plan(config(tmp_path, NAMED), vary=["model.hidden_dim=2,3,4"]).variants) == 3
+    assert (
+        len(plan_comparison(config(tmp_path, NAMED), vary=["model.hidden_dim=2,3,4"]).variants) == 3
+    )
 
 
 WRONG = [
@@ -136,7 +138,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
 )
 def test_a_wrong_section_is_refused(tmp_path: Path, section: str, words: str) -> None:
     with pytest.raises(ConfigError, match=".") as caught:
-        plan(config(tmp_path, f"{TEXT}\ncompare: {section}\n"))
+        plan_comparison(config(tmp_path, f"{TEXT}\ncompare: {section}\n"))
     assert words in str(caught.value)
 
 
@@ -165,18 +167,18 @@ def test_the_numbers_are_scipys() -> None:
     numbers = np.random.RandomState(1)
     first = dict(enumerate(numbers.rand(20)))
     second = {seed: loss + 0.3 + 0.1 * numbers.rand() for seed, loss in first.items()}
-    (found,) = differences([{"a": first, "b": second}])
+    (found,) = paired_tests([{"a": first, "b": second}])
     gaps = np.array([first[seed] - second[seed] for seed in first])
     i, j = np.triu_indices(20)
-    assert found.typical == pytest.approx(np.median((gaps[i] + gaps[j]) / 2))
+    assert found.estimate == pytest.approx(np.median((gaps[i] + gaps[j]) / 2))
     assert found.p == pytest.approx(stats.wilcoxon(gaps).pvalue)
-    assert (found.first_better, found.seeds, found.effect) == (20, 20, -1.0)
+    assert (found.first_wins, found.seeds, found.effect) == (20, 20, -1.0)
     assert found.interval is not None
     low, high = found.interval
-    assert low < found.typical < high < 0
-    assert found.decided
-    assert found.sentence() == (
-        f"a is better than b: the typical difference (Hodges-Lehmann) is {-found.typical:.2g}, 95%"
+    assert low < found.estimate < high < 0
+    assert found.is_decided
+    assert found.describe() == (
+        f"a is better than b: the typical difference (Hodges-Lehmann) is {-found.estimate:.2g}, 95%"
         f" interval {-high:.2g} to {-low:.2g}; better in 20 of 20 seeds."
     )
     spread = SeedSummary.of(first)
@@ -203,15 +205,15 @@ def test_chance_is_rarely_called_a_difference() -> None:
     for trial in range(40):
         numbers = np.random.RandomState(trial)
         losses = {name: dict(enumerate(numbers.randn(16))) for name in "abcde"}
-        false += any(pair.decided for pair in differences([losses]))
+        false += any(pair.is_decided for pair in paired_tests([losses]))
     assert false <= 6
 
 
 def test_words_say_no_more_than_the_numbers() -> None:
     def pair(**changed: Any) -> str:
-        known = {"first": "a", "second": "b", "seeds": 32, "typical": 0.01, "interval": (0.004, 0.02),
-                 "first_better": 3, "p": 1e-4, "p_holm": 1e-3, "effect": 0.9, "smallest_p": 1e-9}  # fmt: skip
-        return PairedTest(**{**known, **changed}).sentence()
+        known = {"first": "a", "second": "b", "seeds": 32, "estimate": 0.01, "interval": (0.004, 0.02),
+                 "first_wins": 3, "p": 1e-4, "p_holm": 1e-3, "effect": 0.9, "smallest_p": 1e-9}  # fmt: skip
+        return PairedTest(**{**known, **changed}).describe()
 
     assert pair() == (
         "b is better than a: the typical difference (Hodges-Lehmann) is 0.01, 95% interval 0.004 to"
@@ -221,10 +223,10 @@ def test_words_say_no_more_than_the_numbers() -> None:
         "32 seeds cannot tell a and b apart: the typical difference a less b (Hodges-Lehmann) is"
         " 0.01, 95% interval -0.01 to 0.02."
     )
-    several = pair(p=0.02, p_holm=0.2, interval=(-0.01, 0.02), tested=10)
+    several = pair(p=0.02, p_holm=0.2, interval=(-0.01, 0.02), num_tests=10)
     assert several.endswith("; p is 0.02 for this pair alone, but 0.2 with 10 pairs tested (Holm).")
     assert "4 seeds are too few" in pair(seeds=4, p_holm=0.13, smallest_p=0.125)
-    assert pair(tied=2).endswith("; better in 27 of 32 seeds, 2 tied.")
+    assert pair(ties=2).endswith("; better in 27 of 32 seeds, 2 tied.")
     # Holm's correction may decide what the wider, simultaneous interval leaves open.
     assert pair(p_holm=0.04, interval=(-0.001, 0.02)).startswith(
         "b is better than a (p = 0.04, Holm): the typical difference (Hodges-Lehmann) is 0.01, 95%"
@@ -236,10 +238,10 @@ def test_words_say_no_more_than_the_numbers() -> None:
 def test_equal_losses_are_wins_of_neither(sign: int, better: str, worse: str) -> None:
     gaps = sign * np.concatenate([[0.0, 0.0, 0.0], np.linspace(0.125, 1, 17)])
     losses = {"a": dict(enumerate(2 + gaps)), "b": dict(enumerate(np.full(20, 2.0)))}
-    (found,) = differences([losses])
-    assert found.sentence().startswith(f"{better} is better than {worse}: the typical difference")
-    assert "difference where they are not tied (Hodges-Lehmann)" in found.sentence()
-    assert found.sentence().endswith("; better in 17 of 20 seeds, 3 tied.")
+    (found,) = paired_tests([losses])
+    assert found.describe().startswith(f"{better} is better than {worse}: the typical difference")
+    assert "difference where they are not tied (Hodges-Lehmann)" in found.describe()
+    assert found.describe().endswith("; better in 17 of 20 seeds, 3 tied.")
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -249,13 +251,13 @@ def test_a_majority_against_which_the_test_speaks_decides_nothing(sign: int) -> 
     small, large = numbers.uniform(0.001, 0.01, 240), numbers.uniform(0.1, 0.3, 160)
     gaps = sign * np.concatenate([-small, large])
     losses = {"a": dict(enumerate(2 + gaps)), "b": dict(enumerate(np.full(400, 2.0)))}
-    (found,) = differences([losses])
+    (found,) = paired_tests([losses])
     assert found.p_holm < 0.05
-    assert not found.decided
+    assert not found.is_decided
     speaks_for, other = ("b", "a") if sign > 0 else ("a", "b")
-    assert "400 seeds cannot tell a and b apart" in found.sentence()
-    assert f"speaks for {speaks_for} (p = " in found.sentence()
-    assert found.sentence().endswith(f"but {other} is better in 240 of 400 seeds.")
+    assert "400 seeds cannot tell a and b apart" in found.describe()
+    assert f"speaks for {speaks_for} (p = " in found.describe()
+    assert found.describe().endswith(f"but {other} is better in 240 of 400 seeds.")
 
 
 def test_the_smallest_p_is_that_of_pairs_that_all_agree() -> None:
@@ -265,7 +267,7 @@ def test_the_smallest_p_is_that_of_pairs_that_all_agree() -> None:
             name: {seed: -10 * place + 0.01 * seed * (place + 1) for seed in range(count)}
             for place, (name, count) in enumerate(seeds.items())
         }
-        found = differences([losses])
+        found = paired_tests([losses])
         return {(pair.first, pair.second): (pair.smallest_p, pair.p_holm) for pair in found}
 
     assert smallest({"a": 7, "b": 7}) == {("a", "b"): (2**-6, 2**-6)}
@@ -278,9 +280,9 @@ def test_the_smallest_p_is_that_of_pairs_that_all_agree() -> None:
 
 def test_equal_losses_are_no_difference() -> None:
     same = dict.fromkeys(range(8), 0.25)
-    (found,) = differences([{"a": same, "b": same}])
-    assert (found.p, found.interval, found.effect, found.decided) == (1.0, None, 0.0, False)
-    assert found.sentence() == "a and b have the same result in all 8 seeds."
+    (found,) = paired_tests([{"a": same, "b": same}])
+    assert (found.p, found.interval, found.effect, found.is_decided) == (1.0, None, 0.0, False)
+    assert found.describe() == "a and b have the same result in all 8 seeds."
     assert SeedSummary.of(same).median_interval == (0.25, 0.25)
 
 
@@ -386,15 +388,15 @@ def test_a_killed_comparison_ends_with_the_same_tables(nursery: Nursery, tmp_pat
 def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     epochs = list[EpochRecord]()
     callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
-    planned = plan(config(tmp_path, NAMED))
+    planned = plan_comparison(config(tmp_path, NAMED))
     with pytest.raises(
         Interrupted, match="outputs/mine; the same command goes on from there"
     ) as told:
         compare(planned, tmp_path / "outputs", callbacks=callbacks)
     assert told.value.exit_code == 143
     assert "--resume" not in str(told.value)
-    outcome = compare(planned, tmp_path / "outputs")
-    assert [arm.unfinished for arm in outcome.arms] == [0, 0]
+    result = compare(planned, tmp_path / "outputs")
+    assert [variant.unfinished for variant in result.variants] == [0, 0]
 
 
 def test_a_variant_that_diverges_is_worse_than_one_that_does_not(
@@ -409,9 +411,9 @@ def test_a_variant_that_diverges_is_worse_than_one_that_does_not(
     assert wild["failed"] == "6"
     assert wild["unfinished"] == "0"
     name = wild["variant"]
-    assert f"6 of 6 seeds of {name} diverged; each counts as worse than any" in done.out
+    assert f"6 of 6 seeds of {name} diverged; each ranks below every" in done.out
     assert f"better in 6 of 6 seeds ({name} diverged in 6)." in done.out
-    assert f"{name} diverged in 6" in sentences(read_comparison(tmp_path / "outputs/mine"))[0]
+    assert f"{name} diverged in 6" in describe_result(read_comparison(tmp_path / "outputs/mine"))[0]
 
 
 def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -> None:
@@ -423,16 +425,19 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
         folder.summary.unlink()
         folder.log_line(last)
     write_divergence(folder, 1, "The training loss is nan in epoch 2, step 1")
-    outcome = read_comparison(home)
-    assert [(len(arm.diverged), arm.unfinished) for arm in outcome.arms] == [(0, 0), (1, 3)]
-    assert cells(outcome.arms[1])[5].endswith("of 3, 1 diverged, 3 not ended")
-    said = sentences(outcome)
+    result = read_comparison(home)
+    assert [(len(variant.diverged), variant.unfinished) for variant in result.variants] == [
+        (0, 0),
+        (1, 3),
+    ]
+    assert variant_cells(result.variants[1])[5].endswith("of 3, 1 diverged, 3 unfinished")
+    said = describe_result(result)
     assert any(line.startswith("1 of 6 seeds of looking diverged; ") for line in said)
-    assert "3 of 6 seeds of looking have not ended; they are in no number here." in said
+    assert "3 of 6 seeds of looking are unfinished; they are not included in the results." in said
     for seed in (7, 8):
         (home / f"looking/seed-{seed}/summary.json").unlink()
     (home / "looking/seed-6/summary.json").unlink()
-    assert cells(read_comparison(home).arms[1])[-1] == "none has a result yet"
+    assert variant_cells(read_comparison(home).variants[1])[-1] == "no results yet"
 
 
 def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Path) -> None:
@@ -440,7 +445,7 @@ def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Pa
     for key, values, of_data in (("data.noise", "0.1,0.2", 1), ("training.batch_size", "8,16", 0)):
         assert seqattn(*words, f"{key}={values}", "--name", key).code == 0
         text = (tmp_path / "outputs" / key / "comparison.md").read_text()
-        assert "in both arms, unless what was varied changes them" in text
+        assert "draws, unless the variation changes them" in text
         assert text.count("The variants differ in their data") == of_data
 
 
@@ -490,7 +495,7 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
     paths = sorted((ROOT / "configs/compare").glob("*.yaml"))
     assert len(paths) >= 1
     for path in paths:
-        found = plan(path)
+        found = plan_comparison(path)
         assert found.name == path.stem
         assert len(found.variants) >= 2
         text = path.read_text()
@@ -501,7 +506,7 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
 
 def arm_that_looked(
     folder: Path, lengths: list[tuple[int, int]], layers: int = 1, heads: int = 1, name: str = "dot"
-) -> tuple[Variant, dict[int, np.ndarray]]:
+) -> tuple[VariantResult, dict[int, np.ndarray]]:
     """Three seeds with random weights over test sequences of these lengths."""
     sources, targets = np.array(lengths).T
     folders, kept = {}, {}
@@ -518,21 +523,21 @@ def arm_that_looked(
             weights, ids=[str(k) for k in range(len(lengths))], source_lengths=sources,
             target_lengths=targets, meaning="distribution", alignment=alignment,
         ))  # fmt: skip
-    return Variant(name, folders, {seed: {} for seed in folders}), kept
+    return VariantResult(name, folders, {seed: {} for seed in folders}), kept
 
 
 def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path) -> None:
     lengths = [(2, 2), (4, 3), (3, 2), (4, 3), (2, 2), (4, 3), (3, 2), (3, 2)]
-    arm, kept = arm_that_looked(tmp_path, lengths)
-    look = median_attention(arm)
+    variant, kept = arm_that_looked(tmp_path, lengths)
+    look = median_attention(variant)
     assert look is not None
     # (4, 3) and (3, 2) are as common: the longer ones.
     means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
     np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
     assert look.alignment.tolist() == [0, 1, 3]
     assert look.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
-    arm, _ = arm_that_looked(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
-    look = median_attention(arm)
+    variant, _ = arm_that_looked(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
+    look = median_attention(variant)
     assert look is not None
     assert look.weights.shape == (2, 2)
     np.testing.assert_allclose(look.weights.sum(axis=-1), 1, atol=1e-6)
@@ -540,8 +545,8 @@ def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path)
 
 def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
     name = "a_variant_with_a_name_that_is_long_and_ends_with-2"
-    arm, kept = arm_that_looked(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
-    look = median_attention(arm)
+    variant, kept = arm_that_looked(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
+    look = median_attention(variant)
     assert look is not None
     first, *others = look.title.split("\n")
     assert others == ["median of 3 seeds", "mean of its layers and heads"]

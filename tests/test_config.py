@@ -16,14 +16,14 @@ from seqattn.config import (
     DEFAULT,
     Config,
     as_plain,
-    differences,
+    config_differences,
     json_schema,
     leaves,
     resolve,
     to_yaml,
 )
-from seqattn.config.reading import MAX_BYTES, read_text
-from seqattn.config.sections import every_key
+from seqattn.config.reading import MAX_BYTES, read_yaml_text
+from seqattn.config.sections import all_keys
 from seqattn.errors import ConfigError
 from tests.conftest import ROOT
 
@@ -122,7 +122,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 
 def test_every_knob_has_a_sentence_and_a_default() -> None:
-    keys = list(every_key())
+    keys = list(all_keys())
     assert len(keys) > 50
     for path, section, _ in keys:
         field = section.model_fields[path[-1]]
@@ -155,7 +155,7 @@ def test_any_value_survives_the_file(rate: float, seed: int, name: str) -> None:
     config = Config.model_validate(
         {"name": name, "seed": seed, "training": {"learning_rate": rate}}
     )
-    assert Config.model_validate(read_text(to_yaml(config), "").content) == config
+    assert Config.model_validate(read_yaml_text(to_yaml(config), "").content) == config
 
 
 ODD = [
@@ -177,7 +177,7 @@ def test_any_name_survives_the_file(names: list[str], path: str, delimiter: str)
     data = {"kind": "file", "path": path, "series": series, "time": time, "source_length": 2,
             "features": features, "delimiter": delimiter, "decimal": "."}  # fmt: skip
     config = Config.model_validate({"data": data})
-    assert Config.model_validate(read_text(to_yaml(config), "").content) == config
+    assert Config.model_validate(read_yaml_text(to_yaml(config), "").content) == config
 
 
 def test_every_value_says_where_it_came_from(tmp_path: Path) -> None:
@@ -207,10 +207,10 @@ def test_set_goes_through_the_same_validation() -> None:
 
 def test_differences_are_by_leaf() -> None:
     old, new = Config(), resolve(None, ["model.attention.score=dot", "seed=4"]).config
-    found = differences(old, new)
+    found = config_differences(old, new)
     assert found["seed"] == (23, 4)
     assert found["model.attention.score"] == ("scaled_dot", "dot")
-    assert differences(old, Config()) == {}
+    assert config_differences(old, Config()) == {}
 
 
 # --- YAML ---------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_differences_are_by_leaf() -> None:
     ],
 )  # fmt: skip
 def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
-    found = read_text(f"key: {text}", "").content["key"]
+    found = read_yaml_text(f"key: {text}", "").content["key"]
     assert found == value
     assert type(found) is type(value)
 
@@ -302,7 +302,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        read_text(text, "any")
+        read_yaml_text(text, "any")
     except ConfigError as error:
         assert str(error).startswith("any")
 
@@ -407,7 +407,7 @@ def misspellings(key: str) -> list[str]:
 
 def test_a_misspelt_key_finds_its_way_home() -> None:
     tried, found = 0, 0
-    known = {path: section for path, section, _ in every_key()}
+    known = {path: section for path, section, _ in all_keys()}
     for path, section in known.items():
         for wrong in misspellings(path[-1]):
             if wrong in section.model_fields:

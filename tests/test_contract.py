@@ -17,11 +17,11 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from seqattn.config import Model, Recurrent, every_key
+from seqattn.config import Model, Recurrent, all_keys
 from seqattn.models import (
     FeatureSpec,
-    Forecast,
     Lengths,
+    ModelOutput,
     RecurrentModel,
     Seq2SeqModel,
     TransformerModel,
@@ -39,7 +39,7 @@ LENGTHS = torch.tensor([7, 1, 4])
 SKIPPED = 4  # points of every source where a skip reads them; the rest of S is padding
 EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
 
-SCORES = sorted({tag for path, _, tag in every_key() if path == ("model", "attention", "score")})
+SCORES = sorted({tag for path, _, tag in all_keys() if path == ("model", "attention", "score")})
 NORMALIZERS: list[dict[str, Any]] = [
     {"normalizer": "softmax"},
     {"normalizer": "sparsemax"},
@@ -287,7 +287,7 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
 
 
 def hands_over_the_truth(
-    model: Seq2SeqModel, source: Tensor, target: Tensor, lengths: Tensor, free: Forecast
+    model: Seq2SeqModel, source: Tensor, target: Tensor, lengths: Tensor, free: ModelOutput
 ) -> None:
     """Fed its own word a model does what it does on its own; fed the truth, the same as when its
     own word happened to be the truth."""
@@ -297,7 +297,7 @@ def hands_over_the_truth(
     for one, both in zip(its_own.attention, free.attention, strict=True):
         torch.testing.assert_close(one.weights, both.weights, **EXACT)
     if isinstance(model, TransformerModel):
-        with pytest.raises(ValueError, match="always told the truth"):
+        with pytest.raises(ValueError, match="teacher forcing at every step"):
             model(source, target, source_lengths=lengths, teacher_forcing=~always)
         return
     told = model(source, target, source_lengths=lengths, teacher_forcing=~always)
@@ -322,7 +322,7 @@ def test_one_step_at_a_time(config: dict[str, Any]) -> None:
         )  # fmt: skip
         _, state, fed = model.encode(source, lengths)
         memory = model.encode(source, lengths).memory
-        skipped = model.skipped(source, lengths, [1] * T)
+        skipped = model.skip_outputs(source, lengths, [1] * T)
         for t in range(T):  # one step at a time, against the stretch of all
             said, look, state = model.step(fed, state, memory)
             added = skipped[t]

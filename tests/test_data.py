@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seqattn.analysis.evaluation import References
 from seqattn.config import Squares
-from seqattn.data import Sequences, baselines, load, squares
+from seqattn.data import Sequences, baselines, load_data, squares
 from seqattn.data.least_squares import LEAST_SQUARES
 from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
@@ -19,7 +19,7 @@ Golden = dict[str, dict[str, Any]]
 
 @pytest.mark.parametrize(("case", "seed"), [("data-13", 13), ("data-19", 19)])
 def test_squares_are_drawn_as_ever(golden: Golden, case: str, seed: int) -> None:
-    points, _, directions = squares.walks(128, seed)
+    points, _, directions = squares.draw_walks(128, seed)
     expected = golden[case]
     atol = expected["tolerance"]["atol"]
     np.testing.assert_allclose(points[0], expected["expected"][0], atol=atol, rtol=0)
@@ -45,31 +45,33 @@ def by_hand(n: int, seed: int, variable: bool) -> list[np.ndarray]:
 
 @given(n=st.integers(1, 30), seed=st.integers(0, 2**32 - 1), variable=st.booleans())
 def test_squares_follow_the_draw_order_bit_for_bit(n: int, seed: int, variable: bool) -> None:
-    points, _, _ = squares.walks(n, seed, variable_length=variable)
+    points, _, _ = squares.draw_walks(n, seed, variable_length=variable)
     for ours, theirs in zip(points, by_hand(n, seed, variable), strict=True):
         assert np.array_equal(ours, theirs)
 
 
 def test_the_global_stream_is_neither_used_nor_moved() -> None:
     np.random.seed(1)
-    before = squares.walks(9, 5)[0]
+    before = squares.draw_walks(9, 5)[0]
     untouched = np.random.random_sample()
     np.random.seed(1)
     assert np.random.random_sample() == untouched
-    assert all(np.array_equal(a, b) for a, b in zip(before, squares.walks(9, 5)[0], strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(before, squares.draw_walks(9, 5)[0], strict=True)
+    )
 
 
 @given(seed=st.integers(0, 1000), given_corners=st.integers(1, 3), variable=st.booleans())
 def test_every_walk_keeps_a_corner_of_source_and_of_target(
     seed: int, given_corners: int, variable: bool
 ) -> None:
-    part = squares.generate(
+    part = squares.generate_squares(
         17, seed, noise=0.1, source_length=given_corners, variable_length=variable
     )
     assert part.source_lengths.min() >= 1
     assert part.target_lengths.min() >= 1
     assert part.source_lengths.max() <= given_corners
-    whole, _, _ = squares.walks(17, seed, variable_length=variable)
+    whole, _, _ = squares.draw_walks(17, seed, variable_length=variable)
     for k, walk in enumerate(whole):
         s, t = part.source_lengths[k], part.target_lengths[k]
         assert s == min(given_corners, len(walk) - 1)
@@ -80,7 +82,7 @@ def test_every_walk_keeps_a_corner_of_source_and_of_target(
 
 @pytest.mark.parametrize("variable", [False, True])
 def test_parts_never_share_a_point(variable: bool) -> None:
-    splits = load(Squares(n_train=512, n_test=512, n_validation=512, variable_length=variable))
+    splits = load_data(Squares(n_train=512, n_test=512, n_validation=512, variable_length=variable))
     seen = [
         {tuple(point) for point in part.source[part.source_keep]}
         | {tuple(point) for point in part.target[part.target_keep]}
@@ -92,7 +94,7 @@ def test_parts_never_share_a_point(variable: bool) -> None:
 
 def test_the_baselines_are_the_golden_ones(golden: Golden) -> None:
     expected, atol = golden["baselines"]["expected"], golden["baselines"]["tolerance"]["atol"]
-    splits = load(Squares(n_train=128))
+    splits = load_data(Squares(n_train=128))
     found = References.of(splits.test, splits.train, splits.rule)
     found = {
         "noise_floor_perfect_corners": found.noise_floor,
@@ -104,8 +106,8 @@ def test_the_baselines_are_the_golden_ones(golden: Golden) -> None:
 
 
 def test_last_point_baseline_repeats_the_last_real_point() -> None:
-    part = squares.generate(20, 3, noise=0.1, source_length=2, variable_length=True)
-    said = baselines.baselines_of(part, part, None).forecast(baselines.LAST_POINT, part)[:]
+    part = squares.generate_squares(20, 3, noise=0.1, source_length=2, variable_length=True)
+    said = baselines.build_baselines(part, part, None).forecast(baselines.LAST_POINT, part)[:]
     for k in range(20):
         assert np.array_equal(said[k, 1], part.source[k, part.source_lengths[k] - 1])
 
@@ -119,21 +121,21 @@ def test_the_rule_by_hand() -> None:
 
 
 def test_the_floor_does_not_pretend_to_know_what_one_corner_cannot_tell() -> None:
-    part = squares.generate(4000, 7, noise=0.1, source_length=1, variable_length=False)
+    part = squares.generate_squares(4000, 7, noise=0.1, source_length=1, variable_length=False)
     # Steps 1 and 3 may lie to either side: error 1 for not knowing, and the noise of 0.01.
     assert part.ideal is not None
     by_step = ErrorSums.of(part.ideal, part, by_step=True).by_step
     assert by_step == pytest.approx([1.01, 0.01, 1.01], abs=0.02)
-    two = squares.generate(4000, 7, noise=0.1, source_length=2, variable_length=False)
+    two = squares.generate_squares(4000, 7, noise=0.1, source_length=2, variable_length=False)
     assert two.ideal is not None
-    assert baselines.mean_squared_error(two.ideal, two) == pytest.approx(0.01, abs=0.0005)
+    assert baselines.forecast_mse(two.ideal, two) == pytest.approx(0.01, abs=0.0005)
 
 
 def test_padding_is_no_part_of_an_error() -> None:
-    part = squares.generate(30, 3, noise=0.1, source_length=2, variable_length=True)
+    part = squares.generate_squares(30, 3, noise=0.1, source_length=2, variable_length=True)
     said = part.target.copy()
     said[~part.target_keep] = 1e6
-    assert baselines.mean_squared_error(said, part) == 0
+    assert baselines.forecast_mse(said, part) == 0
     assert ErrorSums.of(said, part, by_step=True).by_step == [0.0, 0.0]
 
 

@@ -1,4 +1,4 @@
-"""Every distribution of a random stream: the same numbers from `streams` as from `stream`."""
+"""Every distribution of a random stream: the same numbers from `rngs_for` as from `rng_for`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.rng import stream, streams
+from seqattn.rng import rng_for, rngs_for
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "beta": (2, 3), "binomial": (5, 0.3), "bytes": (3,), "chisquare": (2,), "choice": (5,),
@@ -37,10 +37,10 @@ def test_a_stream_keeps_nothing_of_the_one_before(method: str) -> None:
     """An odd number of normal draws leaves a second one that belongs to that stream alone."""
     moved = [
         np.asarray(getattr(numbers, method)(*ARGUMENTS[method])).tolist()
-        for numbers in streams(PLACES, "data")
+        for numbers in rngs_for(PLACES, "data")
     ]
     fresh = [
-        np.asarray(getattr(stream(seed, "data", at), method)(*ARGUMENTS[method])).tolist()
+        np.asarray(getattr(rng_for(seed, "data", at), method)(*ARGUMENTS[method])).tolist()
         for seed, at in PLACES
     ]
     assert moved == fresh

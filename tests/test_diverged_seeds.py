@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.analysis.comparison import read_comparison, sentences
-from seqattn.analysis.comparison.statistics import differences
-from seqattn.analysis.comparison.tables import cells, markdown, write_tables
+from seqattn.analysis.comparison import describe_result, read_comparison
+from seqattn.analysis.comparison.statistics import paired_tests
+from seqattn.analysis.comparison.tables import markdown, variant_cells, write_tables
 from seqattn.analysis.doctor import losses_beside, seeds_apart
-from seqattn.plots import along_figure, band_figure, comparison_figure
+from seqattn.plots import band_figure, comparison_figure, sweep_figure
 from seqattn.plots.comparison import quartiles
-from seqattn.plots.comparison_pictures import draw_all, validation_losses
-from seqattn.report.content import of_outcome
+from seqattn.plots.comparison_pictures import draw_comparison, validation_losses
+from seqattn.report.content import comparison_content
 from seqattn.runs import RunFolder
 from tests.comparisons import read_table, train_comparison, write_divergence
 
@@ -64,14 +64,14 @@ def test_a_variant_that_fails_in_half_of_its_seeds_is_not_better_in_the_others()
     """The better of the seeds that are left must not win where it diverges in half of them."""
     fragile = {seed: 0.1 if seed % 2 else INF for seed in range(12)}
     sound = dict.fromkeys(range(12), 0.2)
-    (pair,) = differences([{"fragile": fragile, "sound": sound}])
-    assert (pair.seeds, pair.first_better, pair.diverged) == (12, 6, (6, 0))
-    assert not pair.decided
+    (pair,) = paired_tests([{"fragile": fragile, "sound": sound}])
+    assert (pair.seeds, pair.first_wins, pair.diverged) == (12, 6, (6, 0))
+    assert not pair.is_decided
     assert pair.effect > 0  # the six that diverged have the highest ranks
-    assert "better in 6 of 6" not in pair.sentence()
-    assert "(fragile diverged in 6)" in pair.sentence()
-    (wins,) = differences([{"fragile": {k: v + 0.3 for k, v in fragile.items()}, "sound": sound}])
-    assert wins.sentence() == (
+    assert "better in 6 of 6" not in pair.describe()
+    assert "(fragile diverged in 6)" in pair.describe()
+    (wins,) = paired_tests([{"fragile": {k: v + 0.3 for k, v in fragile.items()}, "sound": sound}])
+    assert wins.describe() == (
         "sound is better than fragile: the typical difference (Hodges-Lehmann) is infinity, 95%"
         " interval 0.2 to infinity; better in 12 of 12 seeds (fragile diverged in 6)."
     )
@@ -80,9 +80,9 @@ def test_a_variant_that_fails_in_half_of_its_seeds_is_not_better_in_the_others()
 def test_where_both_diverged_neither_is_better() -> None:
     first = {0: INF, 1: INF, **{seed: 1.0 + 0.1 * seed for seed in range(2, 9)}}
     second = {0: INF, 1: INF, **dict.fromkeys(range(2, 9), 0.5)}
-    (pair,) = differences([{"a": first, "b": second}])
-    assert (pair.seeds, pair.tied, pair.p, pair.diverged) == (9, 2, 2**-6, (2, 2))
-    assert pair.sentence().endswith(
+    (pair,) = paired_tests([{"a": first, "b": second}])
+    assert (pair.seeds, pair.ties, pair.p, pair.diverged) == (9, 2, 2**-6, (2, 2))
+    assert pair.describe().endswith(
         "better in 7 of 9 seeds, 2 tied (a diverged in 2, b diverged in 2)."
     )
 
@@ -93,9 +93,9 @@ def test_tables_and_words_count_what_diverged(home: Path) -> None:
     diverge(home, "dot", [3, 4, 5, 6, 7])
     assert RunFolder(home / "dot/seed-3").divergence() is not None
     assert RunFolder(home / "dot/seed-9").divergence() is None
-    outcome = read_comparison(home)
-    assert (outcome.pairs[0].seeds, outcome.pairs[0].first_better) == (8, 5)
-    write_tables(outcome)
+    result = read_comparison(home)
+    assert (result.pairs[0].seeds, result.pairs[0].first_wins) == (8, 5)
+    write_tables(result)
     row = read_table(home / "variants.csv")[1]
     assert (row["seeds"], row["failed"], row["median"], row["mean"]) == ("8", "5", "inf", "")
     assert (row["median_high"], row["worst"]) == ("inf", "inf")
@@ -103,29 +103,29 @@ def test_tables_and_words_count_what_diverged(home: Path) -> None:
     pair = read_table(home / "pairs.csv")[0]
     assert (pair["seeds"], pair["first_failed"], pair["second_failed"]) == ("8", "0", "5")
     assert read_table(home / "seeds.csv")[8]["test_loss"] == "inf"
-    _, median, mean, _, worst, beats, *_ = cells(outcome.arms[1])
+    _, median, mean, _, worst, beats, *_ = variant_cells(result.variants[1])
     assert median.startswith("none: 5 diverged [0.1")
     assert median.endswith(", infinity]")
     assert (mean, worst) == ("-", "diverged")
     assert beats.endswith("of 8, 5 diverged")
-    said = sentences(outcome)
+    said = describe_result(result)
     assert "dot diverged in 5" in said[0]
-    assert "5 of 8 seeds of dot diverged; each counts as worse than any seed that did not." in said
-    assert "nan" not in markdown(outcome)
+    assert "5 of 8 seeds of dot diverged; each ranks below every seed that did not." in said
+    assert "nan" not in markdown(result)
 
 
 @pytest.mark.parametrize("lost", [[3], [3, 4, 5, 6, 7, 8], list(range(3, 11))])
 def test_pictures_and_the_page_of_what_diverged(home: Path, lost: list[int]) -> None:
     diverge(home, "dot", lost)
-    outcome = read_comparison(home)
-    draw_all(outcome)
+    result = read_comparison(home)
+    draw_comparison(result)
     for name in ("comparison.png", "curves.png"):
         assert (home / name).read_bytes().startswith(b"\x89PNG")
-    content = of_outcome(outcome)
+    content = comparison_content(result)
     json.dumps(content, allow_nan=False)
-    assert [arm["diverged"] for arm in content["arms"]] == [0, len(lost)]
+    assert [variant["diverged"] for variant in content["variants"]] == [0, len(lost)]
     assert any(f"{len(lost)} of 16 runs diverged" in notice for notice in content["notices"])
-    assert (content["arms"][1]["median"] is None) == (len(lost) >= 4)
+    assert (content["variants"][1]["median"] is None) == (len(lost) >= 4)
 
 
 def test_unfinished_seeds_stay_out(home: Path) -> None:
@@ -133,14 +133,17 @@ def test_unfinished_seeds_stay_out(home: Path) -> None:
         folder = RunFolder(home / f"dot/seed-{seed}")
         folder.clear_results()
         folder.log_line("stopped")
-    outcome = read_comparison(home)
-    assert (outcome.pairs[0].seeds, outcome.arms[1].unfinished) == (6, 2)
-    assert "2 of 8 seeds of dot have not ended; they are in no number here." in sentences(outcome)
+    result = read_comparison(home)
+    assert (result.pairs[0].seeds, result.variants[1].unfinished) == (6, 2)
+    assert (
+        "2 of 8 seeds of dot are unfinished; they are not included in the results."
+        in describe_result(result)
+    )
 
 
 def test_a_curve_ends_where_half_have_diverged(home: Path) -> None:
     diverge(home, "dot", [3, 4])
-    losses = validation_losses(read_comparison(home).arms[1])
+    losses = validation_losses(read_comparison(home).variants[1])
     assert np.isinf(losses[:2, 1]).all()
     assert np.isfinite(losses[:, 0]).all()
     assert np.isfinite(losses[2:]).all()
@@ -154,14 +157,14 @@ def test_figures_show_what_has_no_number(recwarn: pytest.WarningsRecorder) -> No
     (axes,) = comparison_figure(
         ["a", "b", "c"], [np.array([0.1, 0.2, INF]), np.array([INF, INF]), np.array([0.1, 0.3])],
         [(0.2, 0.1, INF), (INF, INF, INF), (0.2, math.nan, math.nan)], lines=[], title="t",
-        without="needs 6 seeds",
+        no_interval_reason="needs 6 seeds",
     ).axes  # fmt: skip
     assert [text.get_text() for text in axes.texts] == ["1 diverged", "2 diverged"]
     bars = [line.get_xdata() for line in axes.lines if line.get_solid_capstyle() == "butt"]
     assert [next(iter(bar)) for bar in bars] == [0.1]  # type: ignore[arg-type]
     (curves,) = band_figure(["a"], [np.array([[1.0, INF], [2.0, INF]])], title="t").axes
     assert np.isnan(np.asarray(curves.lines[0].get_ydata())[1])
-    top, _ = along_figure(
+    top, _ = sweep_figure(
         ["a"], [np.array([1.0, 2.0])], [[np.array([0.1, INF]), np.array([0.1, 0.2, INF])]],
         [[np.array([1.0]), np.array([])]], key="k", reference=None, title="t",
     ).axes  # fmt: skip
@@ -190,4 +193,4 @@ def test_two_seeds_have_no_interval_anywhere(tmp_path: Path, seqattn: Any) -> No
     assert "| needs 6 seeds |" in text
     assert "2 seeds are too few to tell plain and dot apart" in text
     assert "all pairs" not in text  # there is one
-    assert of_outcome(read_comparison(home))["arms"][0]["interval"] is None
+    assert comparison_content(read_comparison(home))["variants"][0]["interval"] is None

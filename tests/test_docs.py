@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from seqattn.config import json_schema
-from seqattn.config.manual import manual
+from seqattn.config.manual import render_manual
 from tests.conftest import ROOT, Ended
 
 TEN = ROOT / "docs" / "attention-in-ten-minutes.md"
@@ -102,7 +102,7 @@ def test_commands_typed_in_order_do_not_meet_in_a_folder() -> None:
 
 
 def test_every_key_is_in_the_page_of_keys() -> None:
-    assert (ROOT / "docs" / "config.md").read_text() == manual(json_schema())
+    assert (ROOT / "docs" / "config.md").read_text() == render_manual(json_schema())
 
 
 def test_the_python_of_the_documents_runs(

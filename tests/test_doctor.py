@@ -18,7 +18,7 @@ from seqattn.analysis import doctor
 from seqattn.analysis.doctor import ABOUT_WEIGHTS, NAMES, Evidence
 from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
-from seqattn.data.baselines import verdict
+from seqattn.data.baselines import describe_verdict
 from seqattn.runs import EpochRecord
 from tests.conftest import ROOT, Ended
 
@@ -204,10 +204,10 @@ def test_a_fitted_baseline_counts_too() -> None:
     ],
 )
 def test_the_verdict_names_the_fitted_baseline(loss: float, words: str) -> None:
-    assert verdict(loss, {"rule": 0.03, "mean": 1.0}, {"linear": 0.02}) == words
-    other = verdict(0.04, {"rule": 0.03}, {"linear": 0.05})
+    assert describe_verdict(loss, {"rule": 0.03, "mean": 1.0}, {"linear": 0.02}) == words
+    other = describe_verdict(0.04, {"rule": 0.03}, {"linear": 0.05})
     assert other.endswith("(rule, 0.03), but beats linear (0.05)")
-    assert verdict(loss, {"rule": 0.03}, {}).endswith("baseline (rule, 0.03)")
+    assert describe_verdict(loss, {"rule": 0.03}, {}).endswith("baseline (rule, 0.03)")
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,23 @@ import torch
 
 from seqattn import experiments
 from seqattn.config import Config, Training, resolve
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import DataError, NonFiniteError
 from seqattn.experiments import folder_session as session_module
 from seqattn.experiments import group_training, train_many
 from seqattn.experiments.verify_resume import first_difference
 from seqattn.models import build_model
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.training import Batch, Run, RunProgress, RunState, load_state, loop, to_tensors, train
+from seqattn.training import (
+    Batch,
+    RunProgress,
+    RunState,
+    TrainingRun,
+    load_state,
+    loop,
+    to_tensors,
+    train_models,
+)
 from seqattn.training.data_loader import DataLoader
 from tests.training_session import Recorder, trained
 
@@ -33,14 +42,14 @@ def config_of(*sets: str) -> Config:
     return resolve(None, [*SIZES, *sets]).config
 
 
-def run_of(seed: int, *sets: str) -> Run:
+def run_of(seed: int, *sets: str) -> TrainingRun:
     config = config_of(*sets)
-    data = load(config.data)
+    data = load_data(config.data)
     parts = to_tensors(data.train), to_tensors(data.validation)
-    return Run(build_model(config.model, 2, seed), *parts, config.training, seed, group="g")
+    return TrainingRun(build_model(config.model, 2, seed), *parts, config.training, seed, group="g")
 
 
-def without_targets(run: Run) -> Run:
+def without_targets(run: TrainingRun) -> TrainingRun:
     """The run with training targets of which none is finite."""
     return replace(run, data=filled(run.data, math.inf))
 
@@ -50,7 +59,7 @@ def overflowing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs at learning rate 99 have a first update that is not finite."""
     build_runs = group_training.build_runs
 
-    def steeper(*args: Any) -> list[Run]:
+    def steeper(*args: Any) -> list[TrainingRun]:
         steep = {"learning_rate": 1e300}
         return [
             replace(run, config=run.config.model_copy(update=steep))
@@ -132,7 +141,7 @@ def test_the_others_go_on_from_the_first_step() -> None:
     assert [run.ended for run in found] == ["all epochs"] * 2 + ["diverged"] + ["all epochs"] * 2
     assert [state.slot.row for state in saved if state.slot and state.position == (0, 0)] == [2]
     for k in (0, 1, 3, 4):
-        (alone,) = train([run_of(k)])
+        (alone,) = train_models([run_of(k)])
         assert found[k].validation_losses == pytest.approx(alone.validation_losses, rel=1e-4)
 
 
@@ -229,7 +238,7 @@ def gone_at(monkeypatch: pytest.MonkeyPatch, at: tuple[int, int]) -> None:
 def test_data_gone_in_an_epoch_save_the_state_before_once(
     at: tuple[int, int], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = train([run_of(seed) for seed in range(count)])
+    whole = train_models([run_of(seed) for seed in range(count)])
     saved = list[list[RunProgress]]()
     states = list[RunState | None]()
 
@@ -242,21 +251,21 @@ def test_data_gone_in_an_epoch_save_the_state_before_once(
         gone_at(patch, at)
         runs = [run_of(seed) for seed in range(count)]
         with pytest.raises(DataError, match="is gone"):
-            train(runs, Saves(1000.0))
+            train_models(runs, Saves(1000.0))
     last = saved[-1]
     assert [len(each) for each in saved if each] == [count]  # at the end of an epoch none was due
     assert [run.run for run in last] == runs
     assert [state.position for state in states if state] == [at] * count
     assert [state.slot.row for state in states if state and state.slot] == list(range(count))
     again = [run_of(seed) for seed in range(count)]
-    rest = train(again, states=dict(zip(again, states, strict=True)))  # type: ignore[arg-type]
+    rest = train_models(again, states=dict(zip(again, states, strict=True)))  # type: ignore[arg-type]
     for one, other in zip(rest, whole, strict=True):
         assert one.is_finished
         assert same_state(one.checkpoint, other.checkpoint)
 
 
 def test_data_gone_in_the_validation_save_the_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    (whole,) = train([run_of(1)])
+    (whole,) = train_models([run_of(1)])
     validate, calls = loop.validate, iter(range(9))
 
     def gone(*args: Any) -> Any:
@@ -271,7 +280,7 @@ def test_data_gone_in_the_validation_save_the_whole_epoch(monkeypatch: pytest.Mo
             trained([run_of(1)], save=saved.append)
     assert [state.position for state in saved] == [(1, STEPS)]
     run = run_of(1)
-    (rest,) = train([run], states={run: saved[0]})
+    (rest,) = train_models([run], states={run: saved[0]})
     assert same_state(rest.checkpoint, whole.checkpoint)
 
 
@@ -346,7 +355,7 @@ def test_a_save_of_one_run_leaves_the_timer_of_the_others(
     now = [0.0]
     monkeypatch.setattr(session_module.time, "monotonic", lambda: now[0])
     config = Training(checkpoint_seconds=10)
-    progress = [RunProgress(Run(None, None, None, config, k)) for k in range(3)]  # type: ignore[arg-type]
+    progress = [RunProgress(TrainingRun(None, None, None, config, k)) for k in range(3)]  # type: ignore[arg-type]
     session = session_module.FolderSession({p.run: None for p in progress}, experiments.Callbacks())  # type: ignore[misc]
     saved = list[int]()
     monkeypatch.setattr(session, "_write", lambda runs: saved.extend(p.run.seed for p in runs))

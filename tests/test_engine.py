@@ -18,24 +18,24 @@ import torch
 from torch import Tensor
 
 from seqattn import experiments
-from seqattn.config import Config, Recurrent, every_key, resolve
-from seqattn.data import load
+from seqattn.config import Config, Recurrent, all_keys, resolve
+from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
 from seqattn.models import RecurrentModel, build_model
 from seqattn.models import layers as layers_module
 from seqattn.models.attention import normalizers
-from seqattn.models.manual_backward import ManualLoss, supports, wants_runs_inner
+from seqattn.models.manual_backward import ManualLoss, prefers_runs_innermost, supports
 from seqattn.runs import RunFolder
 from seqattn.training import (
     Batch,
-    Run,
     RunProgress,
     RunState,
-    mean_squared_error,
+    TrainingRun,
+    mse_loss,
     to_tensors,
-    train,
+    train_models,
 )
 from seqattn.training import compiling as compiling_module
 from seqattn.training import objective as objective_module
@@ -64,7 +64,7 @@ COVERED: dict[str, dict[str, Any]] = {
 
 def every_model() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every score with every context, and no attention: from the config's own list of scores."""
-    scores = {tag for path, _, tag in every_key() if path == ("model", "attention", "score")}
+    scores = {tag for path, _, tag in all_keys() if path == ("model", "attention", "score")}
     assert len(scores) >= 5
     for score in sorted(scores):
         for context in ("output", "input"):
@@ -127,7 +127,7 @@ def test_derived_gradients_are_autograds(
         source, target, lengths, keep = batch_of(lead, ragged, repeat)
         told = coins_of(coin, lead)
         plain = model(source, target, source_lengths=lengths, teacher_forcing=told)
-        expected = mean_squared_error(plain.values, target, keep)
+        expected = mse_loss(plain.values, target, keep)
         stack.gradient.fill_(math.nan)
         found = derived.value_and_grad(
             source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=told
@@ -148,7 +148,7 @@ def test_derived_gradients_are_autograds(
 def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     config = Recurrent.model_validate({"hidden_dim": 2, "attention": {"score": "scaled_dot"}})
     models = [build_model(config, F, k).double() for k in range(9)]
-    assert wants_runs_inner(models[0], 9)
+    assert prefers_runs_innermost(models[0], 9)
     stack, objective = build_loss([copy.deepcopy(model) for model in models])
     assert stack.runs_innermost
     assert isinstance(objective, ManualBackwardLoss)
@@ -158,7 +158,7 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     for k, model in enumerate(models):
         of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, told)]
         said = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
-        mean_squared_error(said.values, of_run[1], of_run[3]).backward()
+        mse_loss(said.values, of_run[1], of_run[3]).backward()
         found = stack.get_row(stack.gradient, k)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-10, rtol=1e-9)
@@ -187,10 +187,10 @@ def test_sequences_innermost_are_the_same(
     if ragged:
         lengths, keep = lengths.clamp(max=4), keep[..., :3]
     batch = Batch(source, target, lengths, keep)
-    monkeypatch.setattr(normalizers, "MANY", 1)
+    monkeypatch.setattr(normalizers, "MIN_FAST_SCORES", 1)
     losses, slopes, inner = list[Tensor](), list[Tensor](), list[bool]()
     for narrow in (0, H):
-        monkeypatch.setattr(layers_module, "NARROW", narrow)
+        monkeypatch.setattr(layers_module, "MAX_INNERMOST_WIDTH", narrow)
         models = [build_model(config.model, 2, seed).double() for seed in range(RUNS)]
         stack, objective = build_loss(models, manual_backward=False)
         assert isinstance(stack.model, RecurrentModel)
@@ -219,8 +219,8 @@ def test_validation_is_the_plain_models() -> None:
         told = stack.model(
             source, target, source_lengths=lengths, teacher_forcing=torch.ones(T, dtype=torch.bool)
         ).values
-        torch.testing.assert_close(free, mean_squared_error(alone, target, keep))
-        torch.testing.assert_close(forced, mean_squared_error(told, target, keep))
+        torch.testing.assert_close(free, mse_loss(alone, target, keep))
+        torch.testing.assert_close(forced, mse_loss(told, target, keep))
 
 
 def test_what_is_not_covered_goes_to_autograd() -> None:
@@ -285,10 +285,10 @@ def config_of(model: dict[str, Any], training: dict[str, Any], ragged: bool, see
     )
 
 
-def run_of(config: Config, dtype: torch.dtype) -> Run:
-    data = load(config.data)
+def run_of(config: Config, dtype: torch.dtype) -> TrainingRun:
+    data = load_data(config.data)
     model = build_model(config.model, 2, config.seed).to(dtype)
-    return Run(
+    return TrainingRun(
         model, to_tensors(data.train, dtype=dtype), to_tensors(data.validation, dtype=dtype),
         config.training, config.seed,
     )  # fmt: skip
@@ -304,9 +304,11 @@ def losses_of(run: RunProgress) -> Tensor:
 def check_alone(configs: list[Config], *, manual_backward: bool = True,
                 dtype: torch.dtype = torch.float64,
                 tolerance: float = 1e-9) -> list[RunProgress]:  # fmt: skip
-    together = train([run_of(config, dtype) for config in configs], manual_backward=manual_backward)
+    together = train_models(
+        [run_of(config, dtype) for config in configs], manual_backward=manual_backward
+    )
     for config, run in zip(configs, together, strict=True):
-        (alone,) = train([run_of(config, dtype)], manual_backward=manual_backward)
+        (alone,) = train_models([run_of(config, dtype)], manual_backward=manual_backward)
         assert (run.is_finished, run.ended, run.best_epoch) == (
             alone.is_finished, alone.ended, alone.best_epoch
         )  # fmt: skip
@@ -373,7 +375,7 @@ def test_by_hand_and_autograd_train_to_the_same_losses() -> None:
     for ragged in (False, True):
         config = config_of({}, {}, ragged, 1)
         runs = [
-            train([run_of(config, torch.float64)], manual_backward=by_hand)[0]
+            train_models([run_of(config, torch.float64)], manual_backward=by_hand)[0]
             for by_hand in (True, False)
         ]
         torch.testing.assert_close(losses_of(runs[0]), losses_of(runs[1]), atol=1e-9, rtol=0)
@@ -398,7 +400,7 @@ def test_a_run_that_diverges_ends_alone(why: str) -> None:
     assert "in epoch 1, step" in str(broken.error)
     assert all(tensor.isfinite().all() for tensor in saved[-1].weights.values())
     for k in (0, 2):
-        (alone,) = train([run_of(configs[k], torch.float64)])
+        (alone,) = train_models([run_of(configs[k], torch.float64)])
         torch.testing.assert_close(losses_of(found[k]), losses_of(alone), atol=1e-9, rtol=0)
 
 
@@ -408,10 +410,10 @@ def is_second(state: RunState) -> bool:
 
 def test_together_only_from_one_position() -> None:
     runs = [run_of(config_of({}, {"epochs": 2}, False, seed), torch.float64) for seed in range(2)]
-    (ended,) = train(runs[:1])
+    (ended,) = train_models(runs[:1])
     assert ended.checkpoint is not None
     with pytest.raises(ValueError, match="same epoch and step"):
-        train(runs, states={runs[0]: ended.checkpoint})
+        train_models(runs, states={runs[0]: ended.checkpoint})
 
 
 def stopped_and_resumed(configs: list[Config], stop_after: int) -> list[RunProgress]:
@@ -425,12 +427,12 @@ def stopped_and_resumed(configs: list[Config], stop_after: int) -> list[RunProgr
     rest = [run_of(config, torch.float64) for config in configs]
     states = {run: half.checkpoint for run, half in zip(rest, halves, strict=True)}
     assert None not in states.values()
-    return train(rest, states=states)  # type: ignore[arg-type]
+    return train_models(rest, states=states)  # type: ignore[arg-type]
 
 
 def test_a_group_resumes_where_it_stopped() -> None:
     configs = [config_of({}, {"epochs": 3}, True, seed) for seed in range(RUNS)]
-    whole = train([run_of(config, torch.float64) for config in configs])
+    whole = train_models([run_of(config, torch.float64) for config in configs])
     for stop_after in (1, 4, 6):
         rest = stopped_and_resumed(configs, stop_after)
         for run, other in zip(rest, whole, strict=True):
@@ -500,11 +502,11 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
                  "model.hidden_dim=4", "training.teacher_forcing.probability=0.7", "seed=5"):  # fmt: skip
         assert is_refused(config, resolve(None, [text]).config), text
     assert not is_refused(config, resolve(None, ["training.checkpoint_seconds=1"]).config)
-    keys = {".".join(path) for path, _, _ in every_key()}
+    keys = {".".join(path) for path, _, _ in all_keys()}
     assert len(keys) > 80
     taken = set[str]()
     for key in keys:
-        monkeypatch.setattr(resume_module, "differences", lambda *_, key=key: {key: (1, 2)})
+        monkeypatch.setattr(resume_module, "config_differences", lambda *_, key=key: {key: (1, 2)})
         if not is_refused(config, config):
             taken.add(key)
     assert taken == {
@@ -534,7 +536,7 @@ def test_draws_are_a_function_of_where_they_are_made() -> None:
 
 def test_a_run_with_dropout_and_hard_choices_resumes_exactly() -> None:
     config = config_of(DRAWING, {"epochs": 3}, True, 1)
-    (whole,) = train([run_of(config, torch.float64)])
+    (whole,) = train_models([run_of(config, torch.float64)])
     for stop_after in (1, 4, 6):
         (rest,) = stopped_and_resumed([config], stop_after)
         assert torch.equal(losses_of(rest), losses_of(whole))
@@ -621,7 +623,7 @@ def test_what_cannot_be_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.compiler.reset()
     run = run_of(config_of({}, {"compile": "on"}, False, 1), torch.float64)
     with pytest.raises(UsageError, match="could not compile a step here.*Set it to off"):
-        train([run])
+        train_models([run])
 
 
 # --- threads --------------------------------------------------------------------------------------

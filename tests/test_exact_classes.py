@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Recurrent
-from seqattn.models import Forecast, RecurrentModel, build_model, manual_backward
+from seqattn.models import ModelOutput, RecurrentModel, build_model, manual_backward
 from seqattn.models.attention import (
     Attention,
+    AttentionOutput,
     DotScore,
     GeneralScore,
-    Look,
     ScaledDotScore,
     Softmax,
 )
@@ -30,7 +30,7 @@ from tests.conftest import F, H, K, N, S, T
 
 
 class ChangedModel(RecurrentModel):
-    def forward(self, *args: Any, **options: Any) -> Forecast:
+    def forward(self, *args: Any, **options: Any) -> ModelOutput:
         forecast = super().forward(*args, **options)
         return replace(forecast, values=forecast.values.sin())
 
@@ -41,16 +41,14 @@ class ChangedGRU(GRU):
 
 
 class ChangedAttention(Attention):
-    def look(self, *args: Any, **options: Any) -> Look:
-        look = super().look(*args, **options)
+    def attend(self, *args: Any, **options: Any) -> AttentionOutput:
+        look = super().attend(*args, **options)
         return look._replace(context=look.context.sin())
 
 
 class ChangedSoftmax(Softmax):
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
-        return super().weigh(3 * scores.sin(), keep, numbers)
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
+        return super().normalize(3 * scores.sin(), keep, u)
 
 
 class ChangedDot(DotScore):

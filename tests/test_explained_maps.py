@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.analysis.explanation import WIDEST_MAP, Explanation, explain
+from seqattn.analysis.explanation import MAX_PRINTED_SIDE, Explanation, explain
 from seqattn.cli.explaining import print_explanation
 from tests.conftest import S
 from tests.test_explanation import KINDS, explanation_of, model_of, same
@@ -82,7 +82,7 @@ def test_the_conclusion_names_every_stage_without_a_printed_origin(
 
 
 def test_a_wide_map_is_not_printed_and_its_result_is_named() -> None:
-    model = model_of({"attention": {"score": "scaled_dot", "key_dim": WIDEST_MAP + 1}})
+    model = model_of({"attention": {"score": "scaled_dot", "key_dim": MAX_PRINTED_SIDE + 1}})
     source = np.random.default_rng(2).normal(size=(S, F))
     made = explain(model, source, step=1, features=["x", "y"], title="one")
     names = [each.name for each in made.stages]

@@ -125,15 +125,15 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
             same(np.sqrt(len(query)), column(scores, "sqrt(K)")[0])
         elif name.startswith("additive"):
             met = np.tanh(rows(table["Query"])[0] + rows(table["Keys"]))
-            same(met, rows(table["What came of them"]))
+            same(met, rows(table["Hidden layer"]))
             v = rows(table["Vector v"])[0]
-            same(rows(table["What came of them"]) @ v, column(scores, "score"))
+            same(rows(table["Hidden layer"]) @ v, column(scores, "score"))
         elif name != "uniform":
             same(rows(table["Keys"]) @ rows(table["Query"])[0], column(scores, "score"))
 
         # weights
         score = column(scores, "score")
-        contents = table["Weights by contents" if by_place else "Weights"]
+        contents = table["Content weights" if by_place else "Weights"]
         if "tau" in contents["columns"]:
             tau = column(contents, "tau")
             same(np.maximum(score - tau, 0), column(contents, "weight"))
@@ -149,7 +149,7 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
             same(np.eye(S)[score.argmax()], column(contents, "weight"))
         weights = column(table["Weights"], "weight")
         if by_place and by_place["kind"] == "local":
-            away = np.arange(S) - rows(table["Place"])[0, 0]
+            away = np.arange(S) - rows(table["Window centre"])[0, 0]
             bell = np.exp(-(away**2) / (2 * 1.5**2))
             same(bell, column(table["Weights"], "window"))
             same(column(contents, "weight") * column(table["Weights"], "window"), weights)
@@ -332,12 +332,12 @@ def test_an_override_takes_the_place_of_the_weights(name: str) -> None:
 
 
 def test_previous_is_the_step_before() -> None:
-    hand = Override.parse("previous").begin()
+    hand = Override.parse("previous").start()
     steps = torch.rand(2, 5, 3)
     found = [hand(steps[:, t : t + 1], None) for t in range(5)]
     torch.testing.assert_close(torch.cat(found, dim=1), steps[:, [0, 0, 1, 2, 3]])
     torch.testing.assert_close(
-        Override.parse("previous").begin()(steps, None), steps[:, [0, 0, 1, 2, 3]]
+        Override.parse("previous").start()(steps, None), steps[:, [0, 0, 1, 2, 3]]
     )
 
 

@@ -61,7 +61,7 @@ def test_states_and_matrix_agree(lengths: Any) -> None:
     """And the matrix is used where it is smaller and nobody asks for strengths."""
     made = model(inner_steps=2)
     source = torch.randn(N, S, F, dtype=torch.float64)
-    start = {way: made.encode(source, lengths, as_matrix=way) for way in (False, True)}
+    start = {way: made.encode(source, lengths, use_matrix=way) for way in (False, True)}
     (past, state, point), (matrix, *others) = start[False], start[True]
     torch.testing.assert_close([state, point], others)
     h = torch.randn(N, H, dtype=torch.float64)
@@ -71,6 +71,6 @@ def test_states_and_matrix_agree(lengths: Any) -> None:
     assert strengths.shape == (N, S)
     if lengths is not None:
         assert (strengths[torch.arange(S) >= lengths[:, None]] == 0).all()
-    assert made._as_matrix(S, T, with_attention=False)
-    assert not made._as_matrix(S, T, with_attention=True)
-    assert not made._as_matrix(2, 3, with_attention=False)
+    assert made._use_matrix(S, T, with_attention=False)
+    assert not made._use_matrix(S, T, with_attention=True)
+    assert not made._use_matrix(2, 3, with_attention=False)

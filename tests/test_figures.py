@@ -20,13 +20,13 @@ from seqattn.plots import (
     attention_figure,
     band_figure,
     comparison_figure,
-    formats,
     loss_figure,
     paths_figure,
-    shortened,
+    shorten_name,
     vectors_figure,
 )
-from seqattn.plots.run_pictures import panel_titles, picture_ending
+from seqattn.plots.run_pictures import picture_ending, sequence_titles
+from seqattn.plots.style import FORMATS
 
 WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
 
@@ -177,7 +177,7 @@ def test_paths_are_joined_by_name_alone() -> None:
     given = np.array([[1.0, 10.0], [2.0, 20.0]])  # a, b
     truth, said = np.array([[21.0, 300.0]]), np.array([[22.0, 400.0]])  # b, c
     figure = paths_figure(
-        [given], [truth], [said], titles=["t"], features=["a", "b"], said=["b", "c"]
+        [given], [truth], [said], titles=["t"], features=["a", "b"], target_features=["b", "c"]
     )
     lines = {
         axes.get_ylabel(): [
@@ -219,7 +219,7 @@ def test_scaled_runs_have_errors_in_the_units_of_the_data() -> None:
     """Squared pascals say nothing; the root can be held against the numbers on the axis."""
     given, truth = np.zeros((3, 1)), np.ones((2, 1))
     figure = paths_figure(
-        [given], [truth], [truth + 3], titles=["t"], features=["pressure"], rooted=True
+        [given], [truth], [truth + 3], titles=["t"], features=["pressure"], use_rmse=True
     )
     assert figure.axes[0].get_title() == "t\nRMSE 3.0000"
     (axes,) = loss_figure(
@@ -233,7 +233,7 @@ def test_features_that_are_not_drawn_are_counted() -> None:
     names = [f"f{k}" for k in range(8)]
     figure = paths_figure(
         [np.zeros((5, 8))], [np.zeros((2, 1))], [np.ones((2, 1))], titles=["t"], features=names,
-        said=["f7"],
+        target_features=["f7"],
     )  # fmt: skip
     assert [axes.get_ylabel() for axes in figure.axes] == ["f7", "f0", "f1", "f2", "f3", "f4"]
     assert figure.get_supxlabel() == "step (2 more features are not drawn)"
@@ -251,7 +251,7 @@ def test_a_plane_is_for_the_same_two_features(said: list[str]) -> None:
     F = len(said)
     figure = paths_figure(
         [np.zeros((4, 2))], [np.zeros((3, F))], [np.ones((3, F))], titles=["t"],
-        features=["x", "y"], said=said,
+        features=["x", "y"], target_features=said,
     )  # fmt: skip
     assert figure.get_supxlabel() == "step"
 
@@ -327,7 +327,7 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
         "one weight": lambda: attention_figure([np.ones((1, 1))], titles=["t"]),
         "one weight of a long name": lambda: attention_figure(
             [np.ones((1, 1))],
-            titles=[f"{shortened('W' * 60, 24)}\nof sequences of 24 and 24 points"],
+            titles=[f"{shorten_name('W' * 60, 24)}\nof sequences of 24 and 24 points"],
         ),
         "long": lambda: attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
         "strengths": strengths,
@@ -339,9 +339,9 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
 
 
 def test_names_that_begin_alike_are_told_apart() -> None:
-    assert shortened("attention_heads-2", 17) == "attention_heads-2"
+    assert shorten_name("attention_heads-2", 17) == "attention_heads-2"
     for most in (10, 11):
-        short = [shortened(f"model_attention_heads-{k}", most) for k in (2, 4)]
+        short = [shorten_name(f"model_attention_heads-{k}", most) for k in (2, 4)]
         assert [len(name) for name in short] == [most, most]
         assert short[0] != short[1]
         assert short[0].startswith("mode")
@@ -360,7 +360,7 @@ def test_no_word_is_cut_off(name: str) -> None:
     assert drawn.y1 < height + 0.01, (drawn, height)
 
 
-@pytest.mark.parametrize("ending", formats())
+@pytest.mark.parametrize("ending", FORMATS)
 def test_the_same_figure_is_the_same_bytes(ending: str) -> None:
     assert as_bytes(loss(), ending) == as_bytes(loss(), ending)
 
@@ -370,7 +370,7 @@ def test_titles_from_files_are_drawn_as_they_are() -> None:
         "ids": np.array(["a$\\frac", "x" * 99 + "12", "e\x1b[31m"]),
         "labels": np.array([], str),
     }
-    titles = panel_titles(arrays, "sequence")
+    titles = sequence_titles(arrays, "sequence")
     assert titles == ["sequence a$\\frac", f"sequence {'x' * 9}…{'x' * 8}12", "sequence e?[31m"]
     as_bytes(attention_figure([WEIGHTS], titles=titles[:1]))
 

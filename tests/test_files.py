@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
-from seqattn.data import load, tasks
-from seqattn.data.cutting import as_sources
-from seqattn.data.files import Chunk, ReadOptions, format_of, read_all, read_chunks, step_text
+from seqattn.data import load_data, tasks
+from seqattn.data.cutting import make_sources
+from seqattn.data.files import Chunk, ReadOptions, file_format, read_all, read_chunks, step_text
 from seqattn.data.files.sequence_files import write_sequences
-from seqattn.data.files.writing import Steps, TableWriter, forecast_arrays
-from seqattn.data.regularize import regularized
-from seqattn.data.series import Series, spacing_of
+from seqattn.data.files.writing import ForecastSteps, TableWriter, forecast_arrays
+from seqattn.data.regularize import regularize
+from seqattn.data.series import Series, infer_spacing
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import long
 from seqattn.errors import DataError, UsageError
@@ -194,12 +194,12 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
 
 
 def series_of(piece: Chunk) -> Series:
-    return regularized(piece, "f", OwnFile(path="-"), spacing_of(piece))
+    return regularize(piece, "f", OwnFile(path="-"), infer_spacing(piece))
 
 
 def goes_on(piece: Chunk, steps: int) -> np.ndarray[Any, Any]:
     """The steps after those of a piece."""
-    return Steps.of_sources(as_sources(series_of(piece), None)).after(steps)
+    return ForecastSteps.of_sources(make_sources(series_of(piece), None)).after(steps)
 
 
 def test_dates_are_steps_that_go_on() -> None:
@@ -227,8 +227,8 @@ def test_months_go_on_by_the_calendar(last: list[str], ahead: list[str]) -> None
     """As the next date of a month is called, however long it is; other steps are as long as they
     were."""
     dates = np.array([last, ["2020-05-05", "2020-05-07"]], dtype="datetime64[us]")
-    spacing = Spacing.found(dates.ravel(), np.array([0, 2, 4]))
-    found = Steps(dates[:, 1], spacing).after(3)
+    spacing = Spacing.infer(dates.ravel(), np.array([0, 2, 4]))
+    found = ForecastSteps(dates[:, 1], spacing).after(3)
     assert found[0].tolist() == np.array(ahead, dtype="datetime64[us]").tolist()
     assert [str(day)[:10] for day in found[1]] == ["2020-05-09", "2020-05-11", "2020-05-13"]
 
@@ -295,7 +295,7 @@ def test_a_stretch_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"s{k},{t},{k},{t}" for k in range(200) for t in range(k % 7 + 1)]
     text = "sequence,step,x,y\n" + "\n".join(rows) + "\n"
     whole = read(text)
-    monkeypatch.setattr(long, "AT_ONCE", 8)
+    monkeypatch.setattr(long, "CHUNK_ROWS", 8)
     file = Path(os.environ["PYTEST_FILES"]) / "f.csv"
     pieces = list(read_chunks(file, XY))
     assert len(pieces) > 20
@@ -376,7 +376,7 @@ def test_paths_that_are_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.xlsx").write_text("")
     with pytest.raises(DataError, match=r"cannot tell its format from its name. End it in .csv"):
         read_all(tmp_path / "a.xlsx", XY)
-    assert format_of(Path("a.PARQUET")) == "parquet"
+    assert file_format(Path("a.PARQUET")) == "parquet"
 
 
 def test_without_pyarrow_only_arrow_files_are_refused(
@@ -451,10 +451,10 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
     refused("features a point, but there are 2 names", source=np.ones((2, 2, 3)))
     refused("it must be finite", source=np.full((1, 1, 2), np.inf))
     np.savez(file, source=np.array([[1], None], dtype=object))
-    with pytest.raises(DataError, match="holds Python objects; they are never opened"):
+    with pytest.raises(DataError, match="holds Python objects, which are never loaded"):
         read_all(file, XY)
     file.write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(DataError, match="is no whole NPZ file"):
+    with pytest.raises(DataError, match="is a damaged NPZ file"):
         read_all(file, XY)
     np.save(tmp_path / "o.npy", np.array([{}], dtype=object))
     with pytest.raises(DataError, match="is no NPY file of numbers"):
@@ -560,27 +560,29 @@ def test_an_npy_file_is_mapped(tmp_path: Path) -> None:
     ids=["squares", "ragged", "polygons", "copy"],
 )
 def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_path: Path) -> None:
-    part = load(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
+    part = load_data(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
     if form in ("npy", "wide") and not goes_on:
         with pytest.raises(UsageError, match="sources and targets of their own"):
             write_sequences(
-                part, "csv" if form == "wide" else form, wide=form == "wide", goes_on=False
+                part, "csv" if form == "wide" else form, wide=form == "wide", is_continuation=False
             )
         return
     written = "csv" if form == "wide" else form
-    content, section = write_sequences(part, written, wide=form == "wide", goes_on=goes_on)
+    content, section = write_sequences(part, written, wide=form == "wide", is_continuation=goes_on)
     import yaml
 
     described = yaml.safe_load(section) or {}
     for key, some in (("path", slice(0, 7)), ("validation_path", slice(7, 13))):
         file = tmp_path / f"{key}.{written}"
-        other, _ = write_sequences(part.at(some), written, wide=form == "wide", goes_on=goes_on)
+        other, _ = write_sequences(
+            part.select(some), written, wide=form == "wide", is_continuation=goes_on
+        )
         file.write_bytes(other)
         described[key] = str(file)
     file = tmp_path / f"a.{written}"
     file.write_bytes(content)
     config = OwnFile.model_validate({**described, "test_path": str(file)})
-    again = load(config).test
+    again = load_data(config).test
     assert np.array_equal(again.source, part.source)
     assert np.array_equal(again.target, part.target)
     assert np.array_equal(again.source_lengths, part.source_lengths)
@@ -625,9 +627,9 @@ def test_any_bytes_are_read_or_refused(raw: bytes, ending: str) -> None:
 
 
 def with_one_byte_changed(data: st.DataObject, *forms: str) -> None:
-    part = load(Squares(n_test=5)).test
+    part = load_data(Squares(n_test=5)).test
     for form in forms:
-        content = bytearray(write_sequences(part, form, goes_on=True)[0])
+        content = bytearray(write_sequences(part, form, is_continuation=True)[0])
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] = data.draw(st.integers(0, 255))
         try:
@@ -663,13 +665,13 @@ def test_numbers_survive_a_csv_file(walks: list[list[tuple[float, float]]], last
     writer = TableWriter(raw, "csv", ["x", "y"])
     ids = [f"s {k}," for k in range(len(walks))]
     writer.write(ids, np.tile([last + 1.0, last + 2.0], (len(ids), 1)), values)
-    piece = read(raw.getvalue(), replace(XY, asks=False))
+    piece = read(raw.getvalue(), replace(XY, is_training=False))
     assert piece.ids == tuple(ids)
     assert np.array_equal(piece.points.values.astype(np.float32).reshape(values.shape), values)
 
 
 def test_arrays_hold_nan_at_padding() -> None:
-    part = as_sources(series_of(read(GOOD)), None)
+    part = make_sources(series_of(read(GOOD)), None)
     arrays = forecast_arrays(part, np.ones((2, 3, 2)), with_target=False)
     assert np.isnan(arrays["source"][1, 1]).all()
     assert arrays["forecast"].tolist() == np.ones((2, 3, 2)).tolist()

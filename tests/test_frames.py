@@ -19,7 +19,7 @@ import pytest
 
 import seqattn
 from seqattn.data.files import Chunk, ReadOptions, read_all
-from seqattn.data.frames import frame_file, kind_of_frame
+from seqattn.data.frames import frame_kind, temporary_parquet
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments.api import DataNote, Run
 from tests.conftest import Ended, fresh_process
@@ -29,7 +29,7 @@ CONFIG = (
     "name: c\ndata: {kind: file, path: f.csv, window: {source: 5, target: 3}, "
     "missing: interpolate, cache: never}\nmodel: {hidden_dim: 3}\ntraining: {epochs: 2}\n"
 )
-OPTIONS = ReadOptions(asks=False)
+OPTIONS = ReadOptions(is_training=False)
 
 
 def table() -> pd.DataFrame:
@@ -83,7 +83,7 @@ def of_file(trained: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def read(frame: Any, options: ReadOptions = OPTIONS) -> Chunk:
-    with frame_file(frame) as path:
+    with temporary_parquet(frame) as path:
         return read_all(path, options)
 
 
@@ -273,7 +273,7 @@ def test_rows_keep_their_order_where_nothing_says_when() -> None:
         pd.DataFrame({"x": values, "y": values}).sample(frac=1, random_state=2),
         pl.DataFrame({"x": values, "y": values}).sample(fraction=1, shuffle=True, seed=2),
     ):
-        found = read(frame, ReadOptions(series=(), time=None, asks=False))
+        found = read(frame, ReadOptions(series=(), time=None, is_training=False))
         np.testing.assert_array_equal(found.points.values[:, 0], frame["x"].to_numpy())
 
 
@@ -285,7 +285,7 @@ def test_an_index_of_dates_without_a_name_is_the_time() -> None:
         assert found.style.time == ("time",)
     with_column = read(
         pd.DataFrame({"time": np.arange(9) * 2.0, "x": np.arange(9.0)}, index=index),
-        ReadOptions(asks=False, time=("time",)),
+        ReadOptions(is_training=False, time=("time",)),
     )
     assert with_column.order is not None
     np.testing.assert_array_equal(with_column.order, np.arange(9) * 2.0)
@@ -327,11 +327,13 @@ def test_what_no_table_holds_is_refused(frame: Any, words: str) -> None:
 def test_names_of_columns_are_any_text() -> None:
     names = ["select", 'a"b', "it's", "x;y", "ü", "group by", 7, 2.5, "{}", "c0", "m0"]
     values = np.random.default_rng(0).normal(size=(9, len(names)))
-    found = read(pd.DataFrame(values, columns=names), ReadOptions(series=(), time=None, asks=False))
+    found = read(
+        pd.DataFrame(values, columns=names), ReadOptions(series=(), time=None, is_training=False)
+    )
     assert found.points.features == tuple(map(str, names))
     np.testing.assert_array_equal(found.points.values, values)
     found = read(pl.DataFrame(values, schema=list(map(str, names))),
-                 ReadOptions(series=(), time=None, asks=False))  # fmt: skip
+                 ReadOptions(series=(), time=None, is_training=False))  # fmt: skip
     assert found.points.features == tuple(map(str, names))
 
 
@@ -374,7 +376,7 @@ CELLS: dict[str, tuple[list[Any], list[float]]] = {
 def test_cells_of_pandas(kind: str) -> None:
     column, wanted = CELLS[kind]
     frame = pd.DataFrame({"t": [1, 2, 3], "x": column, "y": [5.0, 6.0, 8.0]})
-    options = ReadOptions(series=(), time=("t",), features=("x", "y"), asks=False)
+    options = ReadOptions(series=(), time=("t",), features=("x", "y"), is_training=False)
     if kind == "large":  # larger than a model can work with
         with pytest.raises(DataError, match="row 3, column 'x'"):
             read(frame, options)
@@ -405,7 +407,7 @@ def test_durations_and_times_of_polars() -> None:
         "i": pl.Series([1, None, 3], dtype=pl.Int128), "x": [1.0, None, float("nan")],
     })  # fmt: skip
     features = ("d", "c", "i", "x")
-    found = read(frame, ReadOptions(series=(), time=("t",), features=features, asks=False))
+    found = read(frame, ReadOptions(series=(), time=("t",), features=features, is_training=False))
     nan = np.nan
     wanted = [[3600, 60, 1, 1], [nan, nan, nan, nan], [1, 2, 3, nan]]
     np.testing.assert_array_equal(found.points.values, wanted)
@@ -419,7 +421,7 @@ def test_polars_needs_no_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_arrays_are_no_frames() -> None:
     for value in ([1], np.zeros(3), {"x": [1]}, None, "x", pd.Timestamp("2021")):
-        assert kind_of_frame(value) is None
+        assert frame_kind(value) is None
 
 
 def test_notes_are_warnings(trained: Path) -> None:
@@ -433,7 +435,9 @@ def test_notes_are_warnings(trained: Path) -> None:
     assert any("its index has no name and is left out; to read it" in line for line in more)
     assert "the DataFrame: rows are sorted by series and time, which they were not." in told
     assert "the DataFrame: 'more' is left out: it is not among data.features." in told
-    with pytest.raises(DataError, match="the DataFrame: no column 'plant', which told the series"):
+    with pytest.raises(
+        DataError, match="the DataFrame: no column 'plant', which identified the series"
+    ):
         quiet(lambda: load(trained).predict(table().drop(columns="plant")))
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from seqattn import experiments
 from seqattn.config import Config, Training
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
-from seqattn.training import Run, to_tensors, train
+from seqattn.training import TrainingRun, to_tensors, train_models
 from seqattn.training.batch_key import PER_RUN
 from tests.grouped import check_grouped_equals_alone, series_config, small_config, write_series
 
@@ -80,10 +80,10 @@ def test_runs_are_grouped_whatever_they_read_for_themselves(tmp_path: Path) -> N
     ids=["coin", "batch size", "masks", "sequences"],
 )
 def test_the_loop_refuses_runs_that_cannot_be_trained_side_by_side(other: Config) -> None:
-    def run_of(config: Config) -> Run:
-        data = load(config.data)
+    def run_of(config: Config) -> TrainingRun:
+        data = load_data(config.data)
         train, validation = to_tensors(data.train), to_tensors(data.validation)
-        return Run(build_model(config.model, 2, 1), train, validation, config.training, 1)
+        return TrainingRun(build_model(config.model, 2, 1), train, validation, config.training, 1)
 
     with pytest.raises(ValueError, match="batch_key"):
-        train([run_of(small_config()), run_of(other)])
+        train_models([run_of(small_config()), run_of(other)])

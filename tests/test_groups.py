@@ -15,18 +15,18 @@ import torch
 from seqattn.analysis import doctor
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
-from seqattn.config.comparing import plan
-from seqattn.data import DataSpec, load
+from seqattn.config.comparing import plan_comparison
+from seqattn.data import DataSpec, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
 from seqattn.experiments.compare import compare
 from seqattn.experiments.ray_cluster import _take_in
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures
-from seqattn.report.content import of_run
+from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training import Run, RunProgress, to_tensors, train
+from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
 from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
@@ -41,15 +41,15 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
            "training.learning_rate_schedule.patience=1"]  # fmt: skip
 
 
-def run_of(seed: int, *sets: str) -> Run:
+def run_of(seed: int, *sets: str) -> TrainingRun:
     config = resolve(None, [*SIZES, *sets]).config
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
-    return Run(model, *parts, config.training, seed, group="g")
+    return TrainingRun(model, *parts, config.training, seed, group="g")
 
 
-def group_of(runs: Sequence[Run]) -> tuple[TrainState, Learner]:
+def group_of(runs: Sequence[TrainingRun]) -> tuple[TrainState, Learner]:
     return build_group([RunProgress(run) for run in runs])
 
 
@@ -110,7 +110,7 @@ def test_an_ended_run_has_no_learning_rate(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Optimizer, "step", seen)
     ended = run_of(0, *PLATEAU, "training.epochs=2", "training.learning_rate=0.3")
-    trained = train([run_of(1), run_of(2), ended, run_of(3)])
+    trained = train_models([run_of(1), run_of(2), ended, run_of(3)])
     assert asked[0] == [0.01, 0.01, 0.3, 0.01]
     assert asked[-1] == [0.01] * 4
     assert len(trained[2].history) == 2
@@ -152,7 +152,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
         for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
     }
     with pytest.raises(ValueError, match="rows of one group, each its own"):
-        train(runs, states=states)
+        train_models(runs, states=states)
 
 
 # --- runs that diverged ---------------------------------------------------------------------------
@@ -186,9 +186,9 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     assert {"name", "seed", "best_epoch", "parameters", "model", "seconds", "data"} <= found.keys()
     assert folder.divergence() == found["diverged"]
     with pytest.raises(CheckpointError, match="diverged, so it has no results. The "):
-        list(run_pictures.draw_each(folder))
+        list(run_pictures.draw_run(folder))
     assert doctor.losses_beside(folder) == [math.inf]
-    page = of_run(folder, examine=False)
+    page = run_content(folder, examine=False)
     assert page["summary"] is None
     assert any(line.startswith("The training diverged, so") for line in page["notices"])
     opened = api.load(folder.path)
@@ -242,11 +242,11 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("name: c\n")
     wild = ["training.optimizer=sgd", "training.momentum=0.9", *SIZES]
-    planned = plan(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
+    planned = plan_comparison(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
     compare(planned, tmp_path)
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
-    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").arms] == [0, 6]
+    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").variants] == [0, 6]
     epochs = list[int]()
     compare(
         planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))

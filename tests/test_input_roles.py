@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqattn.config import resolve
-from seqattn.data import DataSpec, load
+from seqattn.data import DataSpec, load_data
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.training import load_model
 from seqattn.training.checksummed import load_checksummed, save_checksummed
@@ -106,7 +106,7 @@ def test_evaluate_and_plot_attention_read_as_the_training_did(seqattn: Run) -> N
 
 @pytest.mark.parametrize("verb", ["predict", "evaluate", "plot-attention"])
 @pytest.mark.parametrize(("lacking", "role", "was"), [
-    ("sequence", "series", "told the series apart"), ("step", "time", "gave the time"),
+    ("sequence", "series", "identified the series"), ("step", "time", "gave the time"),
 ])  # fmt: skip
 def test_a_column_that_the_training_had_is_needed(
     seqattn: Run, verb: str, lacking: str, role: str, was: str
@@ -323,14 +323,14 @@ def test_parts_of_their_own_have_the_roles_of_the_training_part(seqattn: Run) ->
     rows = [f"u{t},s{k},{DAY + 100 * k + t},{t % 5}" for k in range(9) for t in range(6)]
     write("t.csv", "unique_id,sequence,step,x", rows)
     train(seqattn, "data.validation_path=v.csv", "data.test_path=t.csv")
-    parts = load(resolve(Path("outputs/c/config.yaml")).config.data)
+    parts = load_data(resolve(Path("outputs/c/config.yaml")).config.data)
     assert {name.split("@")[0] for name in parts.validation.ids} == {"v"}
     assert {name.split("@")[0] for name in parts.test.ids} == {f"s{k}" for k in range(9)}
     write("v.csv", "step,x", [f"{DAY + t},{t % 5}" for t in range(12)])
     done = seqattn("train", "c.yaml", "--quiet", "--overwrite", "--set",
                    "data.validation_path=v.csv", "--set", "data.test_path=t.csv")  # fmt: skip
     assert done.code == 3
-    assert "v.csv: no column 'sequence', which told the series apart" in done.err
+    assert "v.csv: no column 'sequence', which identified the series" in done.err
 
 
 GERMAN = "sequence;step;x"

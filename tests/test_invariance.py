@@ -12,13 +12,13 @@ from seqattn.analysis.evaluation import References
 from seqattn.config import OwnFile
 from seqattn.data import Scaling, Sequences, sequences
 from seqattn.data.baselines import (
-    baselines_of,
+    build_baselines,
 )
-from seqattn.data.fitting import fit, fit_features
+from seqattn.data.fitting import fit_features, fit_scaling
 from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
-from seqattn.data.scaling import Fitted, Method
+from seqattn.data.scaling import FeatureScale, Method
 from seqattn.errors import DataError
 from tests.conftest import whole
 
@@ -48,7 +48,7 @@ def test_the_linear_baseline_does_not_depend_on_units(
 ) -> None:
     """Against the same values brought back near 1 first: what float64 rounds off a x + b is the
     same for both."""
-    monkeypatch.setattr(sequences, "AT_ONCE", at_once)
+    monkeypatch.setattr(sequences, "MAX_BLOCK_VALUES", at_once)
     train, test = (changed(part_of(seed), a, b) for seed in (1, 2))
     plain_train, plain_test = (changed(changed(part, 1, -b), 1 / a, 0) for part in (train, test))
     design = np.column_stack([plain_train.source.reshape(N, -1), np.ones(N)])
@@ -65,7 +65,7 @@ def test_the_linear_baseline_does_not_depend_on_units(
 def test_the_linear_baseline_is_relative_where_the_model_is() -> None:
     """Sequences of a level that no training sequence had."""
     train, test = part_of(1), part_of(2, level=50.0)
-    scaling, _ = fit(OwnFile.model_validate({"path": "-", "relative": True}), train)
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-", "relative": True}), train)
     at_zero = [changed(part, 1, 0) for part in (train, test)]
     for k, part in enumerate(at_zero):
         last = part.source[:, -1:]
@@ -82,7 +82,7 @@ def test_the_linear_baseline_is_relative_where_the_model_is() -> None:
     assert relative < plain[name] * 10  # under one name, whatever it is fitted to
 
 
-def fitted(method: Method, *values: np.ndarray[Any, Any]) -> Fitted:
+def fitted(method: Method, *values: np.ndarray[Any, Any]) -> FeatureScale:
     """The scale of a feature whose values come in pieces."""
     return fit_features(method, ("x",), lambda: (("x", piece) for piece in values))["x"]
 
@@ -112,7 +112,7 @@ def test_rounding_is_no_spread_and_is_said(method: Method) -> None:
         assert wide.scale > 0.1
     part = part_of(1)
     part.source[..., 0], part.target[..., 0] = 0.3, 0.1 + 0.2
-    _, notes = fit(OwnFile.model_validate({"path": "-", "scaling": method}), part)
+    _, notes = fit_scaling(OwnFile.model_validate({"path": "-", "scaling": method}), part)
     assert notes == ["x is always 0.3 in the training part: not scaled"]
 
 
@@ -120,11 +120,11 @@ def test_the_season_before_a_short_source_is_refused_in_every_part() -> None:
     """A training part may be long enough where another is not."""
     train, test = part_of(1), part_of(2)
     given = InSample(S, "given", (1.0, 1.0), (None, None))
-    baselines_of(train, test, None, given)
+    build_baselines(train, test, None, given)
     lengths = test.source_lengths.copy()
     lengths[3] = S - 1
     said = "data.season is 5, but a source may have only 4 points"
     with pytest.raises(DataError, match=said):
-        baselines_of(train, replace(test, source_lengths=lengths), None, given)
+        build_baselines(train, replace(test, source_lengths=lengths), None, given)
     with pytest.raises(DataError, match=said):
         check_season(replace(test, source_lengths=lengths), S)

@@ -24,11 +24,18 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.panel import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
-from seqattn.data.sequences import share_a_plane
+from seqattn.data.sequences import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
 from seqattn.plots import attention_figure, run_pictures
 from seqattn.report import report
-from seqattn.report.content import MOST_EXAMPLES, classes, errors, of_outcome, of_run, thinned
+from seqattn.report.content import (
+    MOST_EXAMPLES,
+    classes,
+    comparison_content,
+    errors,
+    run_content,
+    thinned,
+)
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import read_arrays
 from tests.conftest import ROOT, Ended
@@ -193,13 +200,13 @@ def test_a_film_of_strengths_has_a_scale_for_both_signs(
     monkeypatch.setattr(run_pictures, "attention_figure", noted)
     film = {**read_arrays(run.film), "meaning": np.array("strength")}
     film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
-    run_pictures.save_moving(film, tmp_path / "f.gif")
+    run_pictures.save_animation(film, tmp_path / "f.gif")
     assert set(asked) == {5.0}
 
 
 def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
     film = read_arrays(run.film)
-    panels = run_pictures.film_picture(film, 1, layer=0, head=1).axes[:-1]
+    panels = run_pictures.attention_history_picture(film, 1, layer=0, head=1).axes[:-1]
     assert all("\nhead 1\n" in axes.get_title() for axes in panels)
 
 
@@ -210,7 +217,7 @@ def test_a_panel_has_no_padding(run: RunFolder) -> None:
     looked["encoder_self"] = np.zeros((N, layers, heads, S, S))
     looked["decoder_self"] = np.zeros((N, layers, heads, T, T))
     looked["source_lengths"] = np.full(N, 1)
-    shape = {kind: run_pictures.panels(looked, ["t"], 1, kind=kind)[0].weights.shape
+    shape = {kind: run_pictures.attention_panels(looked, ["t"], 1, kind=kind)[0].weights.shape
              for kind in ("cross", "encoder_self", "decoder_self")}  # fmt: skip
     assert (T, S) == (2, 2)
     assert shape == {"cross": (2, 1), "encoder_self": (1, 1), "decoder_self": (2, 2)}
@@ -225,7 +232,7 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
     figure = attention_figure([weights], titles=["t"])
     assert figure.axes[0].images[0].get_clim() == (0, 0.08)
     assert attention_figure([weights[:, :16]], titles=["t"]).axes[0].images[0].get_clim() == (0, 1)
-    one = attention_figure([weights], titles=["t"], largest=0.5)
+    one = attention_figure([weights], titles=["t"], max_weight=0.5)
     assert one.axes[0].images[0].get_clim() == (0, 0.5)
     looked = {
         "weights": weights[None, None, None], "source_lengths": np.array([40]),
@@ -263,7 +270,7 @@ def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended])
         "-q",
     ]
     assert seqattn(*words).code == 0
-    content = of_run(RunFolder(Path("outputs/squares")))
+    content = run_content(RunFolder(Path("outputs/squares")))
     assert content["asked"] == "Trained by"
     assert content["command"].startswith("seqattn train ")
     assert content["command"].endswith("squares.yaml --set training.epochs=1 --seed 7 -q")
@@ -276,14 +283,14 @@ def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended])
 
 def test_half_a_run_is_told_of_as_far_as_it_goes(mine: RunFolder) -> None:
     mine.summary.unlink()
-    content = of_run(mine)
+    content = run_content(mine)
     assert "not finished: 4 epochs" in content["notices"][0]
     assert content["curves"]["epoch"] == [1, 2, 3, 4]
     assert "examples" not in content
     report(mine.path)
     mine.metrics.unlink()
     with pytest.raises(CheckpointError, match="no epoch has ended"):
-        of_run(mine)
+        run_content(mine)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +298,7 @@ def test_half_a_run_is_told_of_as_far_as_it_goes(mine: RunFolder) -> None:
 )
 def test_what_is_broken_is_said_and_the_rest_is_shown(file: str, mine: RunFolder) -> None:
     (mine.path / file).write_bytes(b"broken")
-    content = of_run(mine)
+    content = run_content(mine)
     assert len(content["notices"]) == 1
     assert file.rpartition("/")[2] in content["notices"][0]
     report(mine.path)
@@ -301,7 +308,7 @@ def test_values_of_the_config_are_in_the_letters_they_were_written_in(mine: RunF
     text = "data: {kind: file, path: x.csv, features: [tüp]}\n"
     mine.config.write_text(text, encoding="utf-8")
     mine.summary.unlink()  # it is of a run of the config that was there
-    values = {key: value for key, value, _ in of_run(mine, examine=False)["config"]}
+    values = {key: value for key, value, _ in run_content(mine, examine=False)["config"]}
     assert values["data.features"] == '["tüp"]'
 
 
@@ -311,7 +318,7 @@ def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
     del said["said"]
     np.savez(mine.predictions, **said)
     mine.environment.write_text(json.dumps({"python": "3.11"}))
-    content = of_run(mine)
+    content = run_content(mine)
     assert not content["notices"]
     assert content["asked"] == "Train it again"
     assert content["command"] == f"seqattn train {mine.config} --name small-again"
@@ -331,7 +338,7 @@ def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> N
         **{k: v[places] if v.ndim and len(v) == 15 else v for k, v in looked.items()}
         | {"ids": many["ids"]},
     )
-    content = of_run(mine)
+    content = run_content(mine)
     assert "1,000 of 10,000 test sequences" in content["notices"][0]
     examples = content["examples"]
     assert len(examples["ids"]) == MOST_EXAMPLES
@@ -356,13 +363,13 @@ def own_run(home: Path, *sets: str, wide: float = 1.0) -> RunFolder:
 @pytest.mark.parametrize("relative", ["false", "true"])
 def test_all_errors_of_a_page_are_in_the_units_of_the_loss(tmp_path: Path, relative: str) -> None:
     folder = own_run(tmp_path, "data.scaling=standard", f"data.relative={relative}", wide=900)
-    content, summary = of_run(folder), folder.read_summary()
+    content, summary = run_content(folder), folder.read_summary()
     losses = content["examples"]["losses"]
     assert np.mean(losses) == pytest.approx(summary["test_loss"], rel=1e-5)
     assert np.mean(losses) == pytest.approx(np.mean(content["by_step"]), rel=1e-5)
     assert content["unit"] == content["unit_of_one"] == " (scaled)"
     folder.best.write_bytes(b"broken")
-    content = of_run(folder)
+    content = run_content(folder)
     assert content["unit_of_one"] == " (not scaled as the losses are)"
     assert np.mean(content["examples"]["losses"]) != pytest.approx(summary["test_loss"], rel=1e-3)
     assert "which only the checkpoint knows" in content["notices"][0]
@@ -370,14 +377,14 @@ def test_all_errors_of_a_page_are_in_the_units_of_the_loss(tmp_path: Path, relat
 
 def test_errors_that_were_not_scaled_have_no_unit(tmp_path: Path) -> None:
     folder = own_run(tmp_path, "data.scaling=none", wide=900)
-    content, summary = of_run(folder), folder.read_summary()
+    content, summary = run_content(folder), folder.read_summary()
     assert np.mean(content["examples"]["losses"]) == pytest.approx(summary["test_loss"], rel=1e-5)
     assert content["unit"] == content["unit_of_one"] == ""
 
 
 @pytest.mark.parametrize(("wide", "plane"), [(1, True), (900, False)])
 def test_features_of_unlike_units_have_no_plane(tmp_path: Path, wide: float, plane: bool) -> None:
-    content = of_run(own_run(tmp_path, "data.scaling=standard", wide=wide), examine=False)
+    content = run_content(own_run(tmp_path, "data.scaling=standard", wide=wide), examine=False)
     assert content["examples"]["plane"] is plane
 
 
@@ -394,7 +401,7 @@ def test_which_features_share_a_plane(
     points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, said)]
     if len(features) == 2:
         points = [pattern[None] * spread + 7, pattern * spread + 7]
-    assert share_a_plane(features, said, points) is plane
+    assert can_share_axes(features, said, points) is plane
 
 
 def test_where_it_starts_is_of_a_plane_alone() -> None:
@@ -415,13 +422,13 @@ def test_what_is_shown_of_a_chosen_run(tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, "data.length=5", "data.kind=copy", "model.attention.heads=2"])
     experiments.train_many(experiments.seeds_of(config.config, tmp_path / "many", 2), threads=1)
     outcome = read_comparison(tmp_path / "many")
-    file = outcome.arms[0].folders[23].attention
+    file = outcome.variants[0].folders[23].attention
     looked = read_arrays(file)
     looked["source_lengths"][0], looked["target_lengths"][0] = 3, 2
     looked["weights"][0, :, :, 2:] = looked["weights"][0, :, :, :, 3:] = np.nan
     looked["weights"][0, 0, 0, 1, 1] = np.nan
     np.savez(file, **looked)
-    first, second = of_outcome(outcome)["arms"][0]["points"]
+    first, second = comparison_content(outcome)["variants"][0]["points"]
     weights = np.array(first["weights"], dtype=float)
     assert np.allclose(weights, looked["weights"][0, 0, 0, :2, :3], atol=5e-4, equal_nan=True)
     assert np.shape(second["weights"]) == (5, 5)

@@ -14,17 +14,17 @@ import pytest
 
 from seqattn.analysis.evaluation import References
 from seqattn.config import OwnFile
-from seqattn.data import Sequences, Splits, load
+from seqattn.data import Sequences, Splits, load_data
 from seqattn.data.baselines import (
     DRIFT,
     LAST_POINT,
-    baselines_of,
+    build_baselines,
 )
 from seqattn.data.file_dataset import target_series
 from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import Errors, InSample, SeriesTable
 from seqattn.data.naive import drift, last_value, seasonal_naive
-from seqattn.data.regularize import regularized
+from seqattn.data.regularize import regularize
 from seqattn.data.series import Spans
 from seqattn.errors import DataError
 from tests.conftest import whole
@@ -146,7 +146,7 @@ def test_the_scale_does_not_depend_on_stretches(monkeypatch: pytest.MonkeyPatch)
         ]))) for f in (0, 1)
     ]  # fmt: skip
     assert whole.scale == pytest.approx(expected)
-    monkeypatch.setattr(metrics, "AT_ONCE", 160)
+    monkeypatch.setattr(metrics, "MAX_BLOCK_VALUES", 160)
     small, _ = InSample.of(series, 3, None)
     assert small.scale == pytest.approx(whole.scale, rel=1e-14)
 
@@ -181,7 +181,7 @@ WINDOWS = {"series": None, "window": {"source": 21, "target": 5}, "split": {"by"
 
 
 def loaded(path: Path, **keys: Any) -> Splits:
-    return load(OwnFile.model_validate({"path": str(path), **WINDOWS, **keys}))
+    return load_data(OwnFile.model_validate({"path": str(path), **WINDOWS, **keys}))
 
 
 def test_the_season_is_of_the_training_series_and_not_of_its_windows(tmp_path: Path) -> None:
@@ -232,8 +232,8 @@ def test_where_there_is_no_season_there_is_no_row_but_a_note(tmp_path: Path) -> 
 
 def test_a_shorter_source_than_the_season_found_leaves_the_row_out(tmp_path: Path) -> None:
     data = loaded(written(tmp_path / "f.csv", weekly(1)))
-    short = replace(data.test.at(slice(None)), source_lengths=np.full(len(data.test), 6))
-    free = baselines_of(data.train, short, None, data.in_sample)
+    short = replace(data.test.select(slice(None)), source_lengths=np.full(len(data.test), 6))
+    free = build_baselines(data.train, short, None, data.in_sample)
     assert "seasonal naive (season 7, found)" not in free.forecasts
     assert list(free.notes) == [
         "no seasonal naive forecast: a source has only 6 points, the season 7"
@@ -262,7 +262,7 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
             columns |= {k: pa.array(values[:, i], from_pandas=True) for i, k in enumerate("xy")}
             pq.write_table(pa.table(columns), paths[key])
         keys["cache"] = "always" if kind == "cache" else "auto"
-        return load(OwnFile.model_validate({**keys, **paths}))
+        return load_data(OwnFile.model_validate({**keys, **paths}))
 
     numbers = np.random.default_rng(2)
     other = np.sin(np.arange(126.0))[:, None] * [5, -1] + numbers.normal(size=(126, 2))
@@ -274,7 +274,7 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
     assert one.in_sample is not None
     assert one.in_sample.season == 7
     part = one.test  # the same to be forecast, from either training part
-    free, again = (baselines_of(each.train, part, None, each.in_sample) for each in (one, two))
+    free, again = (build_baselines(each.train, part, None, each.in_sample) for each in (one, two))
     assert free.forecasts.keys() == again.forecasts.keys()
     for name in free.forecasts:
         assert free.forecast(name, part)[:].tobytes() == again.forecast(name, part)[:].tobytes(), (
@@ -304,7 +304,7 @@ def test_a_folder_has_the_season_and_scale_of_a_file(tmp_path: Path) -> None:
         "window": {"source": 14, "target": 3},
         "split": {"by": "sequence", "validation": 0.2, "test": 0.2},
     }
-    data = load(OwnFile.model_validate({**keys, "path": str(folder), "cache": "always"}))
+    data = load_data(OwnFile.model_validate({**keys, "path": str(folder), "cache": "always"}))
     assert data.in_sample is not None
     assert (data.in_sample.season, data.in_sample.origin) == (7, "found")
     train = {name.rpartition("@")[0] for name in data.train.ids}
@@ -320,7 +320,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
         tmp_path / "f.npz", source=numbers.normal(size=(20, 5, 1)) + 100,
         target=numbers.normal(size=(20, 6, 1)),
     )  # fmt: skip
-    data = load(OwnFile.model_validate({"path": str(tmp_path / "f.npz")}))
+    data = load_data(OwnFile.model_validate({"path": str(tmp_path / "f.npz")}))
     assert data.in_sample is not None
     moves = np.abs(np.diff(data.train.target[..., 0], axis=1)).mean()
     assert data.in_sample.scale == pytest.approx([moves])
@@ -328,7 +328,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
 
 def test_target_series_are_the_columns_to_be_said(tmp_path: Path) -> None:
     from seqattn.data.files import read_all
-    from seqattn.data.reading import options_of
+    from seqattn.data.reading import make_read_options
 
     values = weekly(1, 50)
     values[[3, 9], 1] = NAN
@@ -337,6 +337,6 @@ def test_target_series_are_the_columns_to_be_said(tmp_path: Path) -> None:
         "path": str(path), "series": None, "source_features": ["x", "y"],
         "target_features": ["y"], "window": {"source": 5, "target": 2}, "missing": "interpolate",
     })  # fmt: skip
-    series = regularized(read_all(path, options_of(config)), "f", config, None)
+    series = regularize(read_all(path, make_read_options(config)), "f", config, None)
     found = target_series(series, Spans.of_series(series), config)
     assert np.array_equal(found[0][:, 0], values[:, 1], equal_nan=True)

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import OwnFile, Recurrent
-from seqattn.data import Scaling, Sequences, load
+from seqattn.data import Scaling, Sequences, load_data
 from seqattn.data.baselines import (
     TRAINING_MEAN,
-    baselines_of,
-    mean_squared_error,
+    build_baselines,
+    forecast_mse,
 )
-from seqattn.data.fitting import fit
+from seqattn.data.fitting import fit_scaling
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
@@ -71,7 +71,7 @@ def test_errors_are_those_of_observed_cells(part: Sequences) -> None:
     observed, scale = part.target_cells, np.array([2.0, 5.0])
     forecast = np.random.default_rng(1).normal(size=part.target.shape)
     squares = np.where(observed, np.square((forecast - part.target) / scale), np.nan)
-    assert mean_squared_error(forecast, part, scale) == pytest.approx(np.nanmean(squares))
+    assert forecast_mse(forecast, part, scale) == pytest.approx(np.nanmean(squares))
     for t, error in enumerate(ErrorSums.of(forecast, part, scale, by_step=True).by_step):
         seen = squares[:, t][observed[:, t]]
         assert error == (pytest.approx(seen.mean()) if seen.size else None)
@@ -86,14 +86,14 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
     part: Sequences, relative: bool
 ) -> None:
     observed = part.target_cells
-    told = baselines_of(part, part, None).forecast(TRAINING_MEAN, part)[:][0]
+    told = build_baselines(part, part, None).forecast(TRAINING_MEAN, part)[:][0]
     for t in range(T):
         for f in range(F):
             seen = part.target[:, t, f][observed[:, t, f]]
             expected = seen if seen.size else part.target[..., f][observed[..., f]]
             assert told[t, f] == pytest.approx(expected.mean())
     config = OwnFile.model_validate({"path": "-", "relative": relative})
-    scaling, _ = fit(config, part)
+    scaling, _ = fit_scaling(config, part)
     last = part.source[:, -1:] if relative else np.zeros((N, 1, F))
     values = [
         np.concatenate([
@@ -122,14 +122,14 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
 @few
 @given(parts)
 def test_what_is_fed_for_an_unobserved_cell_comes_from_before_it(part: Sequences) -> None:
-    scaling, _ = fit(OwnFile.model_validate({"path": "-"}), part)
-    source, target = scaling.scaled(part)
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), part)
+    source, target = scaling.transform(part)
     for n, t, f in np.ndindex(N, int(part.target_lengths.min()), F):
         before = [i for i in range(t + 1) if part.target_cells[n, i, f]]
         plain = part.target[n, before[-1], f] if before else part.source[n, -1, f]
         shift, scale = scaling.target.shift[f], scaling.target.scale[f]
         assert target[n, t, f] == pytest.approx((plain - shift) / scale)
-    other, same = scaling.scaled(with_other_fill(part))[1], np.asarray(source)
+    other, same = scaling.transform(with_other_fill(part))[1], np.asarray(source)
     assert other.tobytes() == target.tobytes()
     assert np.isfinite(same).all()
 
@@ -140,7 +140,7 @@ def test_a_feature_that_is_not_given_begins_at_zero() -> None:
         np.full((1, 2, 1), 5.0), np.array([2]), np.array([[[np.nan], [7.0], [9.0]]]), np.array([3]),
         ("a",), ("s",), target_features=("b",), target_observed=observed,
     )  # fmt: skip
-    assert Scaling.identity(part).scaled(part)[1].ravel().tolist() == [0, 7, 7]
+    assert Scaling.identity(part).transform(part)[1].ravel().tolist() == [0, 7, 7]
 
 
 @few
@@ -176,7 +176,7 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
         assert torch.allclose(shares.flatten() / len(cells), slopes, atol=1e-12)
         free, forced = validate(objective, data)
         alone = model.forecast(data.source, T).values.detach().numpy()
-        assert free == [pytest.approx(mean_squared_error(alone, part))]
+        assert free == [pytest.approx(forecast_mse(alone, part))]
         assert len(forced) == 1
 
 
@@ -263,7 +263,7 @@ def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
     if missing == "rows":
         text = "\n".join(line for line in text.splitlines() if not line.endswith(",,")) + "\n"
     (tmp_path / "f.csv").write_text(text)
-    splits = load(OwnFile.model_validate({
+    splits = load_data(OwnFile.model_validate({
         "path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate",
     }))  # fmt: skip
     for part in (splits.train, splits.validation, splits.test):
@@ -291,7 +291,7 @@ def test_a_part_without_an_observed_target_is_refused(tmp_path: Path, part: str)
         "validation_path": str(tmp_path / "validation.csv"), "test_path": str(tmp_path / "test.csv"),
     })  # fmt: skip
     with pytest.raises(DataError, match=f"the {part} part has no target that was observed"):
-        load(described)
+        load_data(described)
 
 
 def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text(text_of(values, 6))
     keys = {"path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate"}
     with pytest.raises(DataError, match="the train part has no observed 'y' in its targets"):
-        load(OwnFile.model_validate(keys))
+        load_data(OwnFile.model_validate(keys))
 
 
 def test_a_cache_trains_on_the_cells_that_memory_trains_on(
@@ -326,7 +326,7 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
     }  # fmt: skip
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     in_memory, on_disk = (
-        load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
+        load_data(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )
     assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
     loaders = [DataLoader([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
@@ -364,7 +364,7 @@ def test_no_value_tells_of_what_lies_before_it(
             f"{k},{t},{'' if np.isnan(v) else v}" for k in (0, 1) for t, v in enumerate(each[k])
         ]
         file.write_text("\n".join(["sequence,step,x", *rows]) + "\n")
-        found.append(load(OwnFile.model_validate({
+        found.append(load_data(OwnFile.model_validate({
             "path": str(file), "window": {"source": 5, "target": 3}, "missing": "interpolate",
             "split": {"by": "time", "validation": 0.2, "test": 0.2}, "relative": relative,
         })))  # fmt: skip
@@ -376,7 +376,7 @@ def test_no_value_tells_of_what_lies_before_it(
         return
     scaling = one.scaling  # which knows of all that trains
     both = [dict(zip(each.train.ids, range(len(each.train)), strict=True)) for each in found]
-    fed = [scaling.scaled(each.train) for each in found]
+    fed = [scaling.transform(each.train) for each in found]
     for name, i in both[0].items():
         begins = int(name.partition("@")[2])
         if begins > at or name not in both[1]:

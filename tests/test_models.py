@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, Recurrent
-from seqattn.models import Forecast, RecurrentModel, Seq2SeqModel, build_model, layers
+from seqattn.models import ModelOutput, RecurrentModel, Seq2SeqModel, build_model, layers
 from tests.conftest import F, H, K, N, S, T
 from tests.test_attention import close
 
@@ -53,7 +53,7 @@ def coins(*shape: int, chance: float = 0.5, seed: int = 4) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) < chance
 
 
-def weights_of(forecast: Forecast) -> Tensor:
+def weights_of(forecast: ModelOutput) -> Tensor:
     (only,) = forecast.attention
     return only.weights.squeeze(-3)
 
@@ -153,7 +153,7 @@ def test_step_by_step_equals_all_at_once(kind: Any) -> None:
     always = torch.ones(T, dtype=torch.bool)
     at_once = model(source, target, source_lengths=LENGTHS, teacher_forcing=always)
     start = model.encode(source, LENGTHS)
-    fed, state = start.point, start.state
+    fed, state = start.start_token, start.state
     for t in range(T):
         said, look, state = model.step(fed, state, start.memory)
         torch.testing.assert_close(at_once.values[:, [t]], said, atol=1e-12, rtol=0)
@@ -187,7 +187,7 @@ def test_each_coin_feeds_what_it_says(kind: Any, shape: tuple[int, ...]) -> None
     assert each.any()
     assert not each.all()
     start = model.encode(source, None)
-    fed, state = start.point, start.state
+    fed, state = start.start_token, start.state
     for t in range(T):
         said, _, state = model.step(fed, state, start.memory)
         said = said.squeeze(-2)
@@ -272,7 +272,7 @@ def refusals() -> Sequence[tuple[dict[str, Any], str]]:
         ({**good, "source_lengths": LENGTHS[:3]}, "source_lengths must be"),
         ({**good, "source_lengths": LENGTHS * 0}, "must lie within 1 and 11"),
         ({**good, "source_lengths": LENGTHS + 1}, "must lie within 1 and 11"),
-        ({**good, "teacher_forcing": torch.full((T,), 0.5)}, "must hold booleans"),
+        ({**good, "teacher_forcing": torch.full((T,), 0.5)}, "must be a tensor of bool"),
     ]
 
 
@@ -305,11 +305,11 @@ def test_a_product_is_a_product(
         torch.randn(*lead, *shape, generator=numbers, dtype=torch.float64, requires_grad=True)
         for shape in ((L, K), (K, M))
     ]
-    found = layers.product(*factors)
+    found = layers.matmul(*factors)
     assert "Sum" in type(found.grad_fn).__name__
     slopes = torch.autograd.grad(found.cos().sum(), factors)
-    monkeypatch.setattr(layers, "WIDE", 1000)
-    expected = layers.product(*factors)
+    monkeypatch.setattr(layers, "MIN_SLOW_SIDE", 1000)
+    expected = layers.matmul(*factors)
     assert "Sum" not in type(expected.grad_fn).__name__
     wanted = torch.autograd.grad(expected.cos().sum(), factors)
     torch.testing.assert_close((found, *slopes), (expected, *wanted), atol=1e-12, rtol=0)

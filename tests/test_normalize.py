@@ -16,25 +16,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from seqattn import experiments
-from seqattn.analysis.comparison import sentences
+from seqattn.analysis.comparison import describe_result
 from seqattn.analysis.evaluation import References, evaluate, free_run
 from seqattn.analysis.evaluation.load_run import data_of, open_run
 from seqattn.config import Config, OwnFile, from_plain, resolve
-from seqattn.config.comparing import plan
-from seqattn.config.searching import search
-from seqattn.data import Scaling, Sequences, Splits, load
+from seqattn.config.comparing import plan_comparison
+from seqattn.config.searching import plan_search
+from seqattn.data import Scaling, Sequences, Splits, load_data
 from seqattn.data.baselines import (
-    baselines_of,
-    mean_squared_error,
+    build_baselines,
+    forecast_mse,
 )
-from seqattn.data.fitting import fit
+from seqattn.data.fitting import fit_scaling
 from seqattn.data.instance import InstanceStatistics
 from seqattn.data.least_squares import least_squares
 from seqattn.data.sequences import Floats
 from seqattn.errors import ConfigError
 from seqattn.experiments.compare import compare
 from seqattn.experiments.verify_resume import verify_resume
-from seqattn.report.content import of_run
+from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel, to_tensors
 from seqattn.training.objective import AutogradLoss
@@ -99,8 +99,8 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
     assert found.mean == pytest.approx(np.array([[3, 2], [12, -0.5]]))
     assert found.std == pytest.approx(np.array([[ROOT_OF_VARIANCE, 1], [2, 0.5]]))
     assert found.constant.tolist() == [[False, True], [False, False]]
-    made, notes = fit(INSTANCE.model_copy(update={"scaling": scaling}), part)
-    source, target = made.scaled(part)
+    made, notes = fit_scaling(INSTANCE.model_copy(update={"scaling": scaling}), part)
+    source, target = made.transform(part)
     r = ROOT_OF_VARIANCE
     assert source[0] == pytest.approx(np.array([[-2 / r, 0], [0, 0], [96 / r, 0], [2 / r, 0]]))
     assert source[1] == pytest.approx(np.array([[-1, 1], [1, -1], [0, 0], [0, 0]]))
@@ -117,10 +117,10 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
         "z is a target but no source feature, so that no source has a mean of it: it keeps the scaling of"
         " the training part (data.scaling)",
     ]
-    back = made.unscaled(np.asarray(target), part)
+    back = made.inverse_transform(np.asarray(target), part)
     seen = part.target_cells
     assert back[seen] == pytest.approx(part.target[seen])
-    assert made.units(part)[:, 0] == pytest.approx(np.array([[scale, r, size_of_y],
+    assert made.target_scale(part)[:, 0] == pytest.approx(np.array([[scale, r, size_of_y],
                                                             [scale, 2, 0.5]]))  # fmt: skip
 
 
@@ -148,14 +148,16 @@ def test_rounding_is_no_spread() -> None:
 
 def test_targets_padding_and_filled_cells_change_no_source(tmp_path: Path) -> None:
     part = by_hand()
-    scaling, _ = fit(INSTANCE, part)
-    before, _ = scaling.scaled(part)
+    scaling, _ = fit_scaling(INSTANCE, part)
+    before, _ = scaling.transform(part)
     other = by_hand()
     other.target[:], other.source[1, 2:], other.source[0, 2, 0] = 1e6, -7e5, 4.0
-    for own, same in zip(scaling.of_each(part), scaling.of_each(other), strict=True):
+    for own, same in zip(
+        scaling.sequence_scalers(part), scaling.sequence_scalers(other), strict=True
+    ):
         assert own.shift.tobytes() == same.shift.tobytes()
         assert own.scale.tobytes() == same.scale.tobytes()
-    after, _ = scaling.scaled(other)
+    after, _ = scaling.transform(other)
     assert after[part.source_cells].tobytes() == before[part.source_cells].tobytes()
 
 
@@ -167,7 +169,7 @@ def test_the_length_of_the_longest_source_changes_no_bit() -> None:
     scaling = replace(Scaling.identity(short), instance=True)
     for longer in (14, 20, 137):
         wide = replace(short, source=np.pad(points, ((0, 0), (0, longer - 13), (0, 0))))
-        assert (scaling.scaled(wide)[0][:, :13] == scaling.scaled(short)[0]).all()
+        assert (scaling.transform(wide)[0][:, :13] == scaling.transform(short)[0]).all()
 
 
 def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
@@ -177,8 +179,8 @@ def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
 
     def test_part(values: Floats) -> Floats:
         (tmp_path / "s.csv").write_text("x\n" + "".join(f"{value}\n" for value in values))
-        found = load(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
-        return np.asarray(found.scaling.scaled(found.test)[0])
+        found = load_data(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
+        return np.asarray(found.scaling.transform(found.test)[0])
 
     changed = rows.copy()
     changed[195:] *= 1e3
@@ -211,7 +213,7 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
     full = np.full(60, 1)
     part = Sequences(points[:, :10], 10 * full, points[:, 10:], 3 * full, ("x",),
                      tuple(map(str, range(60))))  # fmt: skip
-    scaling, _ = fit(INSTANCE, part)
+    scaling, _ = fit_scaling(INSTANCE, part)
     mean, std = (
         points[:, :10].mean(axis=1, keepdims=True),
         points[:, :10].std(axis=1, keepdims=True),
@@ -253,14 +255,14 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     assert summary["rmse"]["this model"] == pytest.approx(
         [np.sqrt(np.square(errors).mean())], rel=1e-5
     )
-    alike, _ = fit(OwnFile(path="-"), data.train)
+    alike, _ = fit_scaling(OwnFile(path="-"), data.train)
     for name, loss in References.of(data.test, data.train, None, alike).baselines.items():
         assert summary["baselines"][name] == pytest.approx(loss)
     # Told the truth: each sequence's loss in its own units, brought back.
-    units = scaling.units(data.test)[:, 0, 0]
+    units = scaling.target_scale(data.test)[:, 0, 0]
     forced = [
         validate(AutogradLoss(trained.model), to_tensors(one, scaling=scaling))[1][0]
-        for one in (data.test.at(slice(k, k + 1)) for k in range(len(data.test)))
+        for one in (data.test.select(slice(k, k + 1)) for k in range(len(data.test)))
     ]
     assert summary["test_loss_teacher_forced"] == pytest.approx(
         np.mean(np.array(forced) * np.square(units / spread)), rel=1e-5
@@ -271,7 +273,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     assert summary["validation_loss"] == pytest.approx(
         np.square((free - data.validation.target) / own).mean(), rel=1e-5
     )
-    last = baselines_of(data.train, data.validation, None).forecast(
+    last = build_baselines(data.train, data.validation, None).forecast(
         "last source point", data.validation
     )[:]
     assert summary["validation_baselines"]["last source point"] == pytest.approx(
@@ -281,7 +283,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
 
 def test_report_and_doctor_speak_of_the_same_losses(run: tuple[RunFolder, LoadedModel]) -> None:
     folder, _ = run
-    content, summary = of_run(folder), folder.read_summary()
+    content, summary = run_content(folder), folder.read_summary()
     assert np.mean(content["examples"]["losses"]) == pytest.approx(summary["test_loss"], rel=1e-5)
     (loss,) = [row for row in content["doctor"] if row["name"] == "worse than a baseline"]
     assert f"{summary['test_loss']:.4g}" in loss["number"]
@@ -410,9 +412,9 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     shared = {"target_length": 3, "normalize": "instance"}
     folders = {f"{part}_path": str(tmp_path / part) for part in ("validation", "test")}
     files = {key: f"{path}/p.parquet" for key, path in folders.items()}
-    cached = load(OwnFile.model_validate(
+    cached = load_data(OwnFile.model_validate(
         {"path": str(tmp_path / "train"), **folders, **shared, "cache": "always"}))  # fmt: skip
-    filed = load(
+    filed = load_data(
         OwnFile.model_validate({"path": str(tmp_path / "train" / "p.parquet"), **files, **shared})
     )
     assert cached.scaling.as_plain() == filed.scaling.as_plain()
@@ -420,8 +422,8 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     # Of those that begin with ten equal points, four of lengths 9 and 10.
     assert note.startswith("x is constant in 4 of 60 training sources")
     assert note in cached.notes
-    for one, other in zip(cached.scaling.scaled(cached.train, np.float32),
-                          filed.scaling.scaled(filed.train, np.float32), strict=True):  # fmt: skip
+    for one, other in zip(cached.scaling.transform(cached.train, np.float32),
+                          filed.scaling.transform(filed.train, np.float32), strict=True):  # fmt: skip
         assert one.tobytes() == other.tobytes()
 
 
@@ -451,7 +453,7 @@ def test_none_is_scaling_none() -> None:
     assert OwnFile.model_validate(config.model_dump()) == config
     part = by_hand()
     part.source[..., 1], part.target[..., 2] = 2, 2  # constant everywhere
-    assert fit(config, part)[0].is_identity
+    assert fit_scaling(config, part)[0].is_identity
 
 
 @pytest.mark.parametrize(("sets", "key", "words"), [
@@ -471,7 +473,7 @@ def test_keys_that_contradict_each_other_are_refused(sets: list[str], key: str, 
 
 def test_trials_are_not_judged_in_other_units() -> None:
     with pytest.raises(ConfigError, match="1 mistake"):
-        search(ROOT / "configs" / "own_data.yaml", (), ["data.normalize=global,instance"])
+        plan_search(ROOT / "configs" / "own_data.yaml", (), ["data.normalize=global,instance"])
 
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -484,22 +486,24 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
         f"name: three\ndata: {{kind: file, path: {tmp_path / 'points.npy'}, source_length: 10}}\n"
         "model: {hidden_dim: 3}\ntraining: {epochs: 2}\n"
     )
-    comparison = plan(path, vary=["data.normalize=none,global,instance"], seeds=2)
+    comparison = plan_comparison(path, vary=["data.normalize=none,global,instance"], seeds=2)
     outcome = compare(comparison, tmp_path)
     assert [(pair.first, pair.second) for pair in outcome.pairs] == [("global", "instance")]
     assert not outcome.same_units
-    said = " ".join(sentences(outcome))
+    said = " ".join(describe_result(outcome))
     assert "differ in data.scaling or data.relative" in said
     assert "(curves.png) are in different units" in said
-    comparison = plan(path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2)
+    comparison = plan_comparison(
+        path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2
+    )
     outcome = compare(comparison, tmp_path)
     assert outcome.same_data
     assert outcome.same_units
     assert outcome.same_data_in_pairs
-    said = " ".join(sentences(outcome))
+    said = " ".join(describe_result(outcome))
     assert "differ in data.scaling or" not in said
     assert "(curves.png) are in different units" in said
-    one, other = (arm.any_summary["baselines"] for arm in outcome.arms)
+    one, other = (arm.any_summary["baselines"] for arm in outcome.variants)
     assert one == pytest.approx(other)
 
 
@@ -532,9 +536,9 @@ def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, LoadedMode
     """Sequences of ten times the size count a hundred times, as in the units of the data."""
     _, trained = run
     data = data_of(trained)
-    test = data.test.at(slice(None))
+    test = data.test.select(slice(None))
     large = replace(test, source=10 * test.source, target=10 * test.target)
     assert evaluated(trained, replace(data, test=large)) == pytest.approx(
         100 * evaluated(trained, data), rel=1e-4
     )
-    assert mean_squared_error(large.target, large) == 0
+    assert forecast_mse(large.target, large) == 0

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seqattn.models import op_tape
-from seqattn.models.batch_buffers import BatchBuffers, BatchShape, MeanSquaredError
+from seqattn.models.batch_buffers import BatchBuffers, BufferShape, MeanSquaredError
 from seqattn.models.cells import gru_step
 from seqattn.models.op_tape import GRUGates, OpTape
 
@@ -41,7 +41,7 @@ def test_a_replay_is_the_same_operations_on_new_numbers() -> None:
 
     def scale(factor: float) -> None:
         called.append(factor)
-        tape.do(torch.mul, x, factor, out=y)
+        tape.record(torch.mul, x, factor, out=y)
 
     for value in (2.0, 5.0):
         for factor in (3.0, 7.0):
@@ -55,7 +55,7 @@ def test_a_part_is_recorded_into_the_record_it_is_a_part_of() -> None:
     tape, x = tape_of(False), torch.zeros(R)
 
     def add(number: float) -> None:
-        tape.do(x.add_, number)
+        tape.record(x.add_, number)
 
     def both() -> None:
         tape.run(add, 1.0)
@@ -65,7 +65,7 @@ def test_a_part_is_recorded_into_the_record_it_is_a_part_of() -> None:
         tape.run(both)
     assert x.tolist() == [9.0] * R
     assert len(tape.programs) == 1
-    tape.run_parts(both)
+    tape.run_directly(both)
     assert x.tolist() == [12.0] * R
     assert len(tape.programs) == 3
 
@@ -74,7 +74,7 @@ def test_a_record_that_failed_is_not_replayed() -> None:
     tape, x, fails = tape_of(False), torch.zeros(R), [True]
 
     def add() -> None:
-        tape.do(x.add_, 1.0)
+        tape.record(x.add_, 1.0)
         if fails:
             fails.pop()
             raise MemoryError
@@ -93,7 +93,7 @@ def test_records_end_at_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     tape, x = tape_of(False), torch.zeros(R)
 
     def add(number: int) -> None:
-        tape.do(x.add_, number)
+        tape.record(x.add_, number)
 
     for number in (1, 2, 3, 3):
         tape.run(add, number)
@@ -112,7 +112,7 @@ def test_runs_lie_where_they_are_asked_for() -> None:
 ROUTES: dict[str, tuple[bool, tuple[int, int, int], dict[str, int], str]] = {
     "column by column": (True, (5, 7, 3), {}, "addcmul"),
     "as a sum of products": (True, (5, 11, 3), {}, "sum"),
-    "runs innermost, by bmm": (True, (5, 11, 3), {"MAX_TERMS": 0}, "bmm"),
+    "runs innermost, by bmm": (True, (5, 11, 3), {"MAX_PRODUCT_TERMS": 0}, "bmm"),
     "bmm of little": (False, (5, 7, 3), {}, "bmm"),
     "bmm of much": (False, (17, 11, 13), {}, "bmm"),
     "bmm of the transpose": (False, (29, 11, 3), {}, "bmm"),
@@ -184,14 +184,14 @@ def test_a_product_to_steps(inner: bool, runs: int, accumulate: bool) -> None:
 # --- operations and their gradients ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [100, 2 * op_tape.LARGE])
+@pytest.mark.parametrize("size", [100, 2 * op_tape.MIN_SIGMOID_TANH_SIZE])
 def test_tanh_by_both_routes(size: int) -> None:
     x = torch.linspace(-9, 9, size)
     expected = x.double().tanh()
     tape = OpTape(torch.zeros(1, 1, 1), runs_innermost=False)
     tape.run(tape.tanh_, x)
     torch.testing.assert_close(x.double(), expected, atol=3e-7, rtol=0)
-    assert ("sigmoid_" in calls_of(tape)) == (size > op_tape.LARGE)
+    assert ("sigmoid_" in calls_of(tape)) == (size > op_tape.MIN_SIGMOID_TANH_SIZE)
 
 
 @LAYOUTS
@@ -204,19 +204,19 @@ def test_softmax_and_its_gradient(inner: bool) -> None:
         tape.run(tape.softmax, weights, scores)
         torch.testing.assert_close(weights, given.softmax(-1).detach(), **CLOSE)
         upstream = random_(grad).clone()
-        tape.run(tape.softmax_back, grad, weights, total)
+        tape.run(tape.softmax_backward, grad, weights, total)
         (expected,) = torch.autograd.grad(given.softmax(-1), given, upstream)
         torch.testing.assert_close(grad, expected, **CLOSE)
 
 
 def plain_gates(gi: Tensor, gh: Tensor, h: Tensor) -> Tensor:
     """The plain models' cell, with gh as its bias and no weight: (R, N, 3H) and (R, N, H)."""
-    one_by_one = [
+    is_stepwise = [
         gru_step(gi[k, i, None], h[k, i, None], gh.new_zeros(3 * H, H), gh[k, i])
         for k in range(R)
         for i in range(N)
     ]
-    return torch.cat(one_by_one).view(R, N, H)
+    return torch.cat(is_stepwise).view(R, N, H)
 
 
 @LAYOUTS
@@ -231,10 +231,10 @@ def test_gates_and_their_gradients(inner: bool) -> None:
             gates.step(step, gi[step])
 
     def backward() -> None:
-        gates.derivatives()
+        gates.compute_jacobians()
         for step in reversed(range(L)):
-            gates.step_back(step)
-        gates.inputs_back(slice(None))
+            gates.step_backward(step)
+        gates.inputs_backward(slice(None))
 
     for _ in range(2):
         for given in (gi, gates.gh, states[0], dstates):
@@ -257,7 +257,7 @@ def test_gates_and_their_gradients(inner: bool) -> None:
 def batch_buffers(
     inner: bool, runs: int, mask: int, ragged: bool
 ) -> tuple[BatchBuffers, Callable[[], tuple[Tensor, Tensor, Any, Any]]]:
-    shape = BatchShape(runs, N, S, T, F, H, ragged, mask)
+    shape = BufferShape(runs, N, S, T, F, H, ragged, mask)
     batch = BatchBuffers(tape_of(inner, runs), shape, has_runs=True)
 
     def load() -> tuple[Tensor, Tensor, Any, Any]:
@@ -265,7 +265,7 @@ def batch_buffers(
         lengths = torch.randint(1, S + 1, (runs, N)) if ragged else None
         keep = torch.rand(runs, N, T) < 0.6 if mask == 1 else torch.rand(runs, N, T, F) < 0.6
         arguments = source, target, lengths, keep if mask else None
-        assert BatchShape.of(*arguments, R=runs, H=H) == shape
+        assert BufferShape.of(*arguments, R=runs, H=H) == shape
         batch.load(*arguments)
         return arguments
 
@@ -306,6 +306,6 @@ def test_a_decoder_is_fed_the_last_real_point_and_then_the_truth(inner: bool, ra
         assert torch.equal(batch.x[:, start], expected)
         assert torch.equal(batch.x[:, start + 1 :].transpose(1, 2), target[:, :, :-1])
         y, coins = torch.randn(R, N, F).double(), torch.rand(R, N, T) < 0.5
-        batch.load_coins(coins)
+        batch.load_teacher_forcing(coins)
         assert torch.equal(batch.feed(2, y, mixed=True), target[:, :, 1].where(coins[..., 2:3], y))
         assert torch.equal(batch.feed(3, y, mixed=False), y)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import DataSpec, Splits, load, sequences
+from seqattn.data import DataSpec, Splits, load_data, sequences
 from seqattn.data.fitting import fit_features
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scaling import Method
@@ -35,7 +35,7 @@ def paths(n: int = 20, length: int = 6) -> str:
 def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
     file = tmp_path / "f.csv"
     file.write_text(text)
-    return load(OwnFile.model_validate({"path": str(file), **keys}))
+    return load_data(OwnFile.model_validate({"path": str(file), **keys}))
 
 
 def test_fractions_are_of_sequences_and_fixed_by_the_seed(tmp_path: Path) -> None:
@@ -93,8 +93,10 @@ def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
     every = np.concatenate([train.source.reshape(-1, 2), train.target.reshape(-1, 2)])
     assert np.allclose(splits.scaling.source.shift, every.mean(axis=0))
     assert np.allclose(splits.scaling.target.scale, every.std(axis=0))
-    source, target = splits.scaling.scaled(splits.test)
-    assert np.allclose(splits.scaling.unscaled(np.asarray(target), splits.test), splits.test.target)
+    source, target = splits.scaling.transform(splits.test)
+    assert np.allclose(
+        splits.scaling.inverse_transform(np.asarray(target), splits.test), splits.test.target
+    )
     assert not np.allclose(source, splits.test.source)
 
 
@@ -143,7 +145,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
     config = OwnFile.model_validate(plain)
 
     def found() -> list[Any]:
-        splits = load(config)
+        splits = load_data(config)
         batch = to_tensors(splits.train, scaling=splits.scaling)
         places = [np.arange(len(batch))[::-1].copy(), np.arange(len(batch))]
         linear = whole(least_squares(splits.train, splits.test))
@@ -159,7 +161,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
         ]  # fmt: skip
 
     at_once = found()
-    monkeypatch.setattr(sequences, "AT_ONCE", 50)
+    monkeypatch.setattr(sequences, "MAX_BLOCK_VALUES", 50)
     monkeypatch.setattr(data_loader, "MAX_SHUFFLED_COPY", 50)
     for a, b in zip(at_once, found(), strict=True):
         assert np.allclose(a, b, rtol=1e-6, atol=1e-6)
@@ -167,10 +169,12 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
 
 def test_relative_forgets_the_level(tmp_path: Path) -> None:
     splits = loaded(tmp_path, paths(), source_length=2, relative=True, scaling="none")
-    source, target = splits.scaling.scaled(splits.test)
+    source, target = splits.scaling.transform(splits.test)
     assert np.allclose(source[:, 1], 0)
     assert np.allclose(target[:, :, 0], np.arange(1, 5) / 10)
-    assert np.allclose(splits.scaling.unscaled(np.asarray(target), splits.test), splits.test.target)
+    assert np.allclose(
+        splits.scaling.inverse_transform(np.asarray(target), splits.test), splits.test.target
+    )
 
 
 def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ def test_other_columns_are_said_than_given(tmp_path: Path) -> None:
     )  # fmt: skip
     assert splits.train.source.shape[1:] == (5, 2)
     assert splits.train.target.shape[1:] == (3, 1)
-    assert splits.scaling.carried == (-1,)
+    assert splits.scaling.source_index_of_target == (-1,)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +312,7 @@ def test_a_run_on_a_file_speaks_its_units(seqattn: Command, tmp_path: Path) -> N
     home = tmp_path / "outputs" / "own"
     assert (home / "split.csv").read_text().startswith("sequence,part,first_step,last_step\n")
     saved = np.load(home / "predictions.npz")
-    splits = load(OwnFile(path=str(file), source_length=3))
+    splits = load_data(OwnFile(path=str(file), source_length=3))
     assert np.array_equal(saved["target"], splits.test.target)
     assert b"f.csv" not in (home / "checkpoints" / "best.safetensors").read_bytes()
     done = seqattn("predict", home, "--input", "f.csv", "--output", "next.csv", "--steps", "2")
@@ -368,10 +372,10 @@ def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
     assert "duplicate sequences: 1" in done.out
     (tmp_path / "l.csv").write_text("id,t,x\na,1,2\na,2,3\nb,1,0\n")
     done = seqattn("data", "check", "l.csv")
-    assert "l.csv: csv, a point a row, sequences told apart by 'id', 2 sequences" in done.out
+    assert "l.csv: csv, a point a row, sequences identified by 'id', 2 sequences" in done.out
     np.savez(tmp_path / "s.npz", source=np.ones((2, 3, 1)), target=np.zeros((2, 1, 1)))
     done = seqattn("data", "check", "s.npz")
-    assert "s.npz: npz, source and target apart, 2 sequences of 3 points" in done.out
+    assert "s.npz: npz, separate source and target, 2 sequences of 3 points" in done.out
 
 
 def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
@@ -576,7 +580,7 @@ def test_check_reads_an_arrow_stream_and_blank_lines_before_a_header(
     for file in ("s.arrow", "b.csv"):
         done = seqattn("data", "check", file)
         assert done.code == 0, done.err
-        assert "sequences told apart by 'id', 2 sequences of 1 to 2 points" in done.out
+        assert "sequences identified by 'id', 2 sequences of 1 to 2 points" in done.out
         assert "  t: 1 to 2" in done.out
 
 

@@ -31,7 +31,7 @@ from seqattn.models.attention import (
     StraightThrough,
     build_attention,
 )
-from seqattn.models.attention.arithmetic import Array, AttentionStep, rounded
+from seqattn.models.attention.arithmetic import Array, AttentionStep, as_printed
 from seqattn.models.attention.location_based import LOCATIONS
 from seqattn.models.attention.normalizers import NORMALIZERS, NormalizerOutput
 from seqattn.models.attention.scores import SCORES, ExplainedScores, split_heads
@@ -66,8 +66,8 @@ class Distance(Score):
 
 class ExplainedDistance(Distance):
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        query, keys = step.state_as_query(), step.states_as_keys()
-        squares = rounded(((keys - query) ** 2).sum(axis=1))
+        query, keys = step.add_state_as_query(), step.add_states_as_keys()
+        squares = as_printed(((keys - query) ** 2).sum(axis=1))
         columns = {"|k - q|^2": squares, "score": -self.slope * squares}
         formula = f"score = -{self.slope:g} |k - q|^2"
         return ExplainedScores(query, keys, step.record.add_columns("Scores", formula, columns))
@@ -83,16 +83,14 @@ class Doubled(DotScore):
 class Squared(Normalizer):
     """Score squared over their sum, without an explanation."""
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         squares = scores.masked_fill(scores.isinf(), 0).square()
         return NormalizerOutput(squares / squares.sum(dim=-1, keepdim=True))
 
 
 class ExplainedSquared(Squared):
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Array) -> Array:
-        squares = rounded(np.where(inside, scores**2, 0))
+        squares = as_printed(np.where(inside, scores**2, 0))
         columns = {"score^2": squares, "weight": squares / squares.sum()}
         return step.record.add_columns(name, "weight = score^2 / sum of these", columns)
 
@@ -100,25 +98,23 @@ class ExplainedSquared(Squared):
 class Sharper(Softmax):
     """Changes the arithmetic of its parent, and has no words for it."""
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
-        return super().weigh(3 * scores, keep, numbers)
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
+        return super().normalize(3 * scores, keep, u)
 
 
 class FirstHalf(Location):
-    """The weights by contents of the first places, without an explanation."""
+    """The content weights of the first places, without an explanation."""
 
     @classmethod
     def from_config(cls, config: Any, hidden: int, heads: int) -> Self:
         return cls()
 
-    def weigh(
+    def attention_weights(
         self, normalizer: Normalizer, queries: Tensor, scores: Tensor, keep: Tensor | None,
         previous: Tensor | None,
     ) -> tuple[Tensor, None]:  # fmt: skip
         places = torch.arange(scores.shape[-1])
-        return normalizer.weigh(scores, keep, None).weights * (places < 3), None
+        return normalizer.normalize(scores, keep, None).weights * (places < 3), None
 
 
 @pytest.fixture

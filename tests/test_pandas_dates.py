@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import load
-from seqattn.data.files.writing import Steps
+from seqattn.data import load_data
+from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from tests.conftest import ROOT, Ended
@@ -64,7 +64,7 @@ of_a_calendar = pytest.mark.parametrize("calendar", list(WORDS))
 def spacing_of(*series: Dates, trained: Frequency | None = None) -> tuple[Dates, Dates, Spacing]:
     order = np.concatenate(series)
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in series])])
-    return order, offsets, Spacing.found(order, offsets, trained)
+    return order, offsets, Spacing.infer(order, offsets, trained)
 
 
 def test_the_file_has_all_calendars() -> None:
@@ -83,7 +83,7 @@ def test_dates_go_on_as_in_pandas(calendar: str) -> None:
             assert str(spacing.frequency(0)) == WORDS[calendar]
             assert (spacing.distances(order, offsets) == 1).all()
             follow = case.dates[end : end + 6]
-            assert spacing.after(order[-1:], 6)[0].tolist() == follow.tolist()
+            assert spacing.steps_after(order[-1:], 6)[0].tolist() == follow.tolist()
 
 
 @pytest.mark.parametrize("clock", [0, 63_000])
@@ -94,7 +94,7 @@ def test_all_series_together_are_as_each_alone(clock: int) -> None:
     order, offsets, spacing = spacing_of(*series)
     assert (spacing.distances(order, offsets) == 1).all()
     expected = np.array([case.dates[case.given :] for case in REGULAR]) + seconds
-    assert np.array_equal(spacing.after(order[offsets[1:] - 1], 6), expected)
+    assert np.array_equal(spacing.steps_after(order[offsets[1:] - 1], 6), expected)
 
 
 @of_a_calendar
@@ -109,7 +109,7 @@ def test_rows_that_lack_are_those_of_pandas(calendar: str) -> None:
         assert str(spacing.frequency(0)) == WORDS[calendar]
         assert spacing.distances(order, offsets).tolist() == np.diff(kept).tolist()
         before = np.searchsorted(kept, lacking) - 1
-        filled = spacing.ahead(np.zeros(3, dtype=int), order[before], lacking - kept[before])
+        filled = spacing.step_after(np.zeros(3, dtype=int), order[before], lacking - kept[before])
         assert filled.tolist() == dates[lacking].tolist()
 
 
@@ -125,7 +125,7 @@ def test_few_rows_go_on_with_the_spacing_of_the_training(calendar: str) -> None:
             for end in range(rows, case.given + 1):
                 last, _, spacing = spacing_of(case.dates[end - rows : end], trained=trained)
                 follow = case.dates[end : end + 6]
-                assert spacing.after(last[-1:], 6)[0].tolist() == follow.tolist()
+                assert spacing.steps_after(last[-1:], 6)[0].tolist() == follow.tolist()
 
 
 def test_a_day_of_the_month_is_for_the_dates_that_are_on_it() -> None:
@@ -134,9 +134,9 @@ def test_a_day_of_the_month_is_for_the_dates_that_are_on_it() -> None:
     trained = Frequency("month", 1, 30)
     ends = np.array(["2023-01-31", "2023-02-28"], dtype="datetime64[us]")
     _, _, spacing = spacing_of(ends, trained=trained)
-    assert str(spacing.after(ends[-1:], 1)[0, 0])[:10] == "2023-03-31"
+    assert str(spacing.steps_after(ends[-1:], 1)[0, 0])[:10] == "2023-03-31"
     _, _, spacing = spacing_of(np.array([1.0, 3.0]), trained=trained)
-    assert spacing.after(np.array([3.0]), 1)[0, 0] == 5
+    assert spacing.steps_after(np.array([3.0]), 1)[0, 0] == 5
     for bad in ({"unit": "month", "step": 1, "day": 31}, {"unit": "time", "step": 1, "day": 30}):
         with pytest.raises(ValueError, match="day of the month"):
             Frequency.from_plain(bad)
@@ -169,11 +169,11 @@ def test_a_file_goes_on_as_in_pandas(tmp_path: Path, calendar: str) -> None:
         series[0] = series[0] + (np.datetime64("2024-03-30T22") - series[0][0])
         series[1] = series[1] + (np.datetime64("2024-10-26T22") - series[1][0])
     (tmp_path / "f.csv").write_text(table(series, "Z" if has_clock else ""))
-    splits = load(config_of(tmp_path / "f.csv"))
+    splits = load_data(config_of(tmp_path / "f.csv"))
     assert str(splits.frequency) == WORDS[calendar]
     seen = 0
     for part in (splits.train, splits.validation, splits.test):
-        follow = Steps.of_sources(part).after(6)
+        follow = ForecastSteps.of_sources(part).after(6)
         for k, name in enumerate(part.ids):
             seen += 1
             assert follow[k].tolist() == series[int(name[1:])][12:].tolist()
@@ -189,7 +189,7 @@ def test_a_calendar_that_is_not_known_is_refused(tmp_path: Path, calendar: str) 
         (tmp_path / "f.csv").write_text(table([case.dates] * 9))
         for missing in ("refuse", "interpolate"):
             with pytest.raises(DataError, match="is no multiple of .* data.time to null"):
-                load(config_of(tmp_path / "f.csv", missing=missing))
+                load_data(config_of(tmp_path / "f.csv", missing=missing))
 
 
 @pytest.mark.parametrize("calendar", ["B", "ME"])

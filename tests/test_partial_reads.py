@@ -34,11 +34,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arm = read_comparison(finished).arms[1]
-    whole = median_attention(arm)
+    variant = read_comparison(finished).variants[1]
+    whole = median_attention(variant)
     monkeypatch.setattr(arrays, "MAX_VERIFIED_BYTES", 100)
     monkeypatch.setattr(arrays, "MAX_WHOLE_BYTES", 100)
-    in_part = median_attention(arm)
+    in_part = median_attention(variant)
     assert whole is not None
     assert in_part is not None
     assert in_part.title == whole.title
@@ -60,18 +60,18 @@ def test_the_terminal_shows_the_shares_of_a_large_file(
 
 def test_a_comparison_may_be_copied_under_any_name(finished: Path, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(finished, tmp_path / "mine (copy)"))
-    assert [arm.losses for arm in read_comparison(copied).arms] == [
-        arm.losses for arm in read_comparison(finished).arms
+    assert [variant.losses for variant in read_comparison(copied).variants] == [
+        variant.losses for variant in read_comparison(finished).variants
     ]
 
 
 def test_curves_leave_out_a_run_without_metrics(finished: Path, tmp_path: Path) -> None:
     home = Path(shutil.copytree(finished, tmp_path / "mine"))
-    arm = read_comparison(home).arms[0]
-    both = validation_losses(arm)
-    first = next(iter(arm.folders.values()))
+    variant = read_comparison(home).variants[0]
+    both = validation_losses(variant)
+    first = next(iter(variant.folders.values()))
     first.metrics.unlink()
-    np.testing.assert_array_equal(validation_losses(arm), both[1:])
+    np.testing.assert_array_equal(validation_losses(variant), both[1:])
 
 
 def test_seeds_that_differ_in_what_changes_nothing_learned_are_of_one_config(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqattn.data.files import ReadOptions, read_all
-from seqattn.data.tables import casting, opened, plain_columns
+from seqattn.data.tables import casting, open_table, plain_columns
 from seqattn.errors import DataError, SeqattnError
 
 START = datetime.date(2001, 1, 1)
@@ -22,7 +22,7 @@ HEADER = "shop,day,load,sold,note"
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (plain_columns, casting):
-        monkeypatch.setattr(module, "SAMPLE", SAMPLE)
+        monkeypatch.setattr(module, "SAMPLE_ROWS", SAMPLE)
 
 
 def rows() -> list[list[str]]:
@@ -60,7 +60,7 @@ def as_text(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
 
 
 def types_of(path: Path, **options: Any) -> tuple[str, ...]:
-    with opened(path, "csv", ReadOptions(**options)) as table:
+    with open_table(path, "csv", ReadOptions(**options)) as table:
         return table.types
 
 
@@ -89,8 +89,8 @@ def test_a_cell_far_down_is_read_as_in_a_text(
     cells[-2][column] = cell
     path = written(tmp_path / "a.csv", cells)
     assert result(path) == as_text(path, monkeypatch)
-    assert result(path, asks=False, thousands=None) == as_text(
-        path, monkeypatch, asks=False, thousands=None
+    assert result(path, is_training=False, thousands=None) == as_text(
+        path, monkeypatch, is_training=False, thousands=None
     )
 
 
@@ -162,7 +162,7 @@ def test_rows_are_fetched_in_stretches(tmp_path: Path, monkeypatch: pytest.Monke
 
     path = written(tmp_path / "a.csv", rows())
     whole = result(path)
-    monkeypatch.setattr(long, "FETCHED", 37)
+    monkeypatch.setattr(long, "FETCH_ROWS", 37)
     assert result(path) == whole
 
 

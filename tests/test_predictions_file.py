@@ -23,7 +23,7 @@ from seqattn.analysis.evaluation import (
 from seqattn.analysis.evaluation.forecasts import with_targets
 from seqattn.analysis.evaluation.predictions_file import ForecastSpool
 from seqattn.config import resolve
-from seqattn.data import Sequences, Splits, load, windows
+from seqattn.data import Sequences, Splits, load_data, windows
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.data.metrics import Errors
 from seqattn.errors import CheckpointError
@@ -64,7 +64,7 @@ CASES = {
 
 @pytest.fixture(params=CASES, ids=str)
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> Splits:
-    return load(resolve(None, ["name=n", *CASES[request.param](tmp_path)]).config.data)
+    return load_data(resolve(None, ["name=n", *CASES[request.param](tmp_path)]).config.data)
 
 
 @pytest.fixture
@@ -157,13 +157,13 @@ def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None
     scale = None if data.scaling is None else data.scaling.target.scale
     assert found.loss == over_cells(values, part, scale)
     assert found.loss_by_step == over_axis(values, part, scale, 1)
-    rooted = [None if one is None else math.sqrt(one) for one in over_axis(values, part, None, 2)]
-    assert found.rmse == rooted
+    use_rmse = [None if one is None else math.sqrt(one) for one in over_axis(values, part, None, 2)]
+    assert found.rmse == use_rmse
     if against.in_sample is not None:
         assert found.errors == Errors.of(values, part, against.in_sample)
         assert found.errors is not None
         assert found.errors.mae == absolute_errors(values, part)
-        assert found.errors.rmse == rooted
+        assert found.errors.rmse == use_rmse
     forced = list(forecasts.teacher_forced_chunks(model, part, data.scaling))
     whole = np.concatenate([one for _, one in forced])
     assert found.loss_teacher_forced == over_cells(whole, part, scale)
@@ -174,7 +174,7 @@ def test_forecasts_come_with_the_chunks_of_their_part(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(windows, "CHUNK_NUMBERS", 50)
-    part = load(resolve(None, ["name=n", *own(tmp_path, *WINDOWS)]).config.data).test
+    part = load_data(resolve(None, ["name=n", *own(tmp_path, *WINDOWS)]).config.data).test
     values = SEEDED.normal(size=(len(part), 3, 2))
     pieces = ((slice(k, k + size), values[k : k + size]) for k in range(0, len(part), size))
     found = list(with_targets(part, pieces))

@@ -25,7 +25,7 @@ BLOCK = 2**19
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piped, "BLOCK", BLOCK)
+    monkeypatch.setattr(piped, "BLOCK_BYTES", BLOCK)
 
 
 class Watched(io.BytesIO):
@@ -93,7 +93,7 @@ def test_rows_are_counted_over_all_blocks(row: bytes, words: str) -> None:
 
 def test_a_line_break_in_quotes_is_never_cut_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where quotes are open at the end of a block, a column that nobody reads would hide it."""
-    monkeypatch.setattr(piped, "BLOCK", 256)
+    monkeypatch.setattr(piped, "BLOCK_BYTES", 256)
     head, form = b"sequence,step,x,note\n", ReadOptions(features=("x",))
 
     def read(rows: bytes) -> list[float]:
@@ -147,7 +147,7 @@ def test_a_fast_pipe_gives_the_blocks_of_the_file(
     pipe: tuple[io.BufferedReader, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forecasts of another batch differ in their last digits."""
-    monkeypatch.setattr(blocks, "PATIENCE", 60.0)  # however loaded this machine is
+    monkeypatch.setattr(blocks, "PIPE_WAIT_SECONDS", 60.0)  # however loaded this machine is
     raw, writer = pipe
     content = table(100_000)
 
@@ -183,8 +183,8 @@ def test_a_pipe_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     def stdin(length: int | None) -> None:
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Endless(length)))
 
-    monkeypatch.setattr(files, "MOST_PIPED", 1000)
-    monkeypatch.setattr(piped, "BLOCK", 1)
+    monkeypatch.setattr(files, "MAX_PIPED", 1000)
+    monkeypatch.setattr(piped, "BLOCK_BYTES", 1)
     words = "standard input: the series 's0' has more than 1,000 numbers"
     for reader in (read_chunks, read_all):
         stdin(None)

@@ -25,7 +25,7 @@ def test_the_readout_is_the_equation(readout: str) -> None:
     memory, state, point = model.encode(source, None)
     said, look, state = model.step(point, state, memory)
     assert look is not None
-    read = torch.cat([look.context[:, 0], model.top(state.cells)], dim=-1)
+    read = torch.cat([look.context[:, 0], model.top_layer_output(state.cells)], dim=-1)
     if model.combine is not None:
         read = torch.tanh(read @ model.combine.weight.T + model.combine.bias)
     expected = read @ model.output.weight.T + model.output.bias

@@ -21,7 +21,7 @@ from seqattn.models.attention import (
     ScaledDotScore,
     weighted_sum,
 )
-from seqattn.models.fast_weights import Matrix, StateMemory
+from seqattn.models.fast_weights import MatrixMemory, StateMemory
 from seqattn.models.layers import init_parameters
 from seqattn.models.numpy_reference import (
     Array,
@@ -194,7 +194,7 @@ def test_fast_weights_and_that_they_are_attention() -> None:
     assert NOTES["fastweights-is-attention"]["inputs"] == inputs
     states = torch.tensor(inputs["H"], dtype=torch.float64).unsqueeze(1)  # three steps, N = 1
     decay, rate = inputs["decay"], inputs["lr"]
-    matrix = Matrix(torch.zeros(1, 3, 3, dtype=torch.float64))
+    matrix = MatrixMemory(torch.zeros(1, 3, 3, dtype=torch.float64))
     past = StateMemory(states.new_zeros(1, 0, 3), states.new_zeros(1, 0))
     for state in states:
         matrix = matrix.write(state, None, decay, rate)
@@ -382,8 +382,8 @@ def test_the_projects_attention_against_the_referee(which: int, masked: bool) ->
     keep = np.array([[True, True, False, False, False], [True] * 5]) if masked else None
     asked = torch.tensor(queries, requires_grad=True)
     seen = torch.tensor(states, requires_grad=True)
-    memory = attention.remember(seen, None if keep is None else torch.from_numpy(keep))
-    weights = attention.weigh(asked, memory)[0].weights
+    memory = attention.precompute_memory(seen, None if keep is None else torch.from_numpy(keep))
+    weights = attention.attention_weights(asked, memory)[0].weights
     weighted_sum(weights, memory.values).backward(torch.from_numpy(doutput))
     _, cache = attention_forward(
         queries, states, states, weights_from(score), score=name, keep=keep

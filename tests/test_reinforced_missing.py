@@ -27,7 +27,7 @@ def test_the_loss_reinforces_by_observed_cells_alone(ragged: bool) -> None:
     choices = SampledActions(chance, torch.tensor(BASELINE, dtype=torch.float64))
 
     def model(*_: Any, **__: Any) -> Any:
-        return SimpleNamespace(values=values, choices=choices)
+        return SimpleNamespace(values=values, actions=choices)
 
     loss = AutogradLoss(model).loss(batch, torch.ones(T, dtype=torch.bool))  # type: ignore[arg-type]
     loss.backward()

@@ -15,10 +15,16 @@ import numpy as np
 import pytest
 import yaml
 
-from seqattn.analysis.comparison import read_comparison, sentences
-from seqattn.analysis.comparison.result import Variant
-from seqattn.analysis.comparison.tables import reference_sentence, references
-from seqattn.config.comparing import FILES, PARTS, data_seed, plan, with_new_data
+from seqattn.analysis.comparison import describe_result, read_comparison
+from seqattn.analysis.comparison.result import VariantResult
+from seqattn.analysis.comparison.tables import describe_references, reference_losses
+from seqattn.config.comparing import (
+    FILES,
+    PARTS,
+    derive_data_seed,
+    plan_comparison,
+    resample_data_seeds,
+)
 from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.experiments.compare import compare
 from seqattn.plots.comparison_pictures import median_attention
@@ -47,7 +53,7 @@ def config(folder: Path, text: str = TEXT) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("finished")
-    return compare(plan(config(home)), home, threads=1).path
+    return compare(plan_comparison(config(home)), home, threads=1).path
 
 
 def seeds_of(folder: Path) -> tuple[int, ...]:
@@ -61,7 +67,9 @@ def seeds_of(folder: Path) -> tuple[int, ...]:
 def test_no_part_of_any_run_shares_a_seed_with_another_part() -> None:
     owns = (0, 13, 17, 19, 2**32 - 1)
     found = {
-        part: {data_seed(own, seed, part) for own in owns for seed in (*range(300), 2**63 - 1)}
+        part: {
+            derive_data_seed(own, seed, part) for own in owns for seed in (*range(300), 2**63 - 1)
+        }
         for part in PARTS
     }
     assert all(0 <= seed < 2**32 for seeds in found.values() for seed in seeds)
@@ -69,7 +77,7 @@ def test_no_part_of_any_run_shares_a_seed_with_another_part() -> None:
     assert not found["train"] & found["test"]
     assert not found["validation"] & found["test"]
     assert len(found["train"]) == len(owns) * 301
-    assert [data_seed(13, 1, part) for part in PARTS] == [3405998856, 3405998857, 3405998858]
+    assert [derive_data_seed(13, 1, part) for part in PARTS] == [3405998856, 3405998857, 3405998858]
 
 
 def test_variants_share_the_data_of_a_seed_and_seeds_do_not(finished: Path) -> None:
@@ -105,15 +113,18 @@ def test_a_run_is_what_its_config_trains_by_itself(
 
 def test_the_data_can_be_held_fixed(tmp_path: Path) -> None:
     text = TEXT.replace("{seeds: 3,", "{seeds: 3, resample_data: false,")
-    for planned in (plan(config(tmp_path), resample_data=False), plan(config(tmp_path, text))):
+    for planned in (
+        plan_comparison(config(tmp_path), resample_data=False),
+        plan_comparison(config(tmp_path, text)),
+    ):
         assert not planned.resample_data
         data = {repr(planned.config_of(v, s).data) for v in planned.variants for s in planned.seeds}
         assert len(data) == 1
-    assert plan(config(tmp_path, text), resample_data=True).resample_data
+    assert plan_comparison(config(tmp_path, text), resample_data=True).resample_data
 
 
 def test_more_seeds_keep_the_data_of_those_before(tmp_path: Path) -> None:
-    few, many = (plan(config(tmp_path), seeds=seeds) for seeds in (3, 9))
+    few, many = (plan_comparison(config(tmp_path), seeds=seeds) for seeds in (3, 9))
     for seed in few.seeds:
         assert few.config_of(few.variants[0], seed) == many.config_of(many.variants[0], seed)
 
@@ -126,24 +137,27 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
         f"data: {{kind: file, path: {tmp_path / 'mine.csv'}, source_length: 2}}",
     )
     path = config(tmp_path, text)
-    planned = plan(path)
+    planned = plan_comparison(path)
     assert not planned.resample_data
-    assert with_new_data(planned.variants[0].config) == planned.variants[0].config
+    assert resample_data_seeds(planned.variants[0].config) == planned.variants[0].config
     with pytest.raises(ConfigError, match="--resample-data: goes with generated data"):
-        plan(path, resample_data=True)
+        plan_comparison(path, resample_data=True)
     outcome = compare(planned, tmp_path, threads=1)
-    assert "your files: the results are about this training set and this" in sentences(outcome)[-1]
-    assert sentences(read_comparison(outcome.path)) == sentences(outcome)
+    assert (
+        "your files: the results hold for this training set and this"
+        in describe_result(outcome)[-1]
+    )
+    assert describe_result(read_comparison(outcome.path)) == describe_result(outcome)
 
 
 @pytest.mark.parametrize("key", ["train", "validation", "test"])
 def test_data_seeds_are_compared_only_where_the_data_are_fixed(tmp_path: Path, key: str) -> None:
     path, vary = config(tmp_path), [f"data.{key}_seed=101,102"]
     with pytest.raises(ConfigError, match=f"variants differ in data.{key}_seed.*--fixed-data"):
-        plan(path, vary=vary)
+        plan_comparison(path, vary=vary)
     with pytest.raises(ConfigError, match="variants differ in"):
-        plan(path, along=vary[0])
-    found = plan(path, vary=vary, resample_data=False)
+        plan_comparison(path, along=vary[0])
+    found = plan_comparison(path, vary=vary, resample_data=False)
     assert [getattr(v.config.data, f"{key}_seed") for v in found.variants] == [101, 102]
 
 
@@ -173,11 +187,16 @@ def test_a_folder_of_the_other_kind_is_refused_with_what_to_type(
 
 
 def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) -> None:
-    assert "the results are about new data of this kind" in sentences(read_comparison(finished))[-1]
-    fixed = compare(plan(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1)
-    assert "about this training set and this test set" in sentences(fixed)[-1]
+    assert (
+        "the results hold for new data of this kind"
+        in describe_result(read_comparison(finished))[-1]
+    )
+    fixed = compare(
+        plan_comparison(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1
+    )
+    assert "hold for this training set and this test set" in describe_result(fixed)[-1]
     text = (fixed.path / "comparison.md").read_text()
-    assert "about this training set and this test set" in text
+    assert "hold for this training set and this test set" in text
     assert "medians over" not in text
 
 
@@ -187,7 +206,7 @@ def test_many_seeds_of_train_say_that_the_data_are_the_same(
     text = TEXT[: TEXT.index("compare:")]
     done = seqattn("train", config(tmp_path, text), "--seeds", "2")
     assert done.code == 0, done.err
-    assert "the data are the same: the results are about this training set" in done.out
+    assert "the data are the same: the results hold for this training set" in done.out
     assert "bootstrap" not in done.out
     assert len({seeds_of(tmp_path / f"outputs/mine/seed-{seed}") for seed in (3, 4)}) == 1
 
@@ -196,16 +215,16 @@ def test_references_are_medians_over_the_seeds(finished: Path) -> None:
     outcome = read_comparison(finished)
     floors = [json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
               for seed in (3, 4, 5)]  # fmt: skip
-    assert dict(references(outcome))["noise floor"] == np.median(floors)
-    said = reference_sentence(outcome)
-    assert said.startswith("For comparison (medians over the seeds' test sets): noise floor ")
+    assert dict(reference_losses(outcome))["noise floor"] == np.median(floors)
+    said = describe_references(outcome)
+    assert said.startswith("Reference losses (medians over the seeds' test sets): noise floor ")
     assert said in (finished / "comparison.md").read_text()
     # A seed of one variant without a result changes nothing: the other variant has the same data.
-    plain, dot = outcome.arms
+    plain, dot = outcome.variants
     rest = {seed: summary for seed, summary in plain.summaries.items() if seed != 3}
-    fewer = Variant("plain", plain.folders, rest, frozenset({3}))
-    changed = type(outcome)(**{**vars(outcome), "arms": (fewer, dot)})
-    assert references(changed) == references(outcome)
+    fewer = VariantResult("plain", plain.folders, rest, frozenset({3}))
+    changed = type(outcome)(**{**vars(outcome), "variants": (fewer, dot)})
+    assert reference_losses(changed) == reference_losses(outcome)
 
 
 def test_every_seed_beats_or_misses_its_own_baseline(finished: Path) -> None:
@@ -238,14 +257,14 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
             weights, ids=list("abc"), source_lengths=sources, target_lengths=targets,
             meaning="distribution", alignment=alignment,
         ))  # fmt: skip
-    look = median_attention(Variant("dot", folders, {seed: {} for seed in folders}))
+    look = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
     assert look is not None
     assert look.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
-    lost = Variant("dot", folders, {3: {}, 5: {}}, frozenset({4}))
+    lost = VariantResult("dot", folders, {3: {}, 5: {}}, frozenset({4}))
     look = median_attention(lost)
     assert look is not None
     assert look.title.startswith("dot\nmedian of 2 of 3 seeds\n")
-    two = Variant("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
+    two = VariantResult("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
     look = median_attention(two)
     assert look is not None
     assert look.weights.shape == (2, 3)
@@ -267,7 +286,9 @@ def test_a_variant_has_no_name_of_a_file(seqattn: Command, tmp_path: Path, name:
 
 
 def test_every_file_of_a_comparison_is_known(tmp_path: Path) -> None:
-    outcome = compare(plan(config(tmp_path), along="model.hidden_dim=2,3", seeds=2), tmp_path)
+    outcome = compare(
+        plan_comparison(config(tmp_path), along="model.hidden_dim=2,3", seeds=2), tmp_path
+    )
     report(outcome.path)
     found = {path.name for path in outcome.path.iterdir() if path.is_file()}
     assert found - {".lock"} == FILES  # no variant's name begins with a dot
@@ -333,7 +354,7 @@ def test_a_variant_of_a_comparison_is_many_seeds(
     shutil.copytree(finished / "dot", home)
     outcome = read_comparison(home)
     assert outcome.data_of_seeds == "new"
-    assert len(outcome.arms[0].losses) == 3
+    assert len(outcome.variants[0].losses) == 3
     assert seqattn("doctor", home).code == 0
     text = (home / "seed-3/config.yaml").read_text()
     assert "\nseed: 3\n" in text
@@ -348,7 +369,7 @@ def test_data_of_too_many_seeds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seqattn.experiments.memory_estimate.physical_memory", lambda: 2**20)
-    planned = plan(config(tmp_path), seeds=300)
+    planned = plan_comparison(config(tmp_path), seeds=300)
     with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
         compare(planned, tmp_path)
     assert not (tmp_path / "mine").exists()

@@ -19,7 +19,7 @@ from seqattn.experiments import Callbacks, run_folders, seeds_of, train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import limits
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training.checkpoints import describe
+from seqattn.training.checkpoints import describe_checkpoint
 
 Runs = list[tuple[Config, RunFolder]]
 SETS = ["data.n_train=64", "data.n_validation=16", "data.n_test=8", "training.epochs=8",
@@ -57,7 +57,7 @@ def test_a_run_that_diverged_early_takes_none_back(tmp_path: Path) -> None:
         for k, rate in rates.items()
     ]
     stopped(runs, 22)
-    places = {folder.path.name: describe(folder.last)["epoch"] for _, folder in runs}
+    places = {folder.path.name: describe_checkpoint(folder.last)["epoch"] for _, folder in runs}
     assert places.pop("far") < 3
     assert set(places.values()) == {5}
     epochs, said, jobs = resumed(runs)
@@ -95,7 +95,7 @@ def test_a_save_ahead_twice_takes_none_back(
     whole = seeds_of(base(), tmp_path / "whole", 2)
     with pytest.raises(Killed):
         train_many(runs, threads=1)
-    ahead, behind = (describe(folder.last) for _, folder in runs)
+    ahead, behind = (describe_checkpoint(folder.last) for _, folder in runs)
     assert (ahead["epoch"], ahead["step"]) > (behind["epoch"], behind["step"])
     with pytest.raises(Killed):
         resumed(runs)
@@ -148,7 +148,7 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
 
 def test_seeds_of_two_configs_are_not_told_of_as_one(tmp_path: Path) -> None:
     train_many(seeds_of(base(), tmp_path / "s", 3), threads=1)
-    assert len(read_comparison(tmp_path / "s").arms[0].folders) == 3
+    assert len(read_comparison(tmp_path / "s").variants[0].folders) == 3
     fewer = seeds_of(base("training.epochs=2"), tmp_path / "s", 2)
     train_many(fewer, threads=1, overwrite=True)
     with pytest.raises(CheckpointError, match=r"seed-25 is of another .*training.epochs: 2 -> 8"):

@@ -187,13 +187,15 @@ def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two variants that differ in no shape, so that every file of one fits the other."""
-    from seqattn.config.comparing import plan
+    from seqattn.config.comparing import plan_comparison
     from seqattn.experiments import compare as comparison
 
     home = tmp_path_factory.mktemp("swapped")
     (home / "two.yaml").write_text("name: two\nseed: 3\n")
     sets = [*SMALL, "training.epochs=2"]
-    planned = plan(home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2)
+    planned = plan_comparison(
+        home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2
+    )
     comparison.compare(planned, home, threads=1)
     return home / "two"
 
@@ -269,7 +271,7 @@ def test_no_seed_is_left_out_without_a_word(two: Path, seqattn: Command) -> None
     home = two / "learning_rate-0.01"
     (home / "seed-5").mkdir()  # of a training that is about to begin
     shutil.copytree(home / "seed-3", home / "seed-03")  # no name of ours
-    assert list(read_comparison(two).arms[0].folders) == [3, 4]
+    assert list(read_comparison(two).variants[0].folders) == [3, 4]
     (home / "seed-3/environment.json").unlink()
     for words in (("report", two), ("report", home), ("doctor", home)):
         done = seqattn(*words)

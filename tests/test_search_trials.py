@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from seqattn.config import Config, resolve
-from seqattn.config.searching import Range, Search, search
+from seqattn.config.searching import Range, Search, plan_search
 from seqattn.errors import (
     ConfigError,
     FolderLockedError,
@@ -39,7 +39,7 @@ WIDTHS = "model.hidden_dim=uniform(3,5)"
 
 def wanted(folder: Path, *texts: str, sets: Sequence[str] = (), name: str = "found") -> Search:
     (folder / "c.yaml").write_text(f"name: {name}\n")
-    return search(folder / "c.yaml", [*SMALL, *sets], texts)
+    return plan_search(folder / "c.yaml", [*SMALL, *sets], texts)
 
 
 class Trainer:
@@ -218,7 +218,7 @@ def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Pat
     )
 
     def asked() -> Search:
-        return search(tmp_path / "own.yaml", ["training.epochs=2"], [RATE])
+        return plan_search(tmp_path / "own.yaml", ["training.epochs=2"], [RATE])
 
     tuning.tune(asked(), tmp_path, 1)
     file.write_text("\n".join(["sequence,step,x", *rows]).replace("0,0,0", "0,0,9"))

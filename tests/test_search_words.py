@@ -8,7 +8,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from seqattn.config.searching import Search, search
+from seqattn.config.searching import Search, plan_search
 from seqattn.experiments import Callbacks, tuning
 from seqattn.experiments.tuning import results, trials
 from tests.conftest import Ended
@@ -20,7 +20,7 @@ RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform
 
 def wanted(folder: Path, *texts: str, sets: tuple[str, ...] = ()) -> Search:
     (folder / "c.yaml").write_text("name: found\n")
-    return search(folder / "c.yaml", [*SMALL, *sets], texts)
+    return plan_search(folder / "c.yaml", [*SMALL, *sets], texts)
 
 
 def pruners(asked: Search, folder: Path, count: int) -> Mapping[int, optuna.pruners.BasePruner]:

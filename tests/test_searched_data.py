@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.config.searching import search
+from seqattn.config.searching import plan_search
 from seqattn.errors import ConfigError
 from tests.conftest import ROOT
 
@@ -21,7 +21,7 @@ SQUARES = ROOT / "configs" / "squares.yaml"
 )  # fmt: skip
 def test_a_key_that_changes_what_trials_are_judged_by_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        search(SQUARES, (), [text])
+        plan_search(SQUARES, (), [text])
     (mistake,) = caught.value.mistakes
     assert "so that the easiest data would win" in mistake
     assert f"seqattn compare {SQUARES} --vary {text.partition('=')[0]}=A,B" in mistake
@@ -31,9 +31,9 @@ def test_keys_of_files_are_refused_too() -> None:
     config = ROOT / "configs" / "own_data.yaml"
     for text in ("data.scaling=none,standard", "data.relative=true,false", "data.split.seed=1,2"):
         with pytest.raises(ConfigError, match="1 mistake"):
-            search(Path(config), (), [text])
+            plan_search(Path(config), (), [text])
 
 
 def test_keys_of_the_training_part_are_searched() -> None:
-    found = search(SQUARES, (), ["data.n_train=64,128", "data.train_seed=1,2"])
+    found = plan_search(SQUARES, (), ["data.n_train=64,128", "data.train_seed=1,2"])
     assert [each.path for each in found.ranges] == ["data.n_train", "data.train_seed"]

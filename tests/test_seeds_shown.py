@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.analysis.comparison import read_comparison, sentences
-from seqattn.analysis.comparison.checks import have_data_of_their_own
-from seqattn.analysis.comparison.result import seeds_in_words
+from seqattn.analysis.comparison import describe_result, read_comparison
+from seqattn.analysis.comparison.checks import is_resampled
+from seqattn.analysis.comparison.result import describe_seed_counts
 from seqattn.config import resolve
-from seqattn.config.comparing import plan
+from seqattn.config.comparing import plan_comparison
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import compare
-from seqattn.plots.comparison_pictures import draw_all
+from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
 from tests.test_diverged_seeds import diverge
@@ -46,7 +46,7 @@ def config(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("finished")
-    return compare(plan(config(home)), home, threads=1).path
+    return compare(plan_comparison(config(home)), home, threads=1).path
 
 
 @pytest.fixture
@@ -65,9 +65,9 @@ def test_of_one_seed_nothing_is_said_about_the_data_of_seeds(home: Path) -> None
     """Each seed of this comparison has data of its own; its first one alone does not show it."""
     for seed in (4, 5):
         shutil.rmtree(home / f"dot/seed-{seed}")
-    outcome = read_comparison(home / "dot")
-    assert outcome.data_of_seeds == "one"
-    (words,) = sentences(outcome)
+    result = read_comparison(home / "dot")
+    assert result.data_of_seeds == "one"
+    (words,) = describe_result(result)
     assert SAME not in words
     assert words.startswith("This is one seed:")
     assert read_comparison(home).data_of_seeds == "new"  # the comparison's other variant has three
@@ -89,9 +89,9 @@ def test_seeds_with_the_same_test_sequences_have_no_data_of_their_own(tmp_path: 
                  f"data.test_seed={test}"]  # fmt: skip
         return resolve(tmp_path / "c.yaml", seeds).config
 
-    assert not have_data_of_their_own([of(1, 2, 3), of(4, 5, 3)])
-    assert have_data_of_their_own([of(1, 2, 3), of(4, 5, 6)])
-    assert not have_data_of_their_own([of(1, 2, 3)])
+    assert not is_resampled([of(1, 2, 3), of(4, 5, 3)])
+    assert is_resampled([of(1, 2, 3), of(4, 5, 6)])
+    assert not is_resampled([of(1, 2, 3)])
 
 
 # --- fewer seeds than there are ---------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_fewer_seeds_than_the_folder_holds_leave_tables_of_all(
     assert [row["seeds"] for row in rows(home / "variants.csv")] == ["3", "3"]
     assert len(rows(home / "seeds.csv")) == 6
     before = (home / "comparison.md").read_bytes()
-    assert [arm.losses for arm in read_comparison(home).arms] == [
+    assert [variant.losses for variant in read_comparison(home).variants] == [
         {int(row["seed"]): float(row["test_loss"]) for row in rows(home / "seeds.csv")
          if row["variant"] == name} for name in ("plain", "dot")
     ]  # fmt: skip
@@ -119,7 +119,7 @@ def test_a_seed_that_is_not_of_the_comparison_is_refused(home: Path, tmp_path: P
     other = home / "dot/seed-5/config.yaml"
     other.write_text(other.read_text().replace("learning_rate: 0.01", "learning_rate: 0.5"))
     with pytest.raises(CheckpointError, match=r"seed-5: is not a run of the variant dot"):
-        compare(plan(config(tmp_path), seeds=2), home.parent, threads=1)
+        compare(plan_comparison(config(tmp_path), seeds=2), home.parent, threads=1)
 
 
 def test_fewer_seeds_of_a_training_say_that_there_are_others(
@@ -158,27 +158,27 @@ def test_where_all_seeds_diverged_no_picture_of_an_earlier_state_is_left(
 
 
 def test_weights_that_are_gone_leave_no_picture_of_them(home: Path) -> None:
-    draw_all(read_comparison(home))
+    draw_comparison(read_comparison(home))
     assert (home / "attention.png").is_file()
     for seed in (3, 4, 5):
         RunFolder(home / f"dot/seed-{seed}").attention.unlink()
-    draw_all(read_comparison(home))
+    draw_comparison(read_comparison(home))
     assert not (home / "attention.png").exists()
     assert (home / "comparison.png").is_file()
 
 
 def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> None:
     (home / "report.html").touch()
-    compare(plan(config(tmp_path)), home.parent, threads=1)
+    compare(plan_comparison(config(tmp_path)), home.parent, threads=1)
     assert (home / "report.html").exists()
     said = list[str]()
-    compare(plan(config(tmp_path), seeds=4), home.parent, threads=1,
+    compare(plan_comparison(config(tmp_path), seeds=4), home.parent, threads=1,
             callbacks=Callbacks(message=said.append))  # fmt: skip
     assert not (home / "report.html").exists()
     assert not [line for line in said if "did not ask" in line]
 
 
 def test_how_many_seeds_in_words() -> None:
-    assert [seeds_in_words(counts) for counts in ([1], [3, 3], [2, 3])] == [
+    assert [describe_seed_counts(counts) for counts in ([1], [3, 3], [2, 3])] == [
         "1 seed each", "3 seeds each", "2 to 3 seeds",
     ]  # fmt: skip

@@ -12,7 +12,12 @@ from scipy import stats
 
 from seqattn.analysis.comparison import signed_rank as module
 from seqattn.analysis.comparison.signed_rank import pairs_needed, signed_rank, smallest_p
-from seqattn.analysis.comparison.statistics import SeedSummary, differences, median_interval, paired
+from seqattn.analysis.comparison.statistics import (
+    SeedSummary,
+    median_interval,
+    paired_tests,
+    subtract_pairs,
+)
 
 INF = math.inf
 
@@ -40,12 +45,15 @@ def test_without_ties_it_is_scipys(n: int) -> None:
 def test_infinite_differences_share_the_highest_ranks(signs: tuple[int, ...]) -> None:
     """Against every sign pattern, with the ranks written out."""
     finite = np.array([0.3, -0.1, 0.7, 0.2])
-    n, many = len(finite), len(signs)
-    ranks = [*(np.argsort(np.argsort(np.abs(finite))) + 1), *[n + (many + 1) / 2] * many]
+    n, num_infinite = len(finite), len(signs)
+    ranks = [
+        *(np.argsort(np.argsort(np.abs(finite))) + 1),
+        *[n + (num_infinite + 1) / 2] * num_infinite,
+    ]
     seen = sum(rank for rank, x in zip(ranks, [*finite, *signs], strict=True) if x > 0)
     sums = [
         sum(rank for rank, up in zip(ranks, ups, strict=True) if up)
-        for ups in itertools.product([False, True], repeat=n + many)
+        for ups in itertools.product([False, True], repeat=n + num_infinite)
     ]
     wanted = min(1, 2 * min(np.mean([s >= seen for s in sums]), np.mean([s <= seen for s in sums])))
     found = signed_rank(np.array([*finite, *(INF * sign for sign in signs)]), 0.05)
@@ -124,11 +132,11 @@ def test_beyond_the_exact_distribution_little_changes(monkeypatch: pytest.Monkey
     try:
         monkeypatch.setattr(module, "MOST_EXACT", 10)
         module._upper_tail.cache_clear()
-        module._critical.cache_clear()
+        module._critical_value.cache_clear()
         normal = signed_rank(gaps, 0.05)
     finally:
         module._upper_tail.cache_clear()
-        module._critical.cache_clear()
+        module._critical_value.cache_clear()
     assert normal.p == pytest.approx(exact.p, rel=0.02)
     assert normal.interval == pytest.approx(exact.interval, abs=2e-3)
 
@@ -139,11 +147,11 @@ def test_beyond_the_exact_distribution_little_changes(monkeypatch: pytest.Monkey
 def test_the_smallest_p_is_attained_where_all_agree() -> None:
     for n in range(1, 12):
         assert signed_rank(np.linspace(1, 2, n), 0.05).p == smallest_p(n)
-    (found,) = differences([{"a": dict(enumerate([0.0, 1, 2, 3, 4, 5])),
+    (found,) = paired_tests([{"a": dict(enumerate([0.0, 1, 2, 3, 4, 5])),
                              "b": dict.fromkeys(range(6), 0.0)}])  # fmt: skip
-    assert (found.tied, found.smallest_p, found.p) == (1, 0.0625, 0.0625)
+    assert (found.ties, found.smallest_p, found.p) == (1, 0.0625, 0.0625)
     assert found.interval is None
-    assert found.sentence() == (
+    assert found.describe() == (
         "6 seeds, 1 of them tied, are too few to tell a and b apart, whatever their losses."
     )
 
@@ -190,7 +198,7 @@ def test_every_interval_that_is_shown_covers_as_often_as_it_says(name: str, n: i
     for _ in range(TRIALS):
         first, second = draw(numbers, n), draw(numbers, n)
         of_median = median_interval(first)
-        of_pairs = signed_rank(paired(first, second), 0.05).interval
+        of_pairs = signed_rank(subtract_pairs(first, second), 0.05).interval
         assert (of_median is None) == (of_pairs is None) == (n < 6)
         if of_median is None or of_pairs is None:
             continue
@@ -206,6 +214,6 @@ def test_the_intervals_of_all_pairs_hold_together() -> None:
     for trial in range(300):
         numbers = np.random.RandomState(trial)
         losses = {name: dict(enumerate(numbers.randn(16))) for name in "abcde"}
-        bounds = [pair.interval for pair in differences([losses])]
+        bounds = [pair.interval for pair in paired_tests([losses])]
         missed += any(each is None or not each[0] <= 0 <= each[1] for each in bounds)
     assert missed / 300 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import seqattn as package
 from seqattn.analysis.evaluation import free_run
-from seqattn.analysis.explanation import WIDEST_MAP, explain
+from seqattn.analysis.explanation import MAX_PRINTED_SIDE, explain
 from seqattn.cli.explaining import print_explanation
 from seqattn.config import Model, resolve
 from seqattn.errors import DataError, UsageError
@@ -29,8 +29,8 @@ from seqattn.models import (
     LinearSkip,
     Seq2SeqModel,
     build_model,
+    count_parameters,
     manual_backward,
-    parameters_of,
 )
 from seqattn.runs import RunFolder
 from seqattn.training.batches import Batch
@@ -210,7 +210,7 @@ def test_memory_and_parameters_count_the_map() -> None:
         resolve(None, [f"model.skip={skip}", "data.source_length=3"]).config
         for skip in ("none", "linear")
     )
-    more = parameters_of(with_skip.model, 2, Lengths(3, 1)) - parameters_of(without.model, 2)
+    more = count_parameters(with_skip.model, 2, Lengths(3, 1)) - count_parameters(without.model, 2)
     assert more == 1 * 2 * (3 * 2 + 1)
     estimates = [
         estimate_training_memory(config, 3, 1, generated_counts(config.data))
@@ -312,8 +312,8 @@ def test_explain_says_the_shares_of_network_and_skip(
     np.testing.assert_allclose(made.said, made.model_says, atol=2e-3)
     assert np.abs(shares["network"]).max() > 0.01
     assert np.abs(shares["skip"]).max() > 0.01
-    assert ("Skip's share" in made.computed_by_model) == (2 * points > WIDEST_MAP)
-    if 2 * points <= WIDEST_MAP:  # then the map is printed, and gives the share
+    assert ("Skip's share" in made.computed_by_model) == (2 * points > MAX_PRINTED_SIDE)
+    if 2 * points <= MAX_PRINTED_SIDE:  # then the map is printed, and gives the share
         table = np.array([numbers for _, numbers in stages["Skip: the map"].rows])
         ((_, x),) = stages["Source points in one row"].rows
         typed_in = table[:, :-1] @ np.array(x) + table[:, -1]

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import seqattn as package
 from seqattn import experiments
 from seqattn.config import Config, OwnFile, as_plain, from_plain, resolve
-from seqattn.data import Scaling, Sequences, load
-from seqattn.data.fitting import fit
-from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, work_of
+from seqattn.data import Scaling, Sequences, load_data
+from seqattn.data.fitting import fit_scaling
+from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, ridge_work
 from seqattn.errors import ConfigError
 from seqattn.experiments import train_one
 from seqattn.experiments.job import Job
@@ -77,7 +77,7 @@ def by_normal_equations(rows: Floats, goal: Floats, penalty: float) -> tuple[Flo
 def independent(train: Sequences, check: Sequences, scaling: Scaling) -> RidgeMap:
     """The same as `ridge_map`, from what a network is given."""
     (rows, goal), (shown, truth) = (
-        tuple(np.asarray(each, dtype=np.float64).reshape(N, -1) for each in scaling.scaled(part))
+        tuple(np.asarray(each, dtype=np.float64).reshape(N, -1) for each in scaling.transform(part))
         for part in (train, check)
     )
     seen, scored = (part.target_cells.reshape(N, -1) for part in (train, check))
@@ -97,7 +97,7 @@ def independent(train: Sequences, check: Sequences, scaling: Scaling) -> RidgeMa
 @pytest.mark.parametrize("units", UNITS)
 def test_the_start_is_an_independent_ridge_regression(units: str, gaps: bool) -> None:
     train, check = part_of(1, gaps=gaps), part_of(2, gaps=gaps)
-    scaling, _ = fit(OwnFile.model_validate({"path": "-", **UNITS[units]}), train)
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-", **UNITS[units]}), train)
     expected = independent(train, check, scaling)
     found = ridge_map(train, check, scaling)
     assert found.penalty == expected.penalty > 0
@@ -112,9 +112,9 @@ def test_the_start_does_not_depend_on_how_many_rows_are_worked_on_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     train, check = part_of(1, gaps=True), part_of(2, gaps=True)
-    scaling, _ = fit(OwnFile.model_validate({"path": "-"}), train)
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), train)
     once = ridge_map(train, check, scaling)
-    monkeypatch.setattr("seqattn.data.sequences.AT_ONCE", 3 * S * F)
+    monkeypatch.setattr("seqattn.data.sequences.MAX_BLOCK_VALUES", 3 * S * F)
     again = ridge_map(train, check, scaling)
     assert again.penalty == once.penalty
     np.testing.assert_allclose(again.weight, once.weight, rtol=1e-4, atol=1e-6)
@@ -124,7 +124,7 @@ def test_the_validation_part_chooses_a_penalty_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     train = part_of(1, gaps=True)
-    scaling, _ = fit(OwnFile.model_validate({"path": "-"}), train)
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), train)
     checks = [part_of(2, gaps=True), part_of(3, gaps=False)]
     checks[1].target[:] = checks[1].target[::-1]  # of other sequences: only the mean is right
     chosen = [ridge_map(train, check, scaling) for check in checks]
@@ -150,7 +150,7 @@ def test_cells_that_no_training_sequence_has_start_at_zero() -> None:
     train, check = part_of(1, gaps=True), part_of(2, gaps=True)
     assert train.target_observed is not None
     train.target_observed[:, 2, 1] = False
-    scaling, _ = fit(OwnFile.model_validate({"path": "-"}), train)
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), train)
     found = ridge_map(train, check, scaling)
     assert not found.weight[2, 1].any()
     assert found.bias[2, 1] == 0
@@ -173,7 +173,7 @@ def window_file(path: Path, *, gaps: bool = True) -> list[str]:
 
 
 def started(config: Config) -> tuple[Job, Seq2SeqModel]:
-    ((job,),) = fit_skip_maps([[Job(config, RunFolder(Path("nowhere")), load(config.data))]])
+    ((job,),) = fit_skip_maps([[Job(config, RunFolder(Path("nowhere")), load_data(config.data))]])
     return job, build_initial_model(job)
 
 
@@ -262,7 +262,7 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv", gaps=False)).config
-    assert work_of(load(config.data).train) == 12**3
+    assert ridge_work(load_data(config.data).train) == 12**3
     monkeypatch.setattr("seqattn.experiments.skip_start.MAX_WORK", 12**3 - 1)
     folder, _ = train_one(config, tmp_path / "outputs", plots=False)
     said = folder.log.read_text()
@@ -276,7 +276,7 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
 
 def test_empty_cells_count_as_systems_of_their_own(tmp_path: Path) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv")).config
-    assert work_of(load(config.data).train) == 4 * 12**3
+    assert ridge_work(load_data(config.data).train) == 4 * 12**3
 
 
 def test_what_an_earlier_version_stored_was_learned(tmp_path: Path) -> None:
@@ -313,9 +313,9 @@ def test_maps_are_those_of_the_first_process(tmp_path: Path) -> None:
     other = Job(config, job.folder, job.data)
     before = skip_of(build_initial_model(other))
     assert not before.weight.any()
-    assert not before.trained
+    assert not before.is_trainable
     second = build_initial_model(share_skip_map(world, other))
     for shared in (skip_of(first), skip_of(second)):
         assert torch.equal(shared.weight, skip_of(model).weight)
         assert torch.equal(shared.bias, skip_of(model).bias)
-        assert not shared.trained
+        assert not shared.is_trainable

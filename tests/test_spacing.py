@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import OwnFile
-from seqattn.data import Splits, load
-from seqattn.data.files.writing import Steps
+from seqattn.data import Splits, load_data
+from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 from tests.conftest import Ended
@@ -67,7 +67,7 @@ calendars = pytest.mark.parametrize(
 def spacing_of(*series: Any, trained: Frequency | None = None) -> tuple[Any, Any, Spacing]:
     order = np.concatenate([np.asarray(one) for one in series])
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in series])])
-    return order, offsets, Spacing.found(order, offsets, trained)
+    return order, offsets, Spacing.infer(order, offsets, trained)
 
 
 @calendars
@@ -78,7 +78,7 @@ def test_forecasts_go_on_in_the_series_own_calendar(dates: Dates, words: str) ->
         order, offsets, spacing = spacing_of(every[:n])
         assert str(spacing.frequency(0)) == words
         assert (spacing.distances(order, offsets) == 1).all()
-        assert np.array_equal(Steps(order[-1:], spacing).after(10)[0], every[n : n + 10])
+        assert np.array_equal(ForecastSteps(order[-1:], spacing).after(10)[0], every[n : n + 10])
 
 
 @calendars
@@ -90,7 +90,7 @@ def test_gaps_are_seen_and_their_rows_named(dates: Dates, words: str) -> None:
     steps = spacing.distances(order, offsets)
     assert np.flatnonzero(steps != 1).tolist() == [10, 17]
     assert steps[[10, 17]].tolist() == [3, 2]
-    lacking = spacing.ahead(np.zeros(3, dtype=int), order[[10, 10, 17]], np.array([1, 2, 1]))
+    lacking = spacing.step_after(np.zeros(3, dtype=int), order[[10, 10, 17]], np.array([1, 2, 1]))
     assert np.array_equal(lacking, every[[11, 12, 20]])
 
 
@@ -109,8 +109,8 @@ def test_each_series_has_its_own(chosen: list[tuple[str, int]]) -> None:
     assert (spacing.distances(order, offsets) == 1).all()
     for k, (one, alone) in enumerate(zip(series, map(spacing_of, series), strict=True)):
         assert spacing.frequency(k) == alone[2].frequency(0)
-        assert spacing.after(one[-1:].repeat(len(chosen)), 3)[k].tolist() == (
-            alone[2].after(one[-1:], 3)[0].tolist()
+        assert spacing.steps_after(one[-1:].repeat(len(chosen)), 3)[k].tolist() == (
+            alone[2].steps_after(one[-1:], 3)[0].tolist()
         )
 
 
@@ -128,7 +128,7 @@ def test_numbers_are_counted_by_their_smallest_distance(
     expected = np.diff(at) / smallest
     if (expected == np.round(expected)).all():
         assert spacing.distances(order, offsets).tolist() == expected.tolist()
-        assert spacing.after(order[-1:], 1)[0] == pytest.approx(order[-1] + step * smallest)
+        assert spacing.steps_after(order[-1:], 1)[0] == pytest.approx(order[-1] + step * smallest)
     elif step == round(step):  # whole numbers that skip unevenly are gaps, too
         assert (spacing.distances(order, offsets) != 1).any()
     else:
@@ -138,11 +138,11 @@ def test_numbers_are_counted_by_their_smallest_distance(
 def test_where_nothing_can_be_told_steps_are_counted() -> None:
     times = np.datetime64("2001-01-01") + np.array([0, 61, 119, 200, 263]).astype("timedelta64[s]")
     _, _, spacing = spacing_of(times)
-    assert np.isnat(Steps(times[-1:], spacing).after(3)).all()
+    assert np.isnat(ForecastSteps(times[-1:], spacing).after(3)).all()
     _, _, spacing = spacing_of(np.array([0, 0.61, 1.19, 2.0]))
-    assert Steps(np.array([2.0]), spacing).after(3).tolist() == [[1, 2, 3]]
+    assert ForecastSteps(np.array([2.0]), spacing).after(3).tolist() == [[1, 2, 3]]
     _, _, spacing = spacing_of(np.array(["2001-01-01"], dtype="datetime64[us]"))
-    assert np.isnat(Steps(times[:1], spacing).after(1)).all()
+    assert np.isnat(ForecastSteps(times[:1], spacing).after(1)).all()
 
 
 def test_few_rows_take_the_spacing_of_the_training_or_of_the_others() -> None:
@@ -150,12 +150,12 @@ def test_few_rows_take_the_spacing_of_the_training_or_of_the_others() -> None:
     business = Frequency("business_day", 1)
     assert spacing_of(week)[2].frequency(0) == Frequency("time", 86_400e6)
     _, _, spacing = spacing_of(week, trained=business)
-    assert str(spacing.after(week[-1:], 1)[0, 0])[:10] == "2001-06-25"
+    assert str(spacing.steps_after(week[-1:], 1)[0, 0])[:10] == "2001-06-25"
     long = np.busday_offset("2001-06-18", np.arange(20)).astype("datetime64[us]")
     order, offsets, spacing = spacing_of(long, week[[0, 2]], week[4:])
     assert [spacing.frequency(k) for k in range(3)] == [business] * 3
     assert spacing.distances(order, offsets)[20] == 2  # two rows that skip one
-    assert str(spacing.after(week[[4, 4, 4]], 1)[2, 0])[:10] == "2001-06-25"
+    assert str(spacing.steps_after(week[[4, 4, 4]], 1)[2, 0])[:10] == "2001-06-25"
     assert Frequency.from_plain(business.as_plain()) == business
     for bad in ({"unit": "unknown", "step": 1}, {"unit": "time", "step": 0}, {"unit": "time"}):
         with pytest.raises((KeyError, ValueError)):
@@ -173,7 +173,7 @@ def table(*series: Any) -> str:
 def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
     file = tmp_path / "f.csv"
     file.write_text(text)
-    return load(OwnFile.model_validate({"path": str(file), "source_length": 3, **keys}))
+    return load_data(OwnFile.model_validate({"path": str(file), "source_length": 3, **keys}))
 
 
 @calendars
@@ -234,10 +234,10 @@ def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").write_text(text.replace("s0", name))
     paths = {f"{name}_path": str(tmp_path / f"{name}.csv") for name in ("validation", "test")}
     described = {"path": str(tmp_path / "train.csv"), "source_length": 3, **paths}
-    load(OwnFile.model_validate(described))
+    load_data(OwnFile.model_validate(described))
     (tmp_path / "test.csv").write_text(text.replace("s0", "train"))
     with pytest.raises(DataError, match=r"test.csv: has the bytes of .*train.csv, which belongs"):
-        load(OwnFile.model_validate(described))
+        load_data(OwnFile.model_validate(described))
 
 
 def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
         assert ("missing" in section) == (proposed == "missing: interpolate")
         import yaml
 
-        load(OwnFile.model_validate(yaml.safe_load(section)["data"]))
+        load_data(OwnFile.model_validate(yaml.safe_load(section)["data"]))
 
 
 @settings(max_examples=10, deadline=None)
@@ -350,7 +350,7 @@ def test_series_are_the_same_however_they_lie_in_files(
                 "x": [float(10 * int(name[1:]) + t) for name, t in mine],
             }), home / f"part-{k}.parquet")  # fmt: skip
     for cache in ("never", "always"):
-        splits = load(OwnFile.model_validate({
+        splits = load_data(OwnFile.model_validate({
             "path": str(home), "target_length": 1, "split": {"validation": 0.3, "test": 0.3},
             "cache": cache,
         }))  # fmt: skip
@@ -369,4 +369,4 @@ def test_a_time_that_comes_again_in_a_file_further_on_is_refused(tmp_path: Path)
             "step": [t + 3 * (k == 2) for _ in names for t in range(4)], "x": [0.0] * 8,
         }), tmp_path / f"part-{k}.parquet")  # fmt: skip
     with pytest.raises(DataError, match="the series 'a' has two rows of 3 in its files"):
-        load(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))
+        load_data(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))

@@ -10,8 +10,8 @@ import pytest
 from seqattn import data
 from seqattn.analysis.attention_metrics import AttentionMetricsAccumulator
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
-from seqattn.data import Sequences, load, tasks
-from seqattn.data.baselines import mean_squared_error
+from seqattn.data import Sequences, load_data, tasks
+from seqattn.data.baselines import forecast_mse
 
 RAGGED = [
     Copy(length=7, min_length=2),
@@ -43,11 +43,11 @@ def test_the_true_source_step_holds_the_target(task: tasks.Task) -> None:
 def test_alignments_by_hand() -> None:
     source = np.array([[[0.3, 0.0], [-0.5, 1.0], [0.1, 2.0], [0.0, 0.0]]])
     lengths = np.array([3])
-    assert tasks._in_order(source, lengths).tolist() == [[0, 1, 2, -1]]
-    assert tasks._backwards(source, lengths).tolist() == [[2, 1, 0, -1]]
-    assert tasks._by_first_coordinate(source, lengths).tolist() == [[1, 2, 0, -1]]
+    assert tasks._identity_order(source, lengths).tolist() == [[0, 1, 2, -1]]
+    assert tasks._reverse_order(source, lengths).tolist() == [[2, 1, 0, -1]]
+    assert tasks._sorted_order(source, lengths).tolist() == [[1, 2, 0, -1]]
     # Points 1, 2, 3 are given; point 4 is told by point 2, point 5 by point 3, point 6 by none.
-    assert tasks._steps_before(lengths, 2, 3).tolist() == [[1, 2, -1]]
+    assert tasks._lagged_order(lengths, 2, 3).tolist() == [[1, 2, -1]]
 
 
 @pytest.mark.parametrize("task", EVERY, ids=repr)
@@ -67,13 +67,13 @@ def test_noise_moves_nothing_else_and_is_the_floor(task: tasks.Task) -> None:
     assert loud.ideal is not None
     assert np.array_equal(quiet.source_lengths, loud.source_lengths)
     assert np.array_equal(quiet.ideal, loud.ideal)
-    assert mean_squared_error(quiet.ideal, quiet) == 0
+    assert forecast_mse(quiet.ideal, quiet) == 0
     if isinstance(task, Recall):  # its noise is on the key that asks, and nothing else
         assert np.array_equal(quiet.target, loud.target)
         last = np.arange(3000), quiet.source_lengths - 1
         assert (loud.source[last] - quiet.source[last]).std() == pytest.approx(0.3, rel=0.05)
     else:
-        assert mean_squared_error(loud.ideal, loud) == pytest.approx(0.09, rel=0.05)
+        assert forecast_mse(loud.ideal, loud) == pytest.approx(0.09, rel=0.05)
 
 
 def test_lengths_are_drawn_from_their_range() -> None:
@@ -98,22 +98,22 @@ def test_polygons_are_regular() -> None:
         assert np.allclose(sides, 2 * radii[0] * math.sin(math.pi / count))
         assert f"{count} corners" in part.labels[n]
     assert set(2 + part.target_lengths) == {4, 5, 6, 7}
-    turned_on = tasks.turn_on(part.source, part.source_lengths, part.target.shape[1])
-    assert mean_squared_error(turned_on, part) == pytest.approx(0, abs=1e-24)
+    turned_on = tasks.rotate_on(part.source, part.source_lengths, part.target.shape[1])
+    assert forecast_mse(turned_on, part) == pytest.approx(0, abs=1e-24)
 
 
 def test_the_nearest_key_knows_the_value_where_nothing_is_noisy() -> None:
     part = tasks.generate(Recall(pairs=6, min_pairs=1, noise=0.0), 300, 2)
-    said = tasks.value_of_nearest_key(part.source, part.source_lengths, 1)
+    said = tasks.nearest_key_value(part.source, part.source_lengths, 1)
     assert np.array_equal(said, part.target)
     blind = tasks.generate(Recall(pairs=6, min_pairs=1, noise=1.0), 300, 2)
-    said = tasks.value_of_nearest_key(blind.source, blind.source_lengths, 1)
-    assert mean_squared_error(said, blind) > 0.1
+    said = tasks.nearest_key_value(blind.source, blind.source_lengths, 1)
+    assert forecast_mse(said, blind) > 0.1
 
 
 def test_the_three_parts_differ_and_some_tasks_have_a_rule() -> None:
     for task in EVERY:
-        splits = load(task)
+        splits = load_data(task)
         assert len(splits.train) == 256
         assert not np.array_equal(splits.validation.source, splits.test.source)
         assert (splits.rule is None) == isinstance(task, Copy | Reverse | Sort | Lag)

@@ -11,22 +11,22 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, Training
-from seqattn.data import DataSpec, load
+from seqattn.data import DataSpec, load_data
 from seqattn.data.scaling import Scaler, Scaling
 from seqattn.errors import CheckpointError, NonFiniteError
 from seqattn.models import Seq2SeqModel, build_model
-from seqattn.rng import stream
+from seqattn.rng import rng_for
 from seqattn.runs import EpochRecord
 from seqattn.training import (
     Batch,
     LearningRate,
-    Run,
     RunProgress,
     RunState,
+    TrainingRun,
     learner,
     load_model,
     load_state,
-    mean_squared_error,
+    mse_loss,
     optimizers,
     sample_teacher_forcing,
     save_best,
@@ -38,7 +38,7 @@ from seqattn.training.batches import chunk_slices
 from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checkpoints import read_training
 from seqattn.training.checksummed import load_checksummed, save_checksummed
-from seqattn.training.data_loader import epoch_orders, shuffled_batches
+from seqattn.training.data_loader import epoch_permutations, shuffled_batches
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.schedules import EarlyStopper
@@ -62,7 +62,7 @@ XY = DataSpec(("x", "y"), ("x", "y"), 2, 2, Scaling(Scaler.identity(2), Scaler.i
 
 
 def started(config: Config) -> tuple[Seq2SeqModel, Batch, Batch, DataSpec]:
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, 2, config.seed)
     return model, to_tensors(data.train), to_tensors(data.validation), DataSpec.of(data.train)
 
@@ -78,7 +78,7 @@ def one(
     **options: Any,
 ) -> RunProgress:
     """Train one run to its end, or until it is stopped."""
-    run = Run(model, data, validation, config, seed)
+    run = TrainingRun(model, data, validation, config, seed)
     states = {} if state is None else {run: state}
     (progress,) = training_session.trained([run], states=states, **options)
     if progress.error is not None:
@@ -99,7 +99,7 @@ def weights(state: RunState) -> dict[str, Tensor]:
 
 
 def shuffled(data: Batch, seed: int, epoch: int) -> Batch:
-    return shuffled_batches(data, epoch_orders([seed], epoch, len(data)), len(data))(0)
+    return shuffled_batches(data, epoch_permutations([seed], epoch, len(data)), len(data))(0)
 
 
 def validated(model: Seq2SeqModel, data: Batch) -> tuple[float, float]:
@@ -199,7 +199,7 @@ def test_patience() -> None:
 
 def tossed(coin: str, probability: float, seed: int = 1, epoch: int = 0) -> np.ndarray:
     knobs = Training.model_validate({"teacher_forcing": {"coin": coin}}).teacher_forcing
-    numbers = stream(seed, "coins", epoch)
+    numbers = rng_for(seed, "coins", epoch)
     return sample_teacher_forcing(
         knobs, probability, numbers, sequences=2003, batches=1009, steps=7
     )
@@ -257,16 +257,16 @@ def test_slices_cover_everything_once() -> None:
 
 def test_loss_is_the_mean_over_real_points() -> None:
     values, target = torch.randn(N, T, F), torch.randn(N, T, F)
-    assert mean_squared_error(values, target, None) == pytest.approx(
+    assert mse_loss(values, target, None) == pytest.approx(
         float(((values - target) ** 2).mean()), rel=1e-6
     )
     lengths = torch.tensor([1, 13, 2, 3, 5, 7, 11])
     keep = torch.arange(T) < lengths[:, None]
     expected = ((values - target) ** 2)[keep].mean()
-    found = mean_squared_error(values.masked_fill(~keep[..., None], 1e9), target, keep)
+    found = mse_loss(values.masked_fill(~keep[..., None], 1e9), target, keep)
     assert found == pytest.approx(float(expected), rel=1e-5)
     both = torch.stack([values, values * 2])
-    each = mean_squared_error(both, torch.stack([target] * 2), torch.stack([keep] * 2))
+    each = mse_loss(both, torch.stack([target] * 2), torch.stack([keep] * 2))
     assert each.shape == (2,)
     assert each[0] == pytest.approx(float(expected), rel=1e-5)
 
@@ -471,7 +471,7 @@ def test_no_step_on_a_gradient_that_is_not_finite(
         one(model, data, validation, section.training, seed=23, save=steps.append)
     assert "The gradient's norm is inf in epoch 2, step 3, at" in str(caught.value)
     ids = str(caught.value).partition("11 training sequences: ")[2].partition(" and 3 more")[0]
-    assert ids == ", ".join(map(str, epoch_orders([23], 1, len(data))[0][22:30]))
+    assert ids == ", ".join(map(str, epoch_permutations([23], 1, len(data))[0][22:30]))
     assert (steps[-1].epoch, steps[-1].step) == (1, 2)
     for kept in (steps[-1].weights, *steps[-1].buffers.values()):
         assert all(torch.isfinite(tensor).all() for tensor in kept.values())

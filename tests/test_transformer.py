@@ -91,10 +91,10 @@ def test_encoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
     copy_norm(ours.attend_norm, theirs.norm1)
     copy_norm(ours.feed_norm, theirs.norm2)
     x = torch.randn(N, S, WIDTH)
-    found, _ = ours.read(x, KEEP, NO_DROP, with_weights)
+    found, _ = ours.forward(x, KEEP, NO_DROP, with_weights)
     expected = theirs(x, src_key_padding_mask=~KEEP)
     torch.testing.assert_close(found[KEEP], expected[KEEP], **CLOSE)
-    torch.testing.assert_close(ours.read(x, None, NO_DROP, with_weights)[0], theirs(x), **CLOSE)
+    torch.testing.assert_close(ours.forward(x, None, NO_DROP, with_weights)[0], theirs(x), **CLOSE)
 
 
 @pytest.mark.usefixtures("in_float64")
@@ -119,19 +119,19 @@ def test_decoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
         tgt_is_causal=True, memory_key_padding_mask=~KEEP,
     )  # fmt: skip
     memory = ours.cross.cache(source)
-    found, back, _, _ = ours.decode(x, memory, KEEP, NO_DROP, with_weights)
+    found, back, _, _ = ours.forward(x, memory, KEEP, NO_DROP, with_weights)
     torch.testing.assert_close(found, expected, **CLOSE)
     if back is not None:
         assert (back[..., torch.ones(T, T, dtype=torch.bool).triu(1)] == 0).all()
     cache = None
     for t in range(T):
-        one, _, _, cache = ours.decode(x[:, t : t + 1], memory, KEEP, NO_DROP, with_weights, cache)
+        one, _, _, cache = ours.forward(x[:, t : t + 1], memory, KEEP, NO_DROP, with_weights, cache)
         torch.testing.assert_close(one, expected[:, t : t + 1], **CLOSE)
 
 
 @pytest.mark.parametrize("width", [WIDTH, 8])
 def test_sinusoids_by_the_formula(width: int) -> None:
-    found = SinusoidalPositionalEncoding(width).at(3, 5, torch.zeros(1, dtype=torch.float64))
+    found = SinusoidalPositionalEncoding(width).encode(3, 5, torch.zeros(1, dtype=torch.float64))
     for row, place in enumerate((3, 4)):
         for column in range(width):
             angle = place / 10_000 ** (2 * (column // 2) / width)

@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 from seqattn.config import resolve
-from seqattn.config.searching import Search, search
+from seqattn.config.searching import Search, plan_search
 from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks, tuning
 from seqattn.runs import EpochRecord, RunFolder
@@ -24,7 +24,7 @@ RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform
 
 def wanted(folder: Path, *texts: str) -> Search:
     (folder / "c.yaml").write_text("name: found\n")
-    return search(
+    return plan_search(
         folder / "c.yaml", SMALL, texts or (RATE, WIDTH, "model.attention.score=dot,general")
     )
 
@@ -158,14 +158,14 @@ def test_trials_that_do_worse_are_pruned_and_sick_ones_fail(
 ) -> None:
     (tmp_path / "c.yaml").write_text("name: found\n")
     sets = [*SMALL, "training.epochs=8"]
-    asked = search(tmp_path / "c.yaml", sets, ["training.learning_rate=1e-2,1e-9"])
+    asked = plan_search(tmp_path / "c.yaml", sets, ["training.learning_rate=1e-2,1e-9"])
     monkeypatch.setattr(tuning.trials, "STARTUP", 1)
     found = tuning.tune(asked, tmp_path, 14, threads=1)
     pruned = [row for row in found.trials if row["state"] == "pruned"]
     assert pruned
     assert {row["values"]["training.learning_rate"] for row in pruned} == {1e-9}
     assert all(row["epochs"] < 8 for row in pruned)
-    asked = search(tmp_path / "c.yaml", [*sets, "name=sick", "training.optimizer=sgd"],
+    asked = plan_search(tmp_path / "c.yaml", [*sets, "name=sick", "training.optimizer=sgd"],
                    ["training.learning_rate=0.01,100"])  # fmt: skip
     found = tuning.tune(asked, tmp_path, 6, threads=1)
     rows = [row for row in found.trials if row["values"]["training.learning_rate"] == 100]

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 import seqattn as seqattn_api
 from seqattn import experiments
-from seqattn.config import as_plain, differences, leaves, resolve, to_yaml
-from seqattn.data import DataSpec, load
-from seqattn.data.sequences import share_a_plane
+from seqattn.config import as_plain, config_differences, leaves, resolve, to_yaml
+from seqattn.data import DataSpec, load_data
+from seqattn.data.sequences import can_share_axes
 from seqattn.data.units import check_units, unit_in_name, with_unit
 from seqattn.errors import ConfigError, DataError
 from seqattn.plots.run_pictures import predictions_picture
@@ -108,7 +108,7 @@ def test_a_config_with_units_is_written_and_read_again(tmp_path: Path) -> None:
     assert resolve(again).config == resolved.config
     assert yaml.safe_load(again.read_text())["data"]["units"]["kind: x.y"] == "MW"
     other = resolve(path, ["data.units={demand: GW}"]).config
-    assert differences(resolved.config, other) == {
+    assert config_differences(resolved.config, other) == {
         "data.units": ({"temp. outside": "degC", "kind: x.y": "MW"}, {"demand": "GW"})
     }
 
@@ -142,7 +142,7 @@ def test_a_bad_unit_is_a_plain_mistake(value: str, words: str) -> None:
 def test_a_unit_of_no_feature_is_refused_with_the_nearest(run: RunFolder) -> None:
     config = resolve(Path("u.yaml"), ["data.units={demnd: MW}"]).config
     with pytest.raises(DataError) as caught:
-        load(config.data)
+        load_data(config.data)
     assert str(caught.value) == (
         "data.units: no feature 'demnd'. Did you mean 'demand'? The features are temp. outside,"
         " demand."
@@ -174,9 +174,9 @@ def test_a_label_does_not_repeat_the_unit_of_the_name() -> None:
 
 def test_features_of_different_units_share_no_plane() -> None:
     xy, points = ["x", "y"], [np.eye(2)]
-    assert share_a_plane(xy, xy, points, {"x": "m", "y": "m"})
-    assert not share_a_plane(xy, xy, points, {"x": "m", "y": "s"})
-    assert not share_a_plane(xy, xy, points, {"x": "m"})
+    assert can_share_axes(xy, xy, points, {"x": "m", "y": "m"})
+    assert not can_share_axes(xy, xy, points, {"x": "m", "y": "s"})
+    assert not can_share_axes(xy, xy, points, {"x": "m"})
 
 
 # --- what keeps them ------------------------------------------------------------------------------
@@ -269,6 +269,6 @@ def test_data_check_reads_them_from_the_header(seqattn: Command, tmp_path: Path)
     assert line.startswith('  # units: {"temp (degC)": "degC", "wind [m/s]": "m/s"}')
     section = done.out.partition("config:\n")[2].replace("# units:", "units:")
     Path("c.yaml").write_text(f"name: c\n{section}")
-    found = load(resolve(Path("c.yaml")).config.data)
+    found = load_data(resolve(Path("c.yaml")).config.data)
     assert found.units == {"temp (degC)": "degC", "wind [m/s]": "m/s"}
     assert found.train.features == ("temp (degC)", "wind [m/s]", "demand")

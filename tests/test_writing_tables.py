@@ -75,7 +75,7 @@ def test_a_forecast_has_the_form_of_its_file_and_is_read_like_it(
         assert header is None or first == header
         assert row is None or re.fullmatch(row, second), second
 
-    form = reading.options_of(config.data)
+    form = reading.make_read_options(config.data)
     lost = seqattn("predict", run.path, "--input", path, "--output", path)
     assert lost.code == 2
     assert path.suffix == ".gz" or "is the same file as" in lost.err
@@ -95,7 +95,7 @@ def test_a_forecast_has_the_form_of_its_file_and_is_read_like_it(
         last = before.order[before.points.offsets[k + 1] - 1]
         mine = again.order[again.points.offsets[k] : again.points.offsets[k + 1]]
         assert mine[0] > last
-    ahead = Spacing.found(before.order, before.points.offsets).after(
+    ahead = Spacing.infer(before.order, before.points.offsets).steps_after(
         before.order[before.points.offsets[1:] - 1], forecast.shape[1]
     )
     assert np.array_equal(again.order.reshape(ahead.shape), ahead)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seqattn.runs import EpochRecord
-from seqattn.training import Run, RunProgress, RunState, Session, train
+from seqattn.training import RunProgress, RunState, Session, TrainingRun, train_models
 
 
 class Recorder(Session):
@@ -63,9 +63,9 @@ class Recorder(Session):
 
 
 def trained(
-    runs: Sequence[Run],
+    runs: Sequence[TrainingRun],
     *,
-    states: Mapping[Run, RunState] | None = None,
+    states: Mapping[TrainingRun, RunState] | None = None,
     manual_backward: bool = True,
     **functions: Any,
 ) -> list[RunProgress]:
@@ -76,4 +76,4 @@ def trained(
         functions: of the `Recorder`.
     """
     session = Recorder(runs[0].config.checkpoint_seconds, **functions)
-    return train(runs, session, states=states, manual_backward=manual_backward)
+    return train_models(runs, session, states=states, manual_backward=manual_backward)

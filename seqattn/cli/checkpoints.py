@@ -25,11 +25,11 @@ def inspect(
     import json
 
     from seqattn.runs import find_run
-    from seqattn.training.checkpoints import describe
+    from seqattn.training.checkpoints import describe_checkpoint
 
     end_on_closed_pipe()
     _, path = find_run(file)
-    content = describe(path)
+    content = describe_checkpoint(path)
     if as_json:
         show(json.dumps(content, indent=2))
         return

@@ -81,12 +81,12 @@ def compare_command(
     tests tell which variant is better, by how much, and where the data do not decide. Finished runs
     are not trained again.
     """
-    from seqattn.config.comparing import plan
+    from seqattn.config.comparing import plan_comparison
 
     check_not_distributed("compare")
     if engine.ray_address is not None and engine.engine != "ray":
         raise UsageError(f"--ray-address {engine.ray_address}: needs --engine ray.")
-    planned = plan(
+    planned = plan_comparison(
         config, options.changes, design.vary or [], along=design.along, seeds=design.seeds,
         resample_data=design.resample_data,
     )  # fmt: skip

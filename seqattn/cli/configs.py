@@ -27,9 +27,9 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
 
     end_on_closed_pipe()
     if "compare" in Draft.read(config, overrides or []).content:
-        from seqattn.config.comparing import plan
+        from seqattn.config.comparing import plan_comparison
 
-        planned = plan(config, overrides or [])
+        planned = plan_comparison(config, overrides or [])
         names = ", ".join(variant.name for variant in planned.variants)
         data = ", and new data for each seed" if planned.resample_data else ""
         seeds = counted(len(planned.seeds), "seed")
@@ -82,10 +82,10 @@ def config_schema(
     import json
 
     from seqattn.config import json_schema
-    from seqattn.config.manual import manual
+    from seqattn.config.manual import render_manual
 
     if output is None:
         end_on_closed_pipe()
     schema = json_schema()
     with open_text_output(output) as file:
-        file.write(manual(schema) if markdown else json.dumps(schema, indent=2) + "\n")
+        file.write(render_manual(schema) if markdown else json.dumps(schema, indent=2) + "\n")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seqattn.data.files import Chunk
     from seqattn.data.files.chunk import Ragged
     from seqattn.data.files.options import ReadOptions
-    from seqattn.data.inspect import Report
+    from seqattn.data.inspect import FileReport
 
 data_app = typer.Typer(
     cls=CommandIndex, no_args_is_help=True, rich_markup_mode=None,
@@ -198,9 +198,9 @@ def check_command(
     folder = file if file.is_dir() or is_pattern else None
     heading = ""
     if folder is not None:
-        from seqattn.data.places import files_of
+        from seqattn.data.paths import find_files
 
-        files = files_of(str(folder), options.format)
+        files = find_files(str(folder), options.format)
         size = sum(each.stat().st_size for each in files)
         heading = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
@@ -215,10 +215,10 @@ def check_command(
     show(report.section if folder is None else report.section.replace(str(file), str(folder)))
 
 
-def _show_report(file: Path, report: Report) -> None:
+def _show_report(file: Path, report: FileReport) -> None:
     """Print the description of a file."""
     from seqattn.data.files import step_text
-    from seqattn.data.inspect import count_copies
+    from seqattn.data.inspect import count_duplicates
 
     chunk = report.chunk
     for line in report.notes:
@@ -247,7 +247,7 @@ def _show_report(file: Path, report: Report) -> None:
             f" {step_text(chunk.order.max())}, {spacing}{gaps}"
         )
     if len(chunk) > 1:
-        copies = count_copies(chunk)
+        copies = count_duplicates(chunk)
         show(f"  duplicate sequences: {f'{copies:,}' if copies else 'none'}")
 
 
@@ -269,14 +269,14 @@ def _show_features(side: str, ragged: Ragged) -> None:
 
 def _draw_sequences(chunk: Chunk, picture: Path) -> None:
     from seqattn.plots import paths_figure, run_pictures
-    from seqattn.plots.style import shortened
+    from seqattn.plots.style import shorten_name
 
     n = min(10, len(chunk))
     paths = [chunk.points.of(k)[:1000] for k in range(n)]
     no_points = [path[:0] for path in paths]
     run_pictures.save(
         paths_figure(
-            paths, no_points, no_points, titles=[shortened(name, 20) for name in chunk.ids[:n]],
+            paths, no_points, no_points, titles=[shorten_name(name, 20) for name in chunk.ids[:n]],
             features=list(chunk.points.features),
         ),
         picture,
@@ -304,8 +304,8 @@ def sample(
     The `data:` section of a config that reads the file is printed.
     """
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
-    from seqattn.data import load
-    from seqattn.data.files import format_of
+    from seqattn.data import load_data
+    from seqattn.data.files import file_format
     from seqattn.data.files.sequence_files import write_sequences
     from seqattn.runs.output_files import check_outputs, write_output
 
@@ -314,12 +314,12 @@ def sample(
     if isinstance(task, OwnFile):
         raise UsageError(f"{config}: its sequences are in a file already ({task.path}).")
     try:
-        form = format_of(output)
+        form = file_format(output)
     except DataError as error:
         raise UsageError(str(error)) from None
-    sequences = getattr(load(task), part)
+    sequences = getattr(load_data(task), part)
     is_continuation = isinstance(task, Squares | Polygons | Lag)
-    content, cut = write_sequences(sequences, form, wide=wide, goes_on=is_continuation)
+    content, cut = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
     write_output(output, content)
     note(f"Wrote {counted(len(sequences), 'sequence')} to {output}. To train on it:")
     with ignore_closed_pipe():

@@ -60,9 +60,9 @@ class DataUnits:
         import numpy as np
 
         scaling = spec.scaling
-        unscaled = scaling.unscaled(np.array([[output]]), sequence).ravel().tolist()
-        instance, _ = scaling.of_each(sequence)
-        shift = instance.unscaled(scaling.source.shift).ravel().tolist()
+        unscaled = scaling.inverse_transform(np.array([[output]]), sequence).ravel().tolist()
+        instance, _ = scaling.sequence_scalers(sequence)
+        shift = instance.inverse_transform(scaling.source.shift).ravel().tolist()
         scale = (instance.scale * scaling.source.scale).ravel().tolist()
         description = "scaled"
         if scaling.relative:
@@ -127,17 +127,17 @@ def explain_command(
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     part = data_of(trained).test
-    sequence = part.at(example_slice(example, len(part)))
+    sequence = part.select(example_slice(example, len(part)))
     steps = int(sequence.target_lengths[0])
     if not 1 <= step <= steps:
         raise UsageError(
             f"--step {step}: test sequence {example} has {counted(steps, 'target step')}. Give a"
             f" step of 1 to {steps}."
         )
-    scaled, _ = trained.spec.scaling.scaled(sequence)
+    scaled, _ = trained.spec.scaling.transform(sequence)
     source = scaled[0, : sequence.source_lengths[0]].astype("float64")
     arrays = forecast_arrays(sequence, sequence.target, with_target=False)
-    title = run_pictures.panel_titles(arrays)[0]
+    title = run_pictures.sequence_titles(arrays)[0]
     explanation = explain(
         trained.model, source, step=step, layer=layer, head=head,
         features=trained.spec.source_features, said=trained.spec.target_features,

@@ -11,7 +11,7 @@ from seqattn.cli.options import Quiet, RunArgument, StepCount
 from seqattn.cli.output import ignore_closed_pipe, note, plain_console, print_lines
 
 if TYPE_CHECKING:
-    from seqattn.export import Exported
+    from seqattn.export import ExportResult
 
 
 ExportFormat = Literal["onnx", "safetensors"]
@@ -47,15 +47,15 @@ def export_command(
     from seqattn.export import export
 
     exported = export(
-        run, output, form=form, steps=steps, check=check, int8=int8, overwrite=overwrite,
-        say=(lambda line: None) if quiet else note,
+        run, output, export_format=form, steps=steps, check=check, int8=int8, overwrite=overwrite,
+        log=(lambda line: None) if quiet else note,
     )  # fmt: skip
     if not quiet:
         with ignore_closed_pipe():
             _print_export(exported)
 
 
-def _print_export(exported: Exported) -> None:
+def _print_export(exported: ExportResult) -> None:
     from rich.table import Table
 
     console = plain_console()

@@ -17,14 +17,14 @@ from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
-from seqattn.data.files import PACKED, format_of
-from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.files.writing import (
-    Steps,
+    ForecastSteps,
     TableWriter,
     forecast_arrays,
     json_line,
-    rounded,
+    round_forecast,
 )
 from seqattn.data.sequences import Floats
 from seqattn.models.attention import Override
@@ -57,7 +57,7 @@ class ForecastWriter:
 
     def __init__(
         self, output: Path | None, form: str, trained: LoadedModel, names: tuple[str, ...],
-        style: TableStyle = PLAIN,
+        style: TableStyle = DEFAULT_STYLE,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
         self.scaling = trained.spec.scaling
@@ -104,7 +104,7 @@ class ForecastWriter:
         self.file.flush()
 
     def write(
-        self, part: Sequences, result: FreeRunningForecast, steps: Steps,
+        self, part: Sequences, result: FreeRunningForecast, steps: ForecastSteps,
         id_parts: Sequence[tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         """Write the forecasts of a chunk.
@@ -125,7 +125,7 @@ class ForecastWriter:
                 )
             self.table.write(id_parts or part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
-            sources = rounded(part.source) if self.scaling.is_identity else part.source
+            sources = round_forecast(part.source) if self.scaling.is_identity else part.source
             for name, source, length, forecast in zip(
                 part.ids, sources, part.source_lengths, values, strict=True
             ):
@@ -137,17 +137,17 @@ class ForecastWriter:
             self.file.flush()
 
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
-        """Round values to significant digits; sequences of equal magnitude are rounded together."""
+        """Round values to significant digits, for all sequences of equal magnitude at once."""
         if self.scaling.is_identity:
-            return rounded(values)
-        units = self.scaling.units(part)[:, 0]
+            return round_forecast(values)
+        units = self.scaling.target_scale(part)[:, 0]
         _, first, groups = np.unique(
             np.floor(np.log10(units)), axis=0, return_index=True, return_inverse=True
         )
         result = np.empty_like(values)
         for k, sequence in enumerate(first):
             chosen = groups.ravel() == k
-            result[chosen] = rounded(values[chosen], units[sequence])
+            result[chosen] = round_forecast(values[chosen], units[sequence])
         return result
 
     def _arrays(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def predict_file(
         names = first[2]
     style = first[0].style
     if not _keeps_format(file, output, form, reader.format_of(file)):
-        style = style.names_only()
+        style = style.without_format()
     writer = ForecastWriter(output, form, trained, names, style)
     is_shown = sys.stderr.isatty() and output is not None
     with (
@@ -215,7 +215,7 @@ def predict_file(
                 trained.model, part, steps, override, with_attention=False,
                 scaling=trained.spec.scaling, watch=None if spool is None else spool.add,
             )  # fmt: skip
-            writer.write(part, result, Steps.of_sources(part, chunk.points.lengths),
+            writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip
             bar.update(len(part))
 
@@ -226,11 +226,11 @@ def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> b
     Args:
         read_as: format of the input file, or auto.
     """
-    if form != format_of(file, read_as):
+    if form != file_format(file, read_as):
         return False
     if output is None or str(file) == "-":
         return True
-    name = Path(file.stem) if file.suffix.lower() in PACKED else file
+    name = Path(file.stem) if file.suffix.lower() in COMPRESSED_SUFFIXES else file
     return output.suffix.lower() == name.suffix.lower()
 
 

@@ -189,9 +189,11 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
     target = picture.path(folder.path, ["attention_film", *maps.name_parts])
     layer, head = maps.layer or 0, maps.head or 0
     if picture.is_gif:
-        run_pictures.save_moving(film, target, layer=layer, head=head)
+        run_pictures.save_animation(film, target, layer=layer, head=head)
     else:
-        run_pictures.save(run_pictures.film_picture(film, examples, layer=layer, head=head), target)
+        run_pictures.save(
+            run_pictures.attention_history_picture(film, examples, layer=layer, head=head), target
+        )
     note(f"Drew {target}")
 
 

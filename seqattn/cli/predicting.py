@@ -126,7 +126,7 @@ def predict(
         return
     part = data_of(trained).test
     if options.example is not None:
-        part = part.at(example_slice(options.example, len(part)))
+        part = part.select(example_slice(options.example, len(part)))
     writer = inputs.ForecastWriter(files.path, form, trained, part.target_features)
     _predict_part(trained, part, steps, mode, files.attention, writer)
 
@@ -143,7 +143,7 @@ def _predict_part(
     """
     from seqattn.analysis.evaluation import free_run, loss_of
     from seqattn.analysis.evaluation.attention_file import spool_for
-    from seqattn.data.files.writing import Steps
+    from seqattn.data.files.writing import ForecastSteps
     from seqattn.models.attention import Override
 
     override, scaling = None if mode is None else Override.parse(mode), trained.spec.scaling
@@ -161,7 +161,7 @@ def _predict_part(
                 note(f"Mean squared error: {losses[0]:.4g} with the model's attention,"
                      f" {losses[1]:.4g} with {mode}.")  # fmt: skip
         with writer.opened():
-            writer.write(part, result, Steps.of_sources(part))
+            writer.write(part, result, ForecastSteps.of_sources(part))
 
 
 @grouped_options

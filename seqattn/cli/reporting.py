@@ -55,7 +55,7 @@ def doctor(
 
     Each finding has the measured value, its meaning and what to change.
     """
-    from seqattn.analysis.comparison import checked_seeds, is_comparison
+    from seqattn.analysis.comparison import is_comparison, require_seed_folders
     from seqattn.analysis.doctor import ABOUT_WEIGHTS, as_plain, told
     from seqattn.errors import CheckpointError
     from seqattn.runs import COMPARISON, RunFolder
@@ -67,7 +67,7 @@ def doctor(
                 f"{run}: is a comparison. Give one of its variants, such as"
                 f" {next((p for p in sorted(run.iterdir()) if p.is_dir()), run / 'VARIANT')}."
             )
-        _diagnose_seeds(run, checked_seeds(run), as_json)
+        _diagnose_seeds(run, require_seed_folders(run), as_json)
         return
     findings = _diagnose(run, ())
     if as_json:
@@ -96,10 +96,10 @@ def _diagnose(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
 def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Diagnose every seed, and print the number of seeds with each finding."""
-    from seqattn.analysis.comparison import Variant
+    from seqattn.analysis.comparison import VariantResult
     from seqattn.analysis.doctor import SEEDS_APART, as_plain
 
-    variant = Variant.read(folder.name, seeds)
+    variant = VariantResult.read(folder.name, seeds)
     losses = tuple(variant.losses.values())
     by_seed = {seed: _diagnose(seeds[seed].path, losses) for seed in variant.summaries}
     if as_json:

@@ -13,7 +13,7 @@ from seqattn.cli.output import escape_controls, plain_console, print_lines, show
 from seqattn.errors import counted
 
 if TYPE_CHECKING:
-    from seqattn.analysis.comparison import ComparisonResult, Variant
+    from seqattn.analysis.comparison import ComparisonResult, VariantResult
 
 
 def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
@@ -26,8 +26,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     """Print the results of a run, the location of its files, and commands to run next."""
     from rich.table import Table
 
-    from seqattn.data.baselines import verdict
-    from seqattn.data.metrics import metrics_lines
+    from seqattn.data.baselines import describe_verdict
+    from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
 
     console = plain_console()
@@ -45,12 +45,12 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     for each in feature_tables(summary):
         console.print(each)
-    compared = verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
+    compared = describe_verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
-        *metrics_lines(summary),
+        *describe_metrics(summary),
         *attention_lines(summary["attention"]),
         f"The best epoch on validation is {summary['best_epoch']} of {summary['epochs']}; it"
         f" {compared}.",
@@ -70,20 +70,20 @@ def _has_attention(summary: Mapping[str, Any]) -> bool:
 
 def print_seeds(outcome: ComparisonResult) -> None:
     """Print the results of the seeds of a config."""
-    from seqattn.analysis.comparison import seed_folders
-    from seqattn.analysis.comparison.tables import BRACKETS, reference_sentence, scope
+    from seqattn.analysis.comparison import find_seed_folders
+    from seqattn.analysis.comparison.tables import BRACKETS, describe_references, describe_scope
 
-    (variant,) = outcome.arms
+    (variant,) = outcome.variants
     print_variants(f"{counted(len(variant.losses), 'seed')} of {variant.name}", [variant])
     lines = [
-        f"{reference_sentence(outcome)} {BRACKETS}",
-        scope(outcome.data_of_seeds),
+        f"{describe_references(outcome)} {BRACKETS}",
+        describe_scope(outcome.data_of_seeds),
         f"The runs are in {outcome.path}. Next, for one of them:",
-        f"  seqattn plot-attention {variant.folders[variant.spread.best_seed].path}"
-        if _has_attention(variant.any_summary) and variant.spread is not None
+        f"  seqattn plot-attention {variant.folders[variant.seed_summary.best_seed].path}"
+        if _has_attention(variant.any_summary) and variant.seed_summary is not None
         else f"  seqattn evaluate {next(iter(variant.folders.values())).path}",
     ]  # fmt: skip
-    others = sorted(seed_folders(outcome.path).keys() - variant.folders.keys())
+    others = sorted(find_seed_folders(outcome.path).keys() - variant.folders.keys())
     if others:
         lines.insert(
             2,
@@ -95,14 +95,19 @@ def print_seeds(outcome: ComparisonResult) -> None:
 
 def print_comparison(outcome: ComparisonResult) -> None:
     """Print the variants of a comparison, and the test of each pair."""
-    from seqattn.analysis.comparison import sentences
-    from seqattn.analysis.comparison.result import seeds_in_words
-    from seqattn.analysis.comparison.tables import BRACKETS, reference_sentence
+    from seqattn.analysis.comparison import describe_result
+    from seqattn.analysis.comparison.result import describe_seed_counts
+    from seqattn.analysis.comparison.tables import BRACKETS, describe_references
 
-    counts = [len(variant.folders) for variant in outcome.arms]
-    print_variants(f"{outcome.name}: {seeds_in_words(counts)}", outcome.arms)
-    lines = [f"{reference_sentence(outcome)} {BRACKETS}".strip(), "", *sentences(outcome), ""]
-    pictures = any(variant.summaries for variant in outcome.arms)
+    counts = [len(variant.folders) for variant in outcome.variants]
+    print_variants(f"{outcome.name}: {describe_seed_counts(counts)}", outcome.variants)
+    lines = [
+        f"{describe_references(outcome)} {BRACKETS}".strip(),
+        "",
+        *describe_result(outcome),
+        "",
+    ]
+    pictures = any(variant.summaries for variant in outcome.variants)
     lines.append(
         f"Tables and pictures are in {outcome.path}: comparison.md, comparison.png, ..." if pictures
         else f"Tables are in {outcome.path}: comparison.md, ... All runs diverged, so there are no"
@@ -111,7 +116,7 @@ def print_comparison(outcome: ComparisonResult) -> None:
     print_lines(lines)
 
 
-def print_variants(title: str, variants: Sequence[Variant]) -> None:
+def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
     """Print a table with a row for each variant.
 
     On a narrow terminal, less important columns are left out and names are shortened in the middle;
@@ -120,10 +125,9 @@ def print_variants(title: str, variants: Sequence[Variant]) -> None:
     from rich.cells import cell_len
     from rich.table import Table
 
-    from seqattn.analysis.comparison.tables import NARROW
-    from seqattn.analysis.comparison.tables import table as table_of
+    from seqattn.analysis.comparison.tables import NARROW_COLUMNS, variant_table
 
-    headings, rows = table_of(variants)
+    headings, rows = variant_table(variants)
     first, *columns = zip(headings, *rows, strict=True)
     names = [escape_controls(name) for name in first[1:]] if len(rows) > 1 else []
     longest = max(map(cell_len, names), default=0)
@@ -131,7 +135,7 @@ def print_variants(title: str, variants: Sequence[Variant]) -> None:
     room = console.width - (4 if names else 1)
     widths = _widths(columns)
     if room - sum(widths) < longest:
-        columns = [column for column in columns if column[0] in NARROW]
+        columns = [column for column in columns if column[0] in NARROW_COLUMNS]
         name_width, min_columns = min(MIN_NAME_WIDTH, longest), 1 if names else 2
         while (
             len(columns) > min_columns and room - sum(_widths(columns, wrapped=True)) < name_width
@@ -193,7 +197,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     """
     from rich.table import Table
 
-    from seqattn.data.metrics import metrics_lines
+    from seqattn.data.metrics import describe_metrics
 
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -221,7 +225,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         show(f"The table has every {every}th target step; --json prints all {len(by_step)}.")
     for each in feature_tables(scored):
         console.print(each)
-    print_lines(metrics_lines(scored))
+    print_lines(describe_metrics(scored))
     print_lines(attention_lines(scored["attention"]) or ["Attention: not applicable."])
 
 

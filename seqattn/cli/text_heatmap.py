@@ -40,7 +40,9 @@ def print_weights(
     """
     blocks = _encodable_blocks()
     end_on_closed_pipe()
-    panels = run_pictures.panels(weights, titles, len(titles), kind=kind, layer=layer, head=head)
+    panels = run_pictures.attention_panels(
+        weights, titles, len(titles), kind=kind, layer=layer, head=head
+    )
     signed = str(weights["meaning"]) == "strength"
     for panel in panels:
         show(panel.title.replace("\n", ", "))
@@ -103,7 +105,7 @@ def print_largest_weights(
 
     Prints nothing if sequences have different lengths, weights are signed, or rows do not fit.
     """
-    panels = run_pictures.panels(weights, titles, len(titles), layer=layer, head=head)
+    panels = run_pictures.attention_panels(weights, titles, len(titles), layer=layer, head=head)
     shapes = {panel.weights.shape for panel in panels}
     ((_, columns), *others) = shapes
     if others or columns > MAX_NUMBERED_COLUMNS or str(weights["meaning"]) == "strength":

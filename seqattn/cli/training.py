@@ -134,9 +134,9 @@ def train_command(
 def _print_results(jobs: Sequence[Job], folder: Path, *, many: bool) -> None:
     """Print the results of runs of which at least one has a finite test loss."""
     if many:
-        from seqattn.analysis.comparison import of_seeds
+        from seqattn.analysis.comparison import collect_seeds
 
         folders = {job.config.seed: job.folder for job in jobs}
-        print_seeds(of_seeds(folder, jobs[0].config.name, folders))
+        print_seeds(collect_seeds(folder, jobs[0].config.name, folders))
     elif jobs[0].summary is not None:
         print_summary(jobs[0].summary, folder)

@@ -54,10 +54,10 @@ def tune_command(
     data. Trials that are worse than the median stop early. No combination of values is tried twice.
     The best values are written to best.yaml.
     """
-    from seqattn.config.searching import search
+    from seqattn.config.searching import plan_search
 
     check_not_distributed("tune")
-    plan = search(config, options.changes, space.search)
+    plan = plan_search(config, options.changes, space.search)
     with (
         defer_stop_signals() as stop_request,
         show_progress(plan.name, True, stop_request) as callbacks,

@@ -42,7 +42,7 @@ def read_weights(
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
         max_rows = None if every_sequence else examples
         weights = folder.read_attention(max_rows)
-        titles = run_pictures.panel_titles(folder.read_predictions(max_rows))
+        titles = run_pictures.sequence_titles(folder.read_predictions(max_rows))
         return weights, titles, ["attention"], folder.path
     from seqattn.analysis.evaluation import free_run
     from seqattn.analysis.evaluation.load_run import data_of, open_run
@@ -63,12 +63,12 @@ def read_weights(
         part = inputs.joined_sources(parts)
     else:
         part = data_of(trained).test
-    part = part.at(slice(0, examples))
+    part = part.select(slice(0, examples))
     result = free_run(
         trained.model, part, steps or trained.spec.target_length, scaling=trained.spec.scaling
     )
     weights = result.attention_arrays(part, steps_real=not is_own)
     described = forecast_arrays(part, result.values, with_target=False)
-    titles = run_pictures.panel_titles(described, "sequence" if is_own else "test")
+    titles = run_pictures.sequence_titles(described, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder

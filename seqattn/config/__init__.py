@@ -13,19 +13,19 @@ from seqattn.config.knobs import *  # noqa: F403
 from seqattn.config.mistakes import nearest
 from seqattn.config.plain import (
     as_plain,
-    as_stored_now,
     as_value,
-    differences,
+    config_differences,
     from_plain,
     leaves,
     to_yaml,
+    upgrade_stored,
 )
 from seqattn.config.renames import RenamedKeyWarning
-from seqattn.config.sections import every_key, json_schema
+from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
-    "DEFAULT", "Draft", "RenamedKeyWarning", "Resolved", "as_plain", "as_stored_now", "as_value",
-    "differences", "every_key", "from_plain", "json_schema", "leaves", "nearest", "read_stored",
-    "resolve", "to_yaml"
+    "DEFAULT", "Draft", "RenamedKeyWarning", "Resolved", "all_keys", "as_plain", "as_value",
+    "config_differences", "from_plain", "json_schema", "leaves", "nearest", "read_stored",
+    "resolve", "to_yaml", "upgrade_stored"
 ]  # fmt: skip
 __all__ += knobs.__all__

@@ -14,12 +14,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from seqattn.config import Compare, Config, Draft, Generated, as_plain
-from seqattn.config.mistakes import listed, sentence
-from seqattn.config.reading import read_text
+from seqattn.config.mistakes import count_mistakes, describe_error
+from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
 NOT_VARIED = {"name": "is the folder's name", "seed": "is what every variant has the same of"}
-MOST_RUNS = 100_000
+MAX_RUNS = 100_000
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
 FILES = frozenset({
@@ -30,7 +30,7 @@ FILES = frozenset({
 
 
 @dataclass(frozen=True)
-class Variant:
+class VariantConfig:
     """One arm of a comparison.
 
     Attributes:
@@ -60,37 +60,37 @@ class Comparison:
     """
 
     name: str
-    variants: tuple[Variant, ...]
+    variants: tuple[VariantConfig, ...]
     seeds: range
     along: str = ""
     resample_data: bool = False
 
-    def config_of(self, variant: Variant, seed: int) -> Config:
+    def config_of(self, variant: VariantConfig, seed: int) -> Config:
         """What a variant trains with a seed; trained by itself it is the same run."""
         config = variant.config.model_copy(update={"seed": seed})
-        return with_new_data(config) if self.resample_data else config
+        return resample_data_seeds(config) if self.resample_data else config
 
     def as_plain(self) -> dict[str, Any]:
         """What makes it this comparison and no other; more seeds are still the same."""
         return {
-            "variants": {variant.name: _without_folder(variant) for variant in self.variants},
+            "variants": {variant.name: _identity_of(variant) for variant in self.variants},
             "resample_data": self.resample_data,
         }
 
 
-def with_new_data(config: Config) -> Config:
+def resample_data_seeds(config: Config) -> Config:
     """The config with data seeds that follow from its own data seeds and its seed; as it is where
     the data are files."""
     if not isinstance(config.data, Generated):
         return config
     seeds = {
-        f"{part}_seed": data_seed(getattr(config.data, f"{part}_seed"), config.seed, part)
+        f"{part}_seed": derive_data_seed(getattr(config.data, f"{part}_seed"), config.seed, part)
         for part in PARTS
     }
     return config.model_copy(update={"data": config.data.model_copy(update=seeds)})
 
 
-def data_seed(own: int, seed: int, part: str) -> int:
+def derive_data_seed(own: int, seed: int, part: str) -> int:
     """The seed of one part of the data of one run.
 
     The first 32-bit word of NumPy's SeedSequence([own, seed]), its lowest two bits replaced by the
@@ -106,7 +106,7 @@ def data_seed(own: int, seed: int, part: str) -> int:
     return int(word) // 4 * 4 + PARTS.index(part)
 
 
-def plan(
+def plan_comparison(
     path: Path,
     overrides: Sequence[str] = (),
     vary: Sequence[str] = (),
@@ -128,22 +128,22 @@ def plan(
         ConfigError: with all mistakes of all variants.
     """
     draft = Draft.read(path, overrides)
-    compare = _section(draft.content.pop("compare", None), path)
+    compare = _parse_section(draft.content.pop("compare", None), path)
     design = _Design.read(path, compare, vary, along)
     arms = design.arms()
     count = compare.seeds if seeds is None else seeds
-    _refuse_counts(path, len(arms), count)
-    variants, mistakes = _validated(draft, arms)
+    _check_counts(path, len(arms), count)
+    variants, mistakes = _validate_variants(draft, arms)
     generated = any(_is_generated(variant) for variant in variants)
     resampled = compare.resample_data if resample_data is None else resample_data
-    mistakes += _same_configs(variants)
-    mistakes += _wrong_seeds_of_data(variants) if resampled else []
+    mistakes += _check_duplicates(variants)
+    mistakes += _check_data_seeds(variants) if resampled else []
     if resample_data and not generated:
         mistakes.append("--resample-data: goes with generated data, and these are files.")
-    mistakes += _wrong_names([arm.name for arm in arms])
+    mistakes += _check_names([arm.name for arm in arms])
     if mistakes:
         unique = list(dict.fromkeys(mistakes))
-        raise ConfigError(f"{path}: {listed(len(unique))}.", unique)
+        raise ConfigError(f"{path}: {count_mistakes(len(unique))}.", unique)
     first = variants[0].config
     if first.seed + count - 1 > 2**63 - 1:
         raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
@@ -153,7 +153,7 @@ def plan(
 
 
 @dataclass(frozen=True)
-class _Arm:
+class _VariantDraft:
     """A variant that is not validated yet: changes of the config, dotted path -> value, and where
     they were given."""
 
@@ -188,11 +188,11 @@ class _Design:
             ConfigError: with every mistake of the grid and the numbers.
         """
         mistakes: list[str] = []
-        grid = _grid(vary, mistakes) if vary else compare.vary
+        grid = _parse_grid(vary, mistakes) if vary else compare.vary
         place = "--vary" if vary else "compare.vary"
-        mistakes += _wrong_in(grid, place)
-        numbers = compare.along if along is None else _grid([along], mistakes)
-        mistakes += _wrong_in(numbers, "compare.along" if along is None else "--along")
+        mistakes += _check_grid(grid, place)
+        numbers = compare.along if along is None else _parse_grid([along], mistakes)
+        mistakes += _check_grid(numbers, "compare.along" if along is None else "--along")
         mistakes += [
             f"--along {key}: {json.dumps(value)} is no number."
             for key, values in numbers.items()
@@ -200,10 +200,10 @@ class _Design:
             if isinstance(value, bool) or not isinstance(value, int | float)
         ]
         if mistakes:
-            raise ConfigError(f"{path}: {listed(len(mistakes))}.", mistakes)
+            raise ConfigError(f"{path}: {count_mistakes(len(mistakes))}.", mistakes)
         return cls(grid, place, {} if vary else compare.variants, numbers)
 
-    def arms(self) -> list[_Arm]:
+    def arms(self) -> list[_VariantDraft]:
         """Every variant, at every number where there are some. Without variants the numbers alone
         are compared."""
         variants = list(self.named.items()) or _combinations(self.grid)
@@ -211,32 +211,36 @@ class _Design:
             return [self._arm(name, changes, name, None) for name, changes in variants]
         ((key, values),) = self.along.items()
         return [
-            self._arm("_".join(filter(None, [name, _word(key, value)])), {**changes, key: value},
-                      name, float(value))
+            self._arm("_".join(filter(None, [name, _value_name(key, value)])),
+                      {**changes, key: value}, name, float(value))
             for name, changes in variants or [("", {})] for value in values
         ]  # fmt: skip
 
-    def _arm(self, name: str, changes: Mapping[str, Any], series: str, at: float | None) -> _Arm:
+    def _arm(
+        self, name: str, changes: Mapping[str, Any], series: str, at: float | None
+    ) -> _VariantDraft:
         values = ", ".join(f"{key}={json.dumps(value)}" for key, value in changes.items())
         origin = f"compare.variants.{name}" if self.named else f"{self.place} {values}"
-        return _Arm(name, changes, origin, series, at)
+        return _VariantDraft(name, changes, origin, series, at)
 
 
-def _validated(draft: Draft, arms: Sequence[_Arm]) -> tuple[list[Variant], list[str]]:
+def _validate_variants(
+    draft: Draft, arms: Sequence[_VariantDraft]
+) -> tuple[list[VariantConfig], list[str]]:
     """The arms whose configs are valid, and the mistakes of all."""
-    variants, mistakes = list[Variant](), list[str]()
+    variants, mistakes = list[VariantConfig](), list[str]()
     for arm in arms:
         fixed = [key for key in arm.changes if key in NOT_VARIED]
         mistakes += [f"{arm.origin}: {key} {NOT_VARIED[key]}." for key in fixed]
         try:
             config = draft.changed(arm.changes, arm.origin).resolve().config
-            variants.append(Variant(arm.name, config, arm.series, arm.at))
+            variants.append(VariantConfig(arm.name, config, arm.series, arm.at))
         except ConfigError as error:
             mistakes += error.mistakes or [str(error)]
     return variants, mistakes
 
 
-def _refuse_counts(path: Path, arms: int, count: int) -> None:
+def _check_counts(path: Path, arms: int, count: int) -> None:
     """
     Raises:
         ConfigError: too few variants or seeds, or too many together.
@@ -251,21 +255,21 @@ def _refuse_counts(path: Path, arms: int, count: int) -> None:
             f"--seeds {count}: one seed cannot be compared with anything; give 2 or more (with"
             " fewer than 6 no difference can be shown)."
         )
-    if count * arms > MOST_RUNS:
+    if count * arms > MAX_RUNS:
         raise ConfigError(
             f"{path}: {arms} variants of {count} seeds are {count * arms:,} runs; at most"
-            f" {MOST_RUNS:,} go into one comparison."
+            f" {MAX_RUNS:,} go into one comparison."
         )
 
 
-def _same_configs(variants: Sequence[Variant]) -> list[str]:
+def _check_duplicates(variants: Sequence[VariantConfig]) -> list[str]:
     seen: dict[str, str] = {}
-    pairs = [(seen.setdefault(json.dumps(_without_folder(variant)), variant.name), variant.name)
+    pairs = [(seen.setdefault(json.dumps(_identity_of(variant)), variant.name), variant.name)
              for variant in variants]  # fmt: skip
     return [f"variants {a} and {b} are the same config." for a, b in pairs if a != b]
 
 
-def _wrong_names(names: Sequence[str]) -> list[str]:
+def _check_names(names: Sequence[str]) -> list[str]:
     files = [name for name in names if name.lower() in FILES]
     twice = sorted({name for name in names if names.count(name) > 1})
     return [
@@ -276,11 +280,11 @@ def _wrong_names(names: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _is_generated(variant: Variant) -> bool:
+def _is_generated(variant: VariantConfig) -> bool:
     return isinstance(variant.config.data, Generated)
 
 
-def _wrong_seeds_of_data(variants: Sequence[Variant]) -> list[str]:
+def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
     """Data seeds cannot be compared where each seed draws its own."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
@@ -292,21 +296,21 @@ def _wrong_seeds_of_data(variants: Sequence[Variant]) -> list[str]:
     ]
 
 
-def _section(section: Any, path: Path) -> Compare:
+def _parse_section(section: Any, path: Path) -> Compare:
     if section is None:
         return Compare()
     try:
         return Compare.model_validate(section)
     except ValidationError as error:
-        found = [sentence({**details, "loc": ("compare", *details["loc"])})
+        found = [describe_error({**details, "loc": ("compare", *details["loc"])})
                  for details in error.errors()]  # fmt: skip
         raise ConfigError(
-            f"{path}: {listed(len(found))}.",
+            f"{path}: {count_mistakes(len(found))}.",
             [f"{path}: {'.'.join(at)}: {words}" for at, words in found],
         ) from None
 
 
-def _grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
+def _parse_grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
     """`--vary PATH=A,B,...` as lists of values; the values are YAML."""
     grid: dict[str, list[Any]] = {}
     for option in vary:
@@ -320,7 +324,7 @@ def _grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
             mistakes.append(f"--vary {key}: is given twice; give all its values at once.")
             continue
         try:
-            values = read_text(f"[{text}]", f"--vary {option}").content
+            values = read_yaml_text(f"[{text}]", f"--vary {option}").content
         except ConfigError as error:
             mistakes.append(str(error))
             continue
@@ -328,7 +332,7 @@ def _grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
     return grid
 
 
-def _wrong_in(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
+def _check_grid(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
     mistakes = []
     for key, values in grid.items():
         texts = [json.dumps(value, sort_keys=True) for value in values]
@@ -345,10 +349,12 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[
     """Every combination of values, under a name made of them."""
     combinations = itertools.product(*grid.values()) if grid else ()
     arms = [dict(zip(grid, values, strict=True)) for values in combinations]
-    return [("_".join(itertools.starmap(_word, changes.items())), changes) for changes in arms]
+    return [
+        ("_".join(itertools.starmap(_value_name, changes.items())), changes) for changes in arms
+    ]
 
 
-def _word(key: str, value: Any) -> str:
+def _value_name(key: str, value: Any) -> str:
     """A text stands for itself, a number needs its key: `dot`, `hidden_dim-16`."""
     if isinstance(value, dict):
         value = "-".join(str(inner) for inner in value.values())
@@ -357,7 +363,7 @@ def _word(key: str, value: Any) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-.") or "empty"
 
 
-def _without_folder(variant: Variant) -> dict[str, Any]:
+def _identity_of(variant: VariantConfig) -> dict[str, Any]:
     plain = as_plain(variant.config)
     del plain["name"]
     return plain

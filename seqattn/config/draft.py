@@ -13,15 +13,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from seqattn.config.knobs import Config
-from seqattn.config.mistakes import listed, sentence
+from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.plain import as_plain, leaves
-from seqattn.config.reading import KeyPath, read_file, read_text
-from seqattn.config.renames import with_new_names, with_old_defaults
+from seqattn.config.reading import KeyPath, read_yaml_file, read_yaml_text
+from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
 
 DEFAULT = "default"
 
-MOST_MISTAKES = 200
+MAX_MISTAKES = 200
 """Mistakes that are told one by one: with more it is no config."""
 
 
@@ -64,7 +64,7 @@ def read_stored(path: Path) -> Config:
         ConfigError: it cannot be read, or is not valid.
     """
     draft = Draft.read(path)
-    draft.content = with_old_defaults(draft.content)
+    draft.content = apply_old_defaults(draft.content)
     return draft.resolve().config
 
 
@@ -89,7 +89,7 @@ class Draft:
         """A file with `--set PATH=VALUE` overrides."""
         draft = cls(path, {}, {}, [])
         if path is not None:
-            document = read_file(path)
+            document = read_yaml_file(path)
             draft.content = document.content
             draft.places = {key: f"{path}:{line}" for key, line in document.lines.items()}
         for override in overrides:
@@ -111,24 +111,24 @@ class Draft:
         Raises:
             ConfigError: with every mistake.
         """
-        content, places = with_new_names(self.content, self.places, warn=True)
+        content, places = rename_keys(self.content, self.places, warn=True)
         found: list[ErrorDetails] = []
         try:
             config = Config.model_validate(content)
         except ValidationError as error:
             found = error.errors()
         mistakes = list(self.mistakes)
-        for details in found[:MOST_MISTAKES]:
-            at, words = sentence(details)
+        for details in found[:MAX_MISTAKES]:
+            at, words = describe_error(details)
             mistakes.append(f"{_place(at, places, self.path)}: {'.'.join(at)}: {words}")
         if mistakes:
             subject = str(self.path) if self.path is not None else "the config"
             unique = sorted(dict.fromkeys(mistakes), key=_line)
-            more = max(len(found) - MOST_MISTAKES, 0)
+            more = max(len(found) - MAX_MISTAKES, 0)
             total = len(unique) + more
             if more:
                 unique.append(f"... and {more:,} more")
-            raise ConfigError(f"{subject}: {listed(total)}.", unique)
+            raise ConfigError(f"{subject}: {count_mistakes(total)}.", unique)
         values = leaves(as_plain(config))
         return Resolved(config, {".".join(at): _place(at, places, None) for at, _ in values})
 
@@ -141,7 +141,7 @@ class Draft:
             self.mistakes.append(f"{origin}: expected PATH=VALUE, such as training.epochs=10.")
             return
         try:
-            document = read_text(text, origin)
+            document = read_yaml_text(text, origin)
         except ConfigError as error:
             self.mistakes.append(str(error))
             return

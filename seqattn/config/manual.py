@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seqattn.config.reading import KeyPath
-from seqattn.config.sections import every_key
+from seqattn.config.sections import all_keys
 
 HEAD = """# Every key
 
@@ -24,7 +24,7 @@ BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{
 """JSON Schema's name of a bound -> words."""
 
 
-def manual(schema: Mapping[str, Any]) -> str:
+def render_manual(schema: Mapping[str, Any]) -> str:
     """Markdown: a heading a section, a row a key.
 
     Args:
@@ -35,13 +35,13 @@ def manual(schema: Mapping[str, Any]) -> str:
     chosen_by = {"data": "kind", "model": "kind", "model.attention": "score",
                  "model.attention.location": "kind", "training.teacher_forcing": "schedule",
                  "training.learning_rate_schedule": "kind"}  # fmt: skip
-    for path, section, tag in every_key():
+    for path, section, tag in all_keys():
         place = (path[:-1], tag)
         definition = schema["$defs"].get(section.__name__, schema)
         found = definition["properties"][path[-1]]
         rows = sections.setdefault(place, [])
         said[place] = " ".join(str(definition.get("description", "")).split())
-        row = _row(path[-1], found, path[-1] in definition.get("required", ()))
+        row = _table_row(path[-1], found, path[-1] in definition.get("required", ()))
         if row not in rows:
             rows.append(row)
     lines = [HEAD]
@@ -55,14 +55,14 @@ def manual(schema: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _row(key: str, found: Mapping[str, Any], required: bool) -> str:
-    default = "required" if required else _value(found.get("default"), found)
+def _table_row(key: str, found: Mapping[str, Any], required: bool) -> str:
+    default = "required" if required else _default_text(found.get("default"), found)
     words = " ".join(str(found.get("description", "")).split())
-    cells = [f"`{key}`", _kinds(found), default, words]
+    cells = [f"`{key}`", _value_types(found), default, words]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _value(value: Any, found: Mapping[str, Any]) -> str:
+def _default_text(value: Any, found: Mapping[str, Any]) -> str:
     if isinstance(value, dict):
         first = next((value[k] for k in ("kind", "score", "schedule") if k in value), None)
         return f"`{first}`" if first is not None else "a section"
@@ -71,14 +71,14 @@ def _value(value: Any, found: Mapping[str, Any]) -> str:
     return f"`{json.dumps(value, ensure_ascii=False)}`".replace('"', "")
 
 
-def _kinds(found: Mapping[str, Any]) -> str:
+def _value_types(found: Mapping[str, Any]) -> str:
     """What may stand there, in words."""
     if "const" in found:
         return f"`{found['const']}`"
     if "enum" in found:
         return ", ".join(f"`{value}`" for value in found["enum"])
     if "anyOf" in found or "oneOf" in found:
-        parts = [_kinds(one) for one in found.get("anyOf", found.get("oneOf", ()))]
+        parts = [_value_types(one) for one in found.get("anyOf", found.get("oneOf", ()))]
         return ", ".join(dict.fromkeys(part for part in parts if part))
     if "$ref" in found:
         return "a section"

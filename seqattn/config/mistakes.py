@@ -10,11 +10,11 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from seqattn.config.knobs import ComparisonFile
-from seqattn.config.reading import KeyPath, describe
-from seqattn.config.sections import SectionType, every_key, field_variants, sections_at
+from seqattn.config.reading import KeyPath, describe_value
+from seqattn.config.sections import SectionType, all_keys, field_variants, sections_at
 
 
-def sentence(error: ErrorDetails) -> tuple[KeyPath, str]:
+def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
     """The path that an error is about, and what to say of it.
 
     Args:
@@ -28,13 +28,13 @@ def sentence(error: ErrorDetails) -> tuple[KeyPath, str]:
         case "contradiction":
             return (*path, context["key"]), f"{context['message']}."
         case "union_tag_invalid":
-            key, names = _discriminator(path), list(sections_at(path))
+            key, names = _discriminator_key(path), list(sections_at(path))
             came = given.get(key) if isinstance(given, dict) else given
             return (*path, key), _not_a_choice(names, came)
         case "literal_error":
-            return path, _not_a_choice(_options(context["expected"]), given)
+            return path, _not_a_choice(_literal_options(context["expected"]), given)
         case kind:
-            return path, expectation(kind, context, path, given)
+            return path, describe_expectation(kind, context, path, given)
 
 
 EXPECTED = {
@@ -52,14 +52,14 @@ BOUNDS = {
 SECTION_TYPES = ("model_type", "model_attributes_type", "union_tag_not_found", "dict_type")
 
 
-def expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
+def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
     """What a value must be, and what it is.
 
     Args:
         kind: pydantic's name of the mistake.
         context: of the mistake, such as the bound that the value crosses.
     """
-    came = f"got {describe(given)}."
+    came = f"got {describe_value(given)}."
     if kind in EXPECTED:
         return f"expected {EXPECTED[kind]}, {came}{_correction(kind, given)}"
     if kind in BOUNDS:
@@ -122,7 +122,7 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
     return tuple(path), section, tag
 
 
-def _discriminator(path: KeyPath) -> str:
+def _discriminator_key(path: KeyPath) -> str:
     """The key that tells a section's variants apart: the Literal with one value in each."""
     tag, section = next(iter(sections_at(path).items()))
     return next(
@@ -132,7 +132,7 @@ def _discriminator(path: KeyPath) -> str:
     )
 
 
-def _inside(path: KeyPath, given: Any) -> str:
+def _suggest_inside(path: KeyPath, given: Any) -> str:
     """What misspelt keys of a section were meant to be that stands where it cannot."""
     if not isinstance(given, dict):
         return ""
@@ -146,7 +146,7 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
     parent = ".".join(parents)
     here = f"{parent} ({tag})" if tag else parent or "the top level"
     tags_by_parent: dict[str, list[str]] = {}
-    for known, _, known_tag in every_key():
+    for known, _, known_tag in all_keys():
         if known[-1] == key:
             tags_by_parent.setdefault(".".join(known[:-1]), []).append(known_tag)
     tags = tags_by_parent.pop(parent, [])
@@ -154,15 +154,15 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
         inner = [f"{place}.{key}" for place in tags_by_parent if place.startswith(f"{parent}.")]
         meant = f" Or did you mean {inner[0]}?" if inner else ""
         return (
-            f"{here} has no such key; it works with {_variants_named(path[:-1], tags)}.{meant}"
-            f"{_inside(path, given)}"
+            f"{here} has no such key; it works with {_name_variants(path[:-1], tags)}.{meant}"
+            f"{_suggest_inside(path, given)}"
         )
     if close := _nearest_sibling(path, section):
         return close
     if tags_by_parent:
         homes = " or in ".join(home or "the top level" for home in tags_by_parent)
         return f"unknown key here; this key belongs in {homes}."
-    names = {known[-1]: ".".join(known) for known, _, _ in every_key()}
+    names = {known[-1]: ".".join(known) for known, _, _ in all_keys()}
     far = nearest(key, list(names))
     if far:
         return f"unknown key. Did you mean {names[far]}?"
@@ -181,12 +181,12 @@ def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
     if close in section.model_fields:
         return meant
     tags = [tag for tag, each in around.items() if close in each.model_fields]
-    return f"{meant} It works with {_variants_named(path[:-1], tags)}."
+    return f"{meant} It works with {_name_variants(path[:-1], tags)}."
 
 
-def _variants_named(path: KeyPath, tags: Sequence[str]) -> str:
+def _name_variants(path: KeyPath, tags: Sequence[str]) -> str:
     """`kind: file`; a tag once, however many sections it may stand in."""
-    return f"{_discriminator(path)}: {' or '.join(dict.fromkeys(tags))}"
+    return f"{_discriminator_key(path)}: {' or '.join(dict.fromkeys(tags))}"
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
@@ -200,19 +200,19 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
 
 def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
     if len(allowed) == 1:
-        head = f"so far only {allowed[0]} is offered, got {describe(given)}."
+        head = f"so far only {allowed[0]} is offered, got {describe_value(given)}."
     else:
-        head = f"expected one of {', '.join(allowed)}; got {describe(given)}."
+        head = f"expected one of {', '.join(allowed)}; got {describe_value(given)}."
     close = nearest(given, allowed) if isinstance(given, str) else None
     return f"{head} Did you mean {close}?" if close else head
 
 
-def _options(expected: str) -> list[str]:
+def _literal_options(expected: str) -> list[str]:
     """pydantic's "'a', 'b' or 'c'" as a list."""
     spelt = {"True": "true", "False": "false"}
     options = [option.strip("'") for option in expected.replace(" or ", ", ").split(", ")]
     return [spelt.get(option, option) for option in options]
 
 
-def listed(mistakes: int) -> str:
+def count_mistakes(mistakes: int) -> str:
     return "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"

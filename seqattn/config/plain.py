@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from seqattn.config.knobs import Config, Section
-from seqattn.config.knobs.section import APART
-from seqattn.config.mistakes import listed, sentence
-from seqattn.config.reading import KeyPath, read_text
-from seqattn.config.renames import with_new_names, with_old_defaults
+from seqattn.config.knobs.section import DISCRIMINATORS
+from seqattn.config.mistakes import count_mistakes, describe_error
+from seqattn.config.reading import KeyPath, read_yaml_text
+from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)
@@ -25,15 +25,15 @@ NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]
 
 def as_plain(config: Section) -> dict[str, Any]:
     """A config as dicts, texts, numbers and None, in the order of the knobs."""
-    return _discriminator_first(config.model_dump(mode="json"))
+    return _order_keys(config.model_dump(mode="json"))
 
 
-def _discriminator_first(content: dict[str, Any]) -> dict[str, Any]:
+def _order_keys(content: dict[str, Any]) -> dict[str, Any]:
     """The same with each section in the order of `Section.names`."""
-    first = [key for key in APART if key in content]
+    first = [key for key in DISCRIMINATORS if key in content]
     ordered = first + [key for key in content if key not in first]
     return {
-        key: _discriminator_first(content[key]) if isinstance(content[key], dict) else content[key]
+        key: _order_keys(content[key]) if isinstance(content[key], dict) else content[key]
         for key in ordered
     }
 
@@ -52,7 +52,7 @@ def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath
     return found
 
 
-def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Dotted path -> (old, new) of every value that is not the same."""
     before = {".".join(at): value for at, value in leaves(as_plain(old))}
     after = {".".join(at): value for at, value in leaves(as_plain(new))}
@@ -69,18 +69,18 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
     Raises:
         ConfigError: it is not valid.
     """
-    content, _ = with_new_names(with_old_defaults(content), {}, warn=False)
+    content, _ = rename_keys(apply_old_defaults(content), {}, warn=False)
     try:
         return Config.model_validate(content)
     except ValidationError as error:
-        found = [sentence(details) for details in error.errors()]
+        found = [describe_error(details) for details in error.errors()]
         raise ConfigError(
-            f"{origin}: {listed(len(found))} in the config.",
+            f"{origin}: {count_mistakes(len(found))} in the config.",
             [f"{'.'.join(at)}: {words}" for at, words in found],
         ) from None
 
 
-def as_stored_now(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
+def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """A config, or some sections of one, that this program stored as plain data, as it would store
     them now: with the keys that have come since. What is not valid any more stays as it is.
     """
@@ -143,7 +143,7 @@ def _is_plain(text: str) -> bool:
     """Whether YAML reads a text without quotes back as that text, where a file would have it."""
     try:
         return bool(
-            read_text(f"a:\n  b: {text}  # c\nd: 1", "").content == {"a": {"b": text}, "d": 1}
+            read_yaml_text(f"a:\n  b: {text}  # c\nd: 1", "").content == {"a": {"b": text}, "d": 1}
         )
     except ConfigError:
         return False

@@ -49,7 +49,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
 
-def read_file(path: Path) -> Document:
+def read_yaml_file(path: Path) -> Document:
     """Read one YAML file.
 
     Raises:
@@ -78,7 +78,7 @@ def read_file(path: Path) -> Document:
         raise ConfigError(
             f"{path}:{line}: byte {raw[error.start]:#04x} is not UTF-8. Save the file as UTF-8."
         ) from None
-    document = read_text(text, str(path))
+    document = read_yaml_text(text, str(path))
     if document.content is None:
         raise ConfigError(
             f"{path}: is empty. A config is a mapping such as 'name: squares';"
@@ -87,19 +87,19 @@ def read_file(path: Path) -> Document:
     if not isinstance(document.content, dict):
         raise ConfigError(
             f"{path}:1: expected a mapping of keys such as 'name: squares',"
-            f" got {describe(document.content)}."
+            f" got {describe_value(document.content)}."
         )
     return document
 
 
-def read_text(text: str, origin: str) -> Document:
+def read_yaml_text(text: str, origin: str) -> Document:
     """Read YAML text; `origin` names it in messages.
 
     Raises:
         ConfigError: what was written is not plain YAML.
     """
     try:
-        _refuse_what_no_config_needs(text, origin)
+        _check_yaml_features(text, origin)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -113,13 +113,13 @@ def read_text(text: str, origin: str) -> Document:
         ) from None
     lines: dict[KeyPath, int] = {}
     mistakes: list[str] = []
-    content = None if node is None else _plain(node, (), lines, mistakes, origin)
+    content = None if node is None else _to_plain(node, (), lines, mistakes, origin)
     if mistakes:
         raise ConfigError(f"{origin}: cannot be read as a config.", mistakes)
     return Document(content, lines)
 
 
-def describe(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What came, in a few words, safe to print."""
     match value:
         case None:
@@ -127,7 +127,7 @@ def describe(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return f"the text {shortened(repr(value))}"
+            return f"the text {shorten_text(repr(value))}"
         case dict():
             return "a mapping" if value else "an empty mapping"
         case list():
@@ -135,14 +135,14 @@ def describe(value: Any) -> str:
         case int() if abs(value) >= 10**20:
             return f"a number of {len(str(abs(value)))} digits"
         case _:
-            return shortened(str(value))
+            return shorten_text(str(value))
 
 
-def shortened(text: str, most: int = 60) -> str:
+def shorten_text(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _refuse_what_no_config_needs(text: str, origin: str) -> None:
+def _check_yaml_features(text: str, origin: str) -> None:
     """Walk the events, which needs no recursion, before anything is built from them."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -163,7 +163,7 @@ def _refuse_what_no_config_needs(text: str, origin: str) -> None:
             )
         if tag is not None:
             raise ConfigError(
-                f"{origin}:{line}: tags ({shortened(repr(tag))}) are not allowed."
+                f"{origin}:{line}: tags ({shorten_text(repr(tag))}) are not allowed."
                 " Write a plain value."
             )
         if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
@@ -176,24 +176,24 @@ def _refuse_what_no_config_needs(text: str, origin: str) -> None:
             depth -= 1
 
 
-def _plain(
+def _to_plain(
     node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], mistakes: list[str], origin: str
 ) -> Any:
     """Turn a node into plain data and note the lines of its keys."""
     if isinstance(node, yaml.ScalarNode):
         try:
-            return _scalar(node)
+            return _parse_scalar(node)
         except ValueError as error:
             mistakes.append(f"{origin}:{node.start_mark.line + 1}: {'.'.join(path)}: {error}")
             return None
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, path, {}, mistakes, origin) for item in node.value]
+        return [_to_plain(item, path, {}, mistakes, origin) for item in node.value]
     content: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
-        key = _scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
+        key = _parse_scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
         if not isinstance(key, str):
-            mistakes.append(f"{origin}:{line}: a key must be a text, got {describe(key)}.")
+            mistakes.append(f"{origin}:{line}: a key must be a text, got {describe_value(key)}.")
             continue
         where = (*path, key)
         if key in content:
@@ -203,11 +203,11 @@ def _plain(
             )
             continue
         lines[where] = line
-        content[key] = _plain(value_node, where, lines, mistakes, origin)
+        content[key] = _to_plain(value_node, where, lines, mistakes, origin)
     return content
 
 
-def _scalar(node: yaml.ScalarNode) -> Any:
+def _parse_scalar(node: yaml.ScalarNode) -> Any:
     """A scalar by YAML 1.2's core schema; what is quoted is a text."""
     text: str = node.value
     if node.style is not None:

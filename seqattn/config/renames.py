@@ -20,7 +20,7 @@ STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
 """Shares that `kind: stream` had."""
 
 
-def with_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
+def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
     """What an earlier version stored, with the values of keys that it did not have yet: a linear
     skip was learned."""
     model = content.get("model")
@@ -33,14 +33,14 @@ class RenamedKeyWarning(FutureWarning):
     """A config has a key of an earlier version."""
 
 
-def with_new_names(
+def rename_keys(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     """A config's content, and where its keys stand, with the keys of this version.
 
     Both names of one key are left as they are: the old one is then unknown.
     """
-    found, moved = _without_streams(content, dict(places), warn=warn), dict(places)
+    found, moved = _replace_stream(content, dict(places), warn=warn), dict(places)
     for old, (new, default) in RENAMED.items():
         section = found.get(old[0])
         if not isinstance(section, dict) or section.get("kind") != "file":
@@ -66,7 +66,7 @@ def with_new_names(
     return found, moved
 
 
-def _without_streams(
+def _replace_stream(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> dict[str, Any]:
     """The same where `data` was `kind: stream`: now every file may be larger than memory."""

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from seqattn.config import Config, Draft, as_plain, leaves
 from seqattn.config.comparing import NOT_VARIED
-from seqattn.config.mistakes import listed
-from seqattn.config.reading import read_text
+from seqattn.config.mistakes import count_mistakes
+from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
@@ -66,15 +66,15 @@ class Range:
         """The value that a database stores as `label`."""
         return self.values[self.labels.index(label)] if self.kind == "choice" else label
 
-    def place_of(self, label: Any) -> int:
+    def index_of(self, label: Any) -> int:
         """Of a value among the `size` that there are."""
         return self.labels.index(label) if self.kind == "choice" else int(label) - int(self.low)
 
-    def label_at(self, place: int) -> Label:
+    def label_of_index(self, place: int) -> Label:
         return self.labels[place] if self.kind == "choice" else int(self.low) + place
 
     def as_text(self) -> str:
-        """As it is typed after `--search PATH=`."""
+        """As it is typed after `--plan_search PATH=`."""
         if self.kind != "choice":
             return f"{self.kind}({self.low:.10g},{self.high:.10g})"
         return ",".join(
@@ -131,19 +131,19 @@ class Search:
         in."""
         return sorted(self.ranges, key=lambda each: each.path)
 
-    def place_of(self, labels: Mapping[str, Any]) -> int:
+    def index_of(self, labels: Mapping[str, Any]) -> int:
         """Of a combination among the `size` that there are."""
         place = 0
         for each in self.ordered:
-            place = place * int(each.size) + each.place_of(labels[each.path])
+            place = place * int(each.size) + each.index_of(labels[each.path])
         return place
 
-    def labels_at(self, place: int) -> dict[str, Label]:
+    def labels_of_index(self, place: int) -> dict[str, Label]:
         """The combination at a place."""
         labels = dict[str, Label]()
         for each in reversed(self.ordered):
             place, here = divmod(place, int(each.size))
-            labels[each.path] = each.label_at(here)
+            labels[each.path] = each.label_of_index(here)
         return labels
 
     def as_plain(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Search:
         }
 
 
-def search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search:
+def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search:
     """Read a config and what is to be searched, and try the ends of every range.
 
     Args:
@@ -182,19 +182,21 @@ def search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search
     mistakes, ranges = list[str](), list[Range]()
     for text in texts:
         try:
-            found = _parsed(text)
+            found = _parse_range(text)
             _check_key(found.path, ranges, path)
         except ConfigError as error:
             mistakes.append(str(error))
             continue
-        mistakes += _nested(found.path, ranges)
-        found = _whole_if_counted(found, config)
-        mistakes += _wrong_values(found, config)
+        mistakes += _check_nesting(found.path, ranges)
+        found = _to_integer_range(found, config)
+        mistakes += _check_values(found, config)
         ranges.append(found)
     if not texts:
         mistakes.append(f"--search is missing: PATH=RANGE, a range being {FORMS}.")
     if mistakes:
-        raise ConfigError(f"{path}: {listed(len(mistakes))}.", list(dict.fromkeys(mistakes)))
+        raise ConfigError(
+            f"{path}: {count_mistakes(len(mistakes))}.", list(dict.fromkeys(mistakes))
+        )
     base = config({})
     return Search(base.name, base, tuple(ranges), config)
 
@@ -217,7 +219,7 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
         raise ConfigError(f"--search {key}: is given twice.")
 
 
-def _nested(key: str, ranges: Sequence[Range]) -> list[str]:
+def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
     """A key and a section that holds it cannot both be searched."""
     pairs = [sorted((key, each.path), key=len) for each in ranges]
     return [
@@ -228,20 +230,20 @@ def _nested(key: str, ranges: Sequence[Range]) -> list[str]:
     ]
 
 
-def _whole_if_counted(found: Range, config: TrialConfig) -> Range:
+def _to_integer_range(found: Range, config: TrialConfig) -> Range:
     """A range between whole numbers, of whole numbers only where the key takes no others."""
     if found.kind == "choice" or not (found.low.is_integer() and found.high.is_integer()):
         return found
-    if not _refusals(config, found.path, found.low + 0.5):
+    if not _config_mistakes(config, found.path, found.low + 0.5):
         return found
     return replace(found, low=int(found.low), high=int(found.high), whole=True)
 
 
-def _wrong_values(found: Range, config: TrialConfig) -> list[str]:
+def _check_values(found: Range, config: TrialConfig) -> list[str]:
     """Mistakes of the ends of a range; or values that stand for one config, which would be tried
     as if they were several."""
     ends = found.values or (found.low, found.high)
-    refusals = [words for end in ends for words in _refusals(config, found.path, end)]
+    refusals = [words for end in ends for words in _config_mistakes(config, found.path, end)]
     if refusals:
         return refusals
     configs = [config({found.path: value}) for value in found.values]
@@ -253,7 +255,7 @@ def _wrong_values(found: Range, config: TrialConfig) -> list[str]:
     ]
 
 
-def _refusals(config: TrialConfig, key: str, value: Any) -> list[str]:
+def _config_mistakes(config: TrialConfig, key: str, value: Any) -> list[str]:
     """The mistakes of a config with this value."""
     try:
         config({key: value})
@@ -262,7 +264,7 @@ def _refusals(config: TrialConfig, key: str, value: Any) -> list[str]:
     return []
 
 
-def _parsed(text: str) -> Range:
+def _parse_range(text: str) -> Range:
     """
     Raises:
         ConfigError: it is no range.
@@ -272,7 +274,7 @@ def _parsed(text: str) -> Range:
         raise ConfigError(f"--search {text}: expected PATH=RANGE, a range being {FORMS}.")
     call = re.fullmatch(r"(\w+)\((.*)\)", said)
     if call is None:
-        values = read_text(f"[{said}]", f"--search {text}").content
+        values = read_yaml_text(f"[{said}]", f"--search {text}").content
         if len(values) < 2:
             raise ConfigError(f"--search {text}: one value is nothing to search; expected {FORMS}.")
         return Range(path, "choice", values=tuple(values))

@@ -58,7 +58,7 @@ def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
     return here
 
 
-def every_key() -> Iterator[tuple[KeyPath, SectionType, str]]:
+def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
     """(path, section, tag of the section) of every key of every variant."""
 
     def walk(section: SectionType, tag: str, path: KeyPath) -> Iterator[Any]:

@@ -1,10 +1,10 @@
-"""Sequences in NumPy: what a config's `data` section stands for."""
+"""Data sets as NumPy arrays: generated tasks, and files of the user."""
 
 from __future__ import annotations
 
 from seqattn.config import Data, OwnFile, Squares
 from seqattn.data import file_dataset, tasks
-from seqattn.data.baselines import Rule
+from seqattn.data.baselines import NaiveForecast
 from seqattn.data.metrics import InSample
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
@@ -13,12 +13,13 @@ from seqattn.data.splits import Splits
 from seqattn.data.windows import Windows
 
 
-def load(config: Data) -> Splits:
-    """Make or read the sequences of a config.
+def load_data(config: Data) -> Splits:
+    """Generate or read the data set of a config.
 
     Raises:
-        DataError: files that cannot be used, with the place in the file; or a unit of no feature.
-        StorageError: there is no room for a cache of large files.
+        DataError: a file cannot be used (the message has the place in it), or a unit names no
+            feature.
+        StorageError: the disk has no room for the cache of large files.
     """
     if isinstance(config, OwnFile):
         return file_dataset.load_file_dataset(config)
@@ -28,12 +29,13 @@ def load(config: Data) -> Splits:
         validation=tasks.generate(config, config.n_validation, config.validation_seed),
         test=tasks.generate(config, config.n_test, config.test_seed),
         scaling=Scaling.identity(train),
-        rule=tasks.rule_of(config),
+        rule=tasks.naive_forecast_of(config),
     )
 
 
-def shape_of(config: Data) -> tuple[int, int] | None:
-    """Points of the longest source and of the longest target; None where a file knows."""
+def fixed_shape(config: Data) -> tuple[int, int] | None:
+    """Length of the longest source and of the longest target, in steps; None for files, which have
+    to be read first."""
     if isinstance(config, OwnFile):
         return None
     if isinstance(config, Squares):
@@ -48,11 +50,11 @@ def shape_of(config: Data) -> tuple[int, int] | None:
 __all__ = [
     "DataSpec",
     "InSample",
-    "Rule",
+    "NaiveForecast",
     "Scaling",
     "Sequences",
     "Splits",
     "Windows",
-    "load",
-    "shape_of",
+    "fixed_shape",
+    "load_data",
 ]

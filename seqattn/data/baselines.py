@@ -1,4 +1,4 @@
-"""Forecasts that need no training, to stand beside every loss."""
+"""Baseline forecasts that need no training."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqattn.data.metrics import InSample
-from seqattn.data.naive import check_season, drift, last_value, places_of_targets, seasonal_naive
+from seqattn.data.naive import (
+    check_season,
+    drift,
+    last_value,
+    seasonal_naive,
+    source_columns_of_targets,
+)
 from seqattn.data.scoring import ErrorSums
-from seqattn.data.sequences import Floats, Forecast, Integers, Sequences
+from seqattn.data.sequences import Floats, ForecastLike, Integers, Sequences
 
-Rule = Callable[[Floats, Integers, int], Floats]
+NaiveForecast = Callable[[Floats, Integers, int], Floats]
 """(source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
 
 TRAINING_MEAN = "mean of the training targets"
@@ -22,53 +28,55 @@ DRIFT = "drift"
 
 @dataclass(frozen=True)
 class LazyForecast:
-    """A forecast of a part that is made where it is asked for.
+    """A forecast of a part, computed on demand.
 
     Attributes:
-        make: the forecast (n, T, F) of some sequences.
+        part: the sequences.
+        make: computes the forecast (n, T, F) of some sequences.
     """
 
     part: Sequences
     make: Callable[[Sequences], Floats]
 
-    def __getitem__(self, places: slice, /) -> Floats:
-        """(n, T, F)"""
-        return self.make(self.part.at(places))
+    def __getitem__(self, indices: slice, /) -> Floats:
+        """(n, T, F) the forecast of some."""
+        return self.make(self.part.select(indices))
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """The parameter-free baselines of a part, and notes on those that are not there.
+    """The parameter-free baselines of a part, and notes on those that do not apply.
 
     Attributes:
-        forecasts: name -> what makes its forecast (n, T, F) of some sequences of the part.
-        notes: sentences.
+        forecasts: by name, the function that computes the forecast (n, T, F) of some sequences.
+        notes: one sentence per baseline that does not apply.
     """
 
     forecasts: dict[str, Callable[[Sequences], Floats]]
     notes: tuple[str, ...]
 
     def forecast(self, name: str, part: Sequences) -> LazyForecast:
-        """Of the sequences of the part."""
+        """The forecast of one baseline for a part."""
         return LazyForecast(part, self.forecasts[name])
 
 
-def baselines_of(
+def build_baselines(
     train: Sequences,
     test: Sequences,
-    rule: tuple[str, Rule] | None,
+    rule: tuple[str, NaiveForecast] | None,
     in_sample: InSample | None = None,
 ) -> Baselines:
-    """
+    """The baselines of a test part.
+
     Args:
-        train: what the mean is taken of, target step by target step.
-        test: what is forecast.
-        rule: name and forecast of the task's own rule, if it has one.
-        in_sample: of the user's own series: the drift and, with a season, the seasonal naive
-            forecast are added.
+        train: the sequences that the mean of each target step is computed from.
+        test: the sequences to forecast.
+        rule: name and forecast of the naive baseline of a task; None: it has none.
+        in_sample: of series from files: adds the drift forecast and, with a season, the seasonal
+            naive forecast.
 
     Raises:
-        DataError: a season that the user gave, and a source that is shorter.
+        DataError: the user set a season, and a source is shorter.
     """
     T = test.target_steps
     means = mean_by_step(train, T)
@@ -76,16 +84,16 @@ def baselines_of(
         TRAINING_MEAN: lambda part: np.repeat(means[None], len(part), axis=0)
     }
     notes = list[str]()
-    carried = places_of_targets(test)
-    if carried is not None:  # else no source has the target features
-        forecasts[LAST_POINT] = lambda part: last_value(part, carried)
+    columns = source_columns_of_targets(test)
+    if columns is not None:  # otherwise the sources lack a target feature
+        forecasts[LAST_POINT] = lambda part: last_value(part, columns)
         if in_sample is not None:
-            forecasts[DRIFT] = lambda part: drift(part, carried)
+            forecasts[DRIFT] = lambda part: drift(part, columns)
     if in_sample is not None and in_sample.season is not None:
         season, shortest = in_sample.season, int(test.source_lengths.min())
         if in_sample.origin == "given":
             check_season(test, season)
-        if carried is None:
+        if columns is None:
             notes.append("no seasonal naive forecast: sources lack a target feature")
         elif shortest < season:
             notes.append(
@@ -93,7 +101,7 @@ def baselines_of(
                 f" {season}"
             )
         else:
-            forecasts[in_sample.seasonal_naive] = lambda part: seasonal_naive(part, carried, season)
+            forecasts[in_sample.seasonal_naive] = lambda part: seasonal_naive(part, columns, season)
     if rule is not None:
         name, forecast = rule
         forecasts[name] = lambda part: forecast(part.source, part.source_lengths, T)
@@ -101,35 +109,40 @@ def baselines_of(
 
 
 def mean_by_step(part: Sequences, steps: int) -> Floats:
-    """(steps, F) mean observed target point of each step; where there is none, of all steps."""
-    total, seen = np.zeros((1, 1)), np.zeros((1, 1), dtype=np.int64)
-    for _, some in part.chunks():
-        cells = some.target_cells
-        target = some.target if some.target_observed is None else np.where(cells, some.target, 0)
-        total, seen = total + target.sum(axis=0), seen + cells.sum(axis=0)  # padding is 0
-    overall = total.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-    total, seen = total[:steps], seen[:steps]
+    """(steps, F) mean of the observed target values at each step; at steps without any, the mean
+    over all steps."""
+    total, count = np.zeros((1, 1)), np.zeros((1, 1), dtype=np.int64)
+    for _, chunk in part.chunks():
+        cells = chunk.target_cells
+        target = chunk.target if chunk.target_observed is None else np.where(cells, chunk.target, 0)
+        total, count = total + target.sum(axis=0), count + cells.sum(axis=0)  # padding is 0
+    overall = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
+    total, count = total[:steps], count[:steps]
     means = np.tile(overall, (steps, 1))
-    means[: len(seen)] = np.where(seen > 0, total / np.maximum(seen, 1), overall)
+    means[: len(count)] = np.where(count > 0, total / np.maximum(count, 1), overall)
     return means
 
 
-def mean_squared_error(forecast: Forecast, part: Sequences, scale: Floats | None = None) -> float:
-    """Mean over all observed target cells.
+def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None = None) -> float:
+    """Mean squared error over all observed target cells.
 
     Args:
-        scale: (F,) or (N, 1, F) what an error counts 1 of; None: the part's units.
+        forecast: (N, T, F) in the part's units.
+        scale: (F,) or (N, 1, F) divides the errors; None: they stay in the part's units.
     """
     return ErrorSums.of(forecast, part, scale).loss
 
 
-def verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
-    """Whether a loss beats its baselines, in words: "beats the best parameter-free baseline
-    (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
+def describe_verdict(
+    loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]
+) -> str:
+    """A sentence on whether a loss beats its baselines, such as "beats the best parameter-free
+    baseline (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
 
     Args:
-        baselines: parameter-free forecast -> loss, at least one.
-        fitted: forecast with fitted parameters -> loss.
+        loss: of the model.
+        baselines: loss by name of a parameter-free forecast, at least one.
+        fitted: loss by name of a forecast with fitted parameters.
     """
     best = min(baselines, key=lambda name: baselines[name])
     beats = loss < baselines[best]

@@ -1,8 +1,8 @@
-"""Where the numbers of large files are kept, so that they are read once.
+"""A cache on disk for the contents of large files.
 
-An entry is a folder named by a digest of what it was made from: paths, sizes and times of the
-files, and how they are read. It is made under another name and renamed when it is whole, so that
-processes may make the same one side by side.
+An entry is a folder whose name is a digest of the paths, sizes and modification times of the files,
+and of the options for reading them. It is written under a temporary name and renamed when it is
+complete, so that several processes can write the same entry.
 """
 
 from __future__ import annotations
@@ -17,72 +17,74 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqattn.data.series import Series
-from seqattn.data.store import VERSION, SeriesStore, mapped
+from seqattn.data.store import VERSION, SeriesStore, open_mapped
 from seqattn.errors import DataError, StorageError
 
-FROM = 2**25
-"""Bytes of files from which on `data.cache: auto` keeps their numbers."""
+MIN_CACHED_BYTES = 2**25
+"""Bytes of files from which on `data.cache: auto` uses the cache."""
 
-ABANDONED = 86_400
-"""Seconds after which nobody goes on with an entry that is not whole."""
+ABANDONED_SECONDS = 86_400
+"""Age in seconds after which an incomplete entry is removed."""
 
 
 def cache_folder() -> Path:
-    """SEQATTN_CACHE, or seqattn in the user's cache folder."""
-    given = os.environ.get("SEQATTN_CACHE")
-    if given:
-        return Path(given)
+    """The folder of the cache: SEQATTN_CACHE, or `seqattn` in the user's cache folder."""
+    folder = os.environ.get("SEQATTN_CACHE")
+    if folder:
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seqattn"
 
 
 def is_large(files: Sequence[Path]) -> bool:
-    return sum(file.stat().st_size for file in files) >= FROM
+    """Whether `data.cache: auto` uses the cache for these files."""
+    return sum(file.stat().st_size for file in files) >= MIN_CACHED_BYTES
 
 
-def cached(
-    files: Sequence[Path], how: str, name: str,
+def load_cached(
+    files: Sequence[Path], options: str, name: str,
     read: Callable[[SeriesStore], dict[str, str]],
 ) -> Series:  # fmt: skip
-    """The series of some files, from the cache folder; read into it first if they are not there.
+    """The series of some files from the cache; the files are read if there is no entry yet.
 
     Args:
-        how: they are read, in words that change when the series would.
+        files: in order.
+        options: text of everything that changes how files are read.
         name: of the files, for messages.
-        read: puts their series into a store, and returns the SHA-256 of each file.
+        read: adds the series to a store, and returns the SHA-256 of each file by name.
 
     Raises:
         DataError: a file changed while it was read.
-        StorageError: there is no room for them.
+        StorageError: the disk is full.
     """
-    home, key = cache_folder(), _key(files, how)
+    home, key = cache_folder(), _cache_key(files, options)
     entry = home / key
-    found = mapped(entry)
-    if found is not None:
-        return _named(found, name, files)
+    series = open_mapped(entry)
+    if series is not None:
+        return _with_current_names(series, name, files)
     with _new_folder(home, files) as made:
         store = SeriesStore(made)
         digests = read(store)
-        if _key(files, how) != key:
+        if _cache_key(files, options) != key:
             raise DataError(f"{name}: changed while it was read. Give the same command again.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
-        with contextlib.suppress(OSError):  # another process was faster, or an old one is broken
-            if mapped(entry) is None:
+        with contextlib.suppress(OSError):  # another process was faster, or an old entry is broken
+            if open_mapped(entry) is None:
                 shutil.rmtree(entry, ignore_errors=True)
             made.rename(entry)
-    found = mapped(entry)
-    if found is None:
+    series = open_mapped(entry)
+    if series is None:
         raise StorageError(f"{entry}: cannot be read back. Remove it, or set data.cache: never.")
-    return found
+    return series
 
 
-def _named(found: Series, name: str, files: Sequence[Path]) -> Series:
-    """With the names that the files have now: they may have been given another way before."""
-    digests = dict(zip(map(str, files), found.digests.values(), strict=True))
-    return replace(found, name=name, digests=digests)
+def _with_current_names(series: Series, name: str, files: Sequence[Path]) -> Series:
+    """The series with the current file names, which may differ from those at the first reading."""
+    digests = dict(zip(map(str, files), series.digests.values(), strict=True))
+    return replace(series, name=name, digests=digests)
 
 
-def _key(files: Sequence[Path], how: str) -> str:
-    text = [str(VERSION), how]
+def _cache_key(files: Sequence[Path], options: str) -> str:
+    text = [str(VERSION), options]
     for file in files:
         status = file.stat()
         text.append(f"{file.resolve()}\t{status.st_size}\t{status.st_mtime_ns}")
@@ -91,16 +93,16 @@ def _key(files: Sequence[Path], how: str) -> str:
 
 @contextlib.contextmanager
 def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
-    """An empty folder beside the entries, removed unless it is renamed.
+    """A new folder next to the entries; it is removed unless it was renamed.
 
     Raises:
-        StorageError: there is no room, or the folder cannot be made.
+        StorageError: the disk is full, or the folder cannot be created.
     """
     made = home / f"making-{os.getpid()}-{os.urandom(4).hex()}"
     remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."
     try:
         made.mkdir(parents=True)
-        _remove_what_was_left(home)
+        _remove_abandoned(home)
         size, free = sum(file.stat().st_size for file in files), shutil.disk_usage(home).free
         if 2 * size > free:
             raise StorageError(
@@ -114,10 +116,10 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _remove_what_was_left(home: Path) -> None:
-    """Remove what processes that were killed were making: whatever nobody wrote to for a day."""
-    for place in home.glob("making-*"):
-        with contextlib.suppress(OSError):  # another process removes it
-            written = max(one.stat().st_mtime for one in (place, *place.iterdir()))
-            if time.time() - written > ABANDONED:
-                shutil.rmtree(place, ignore_errors=True)
+def _remove_abandoned(home: Path) -> None:
+    """Remove incomplete entries of processes that were killed."""
+    for folder in home.glob("making-*"):
+        with contextlib.suppress(OSError):  # another process is removing it
+            written = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))
+            if time.time() - written > ABANDONED_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The roles that a training found for the columns of a table, and another table read by them."""
+"""The roles of table columns in training, and how to read other tables with the same roles."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from seqattn.errors import DataError
 if TYPE_CHECKING:
     from seqattn.data.files.options import ReadOptions
 
-LONG, WIDE = "long", "wide"
-MAY_DIFFER = ("it is constant", "it is empty", "the same in every row")
-"""Reasons why columns are left out that may not hold for another file."""
-WITHOUT: dict[str, Any] = {"series": (), "time": None}
-"""What options say of a role that no column has."""
-MEANING = {
-    "series": ("told the series apart", "if all rows are one series"),
-    "time": ("gave the time", "to take the rows as they come"),
+LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
+FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
+"""Parts of reasons to ignore a column that may not apply to another file."""
+NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
+"""Option values for a role that no column has."""
+ROLE_PHRASES = {
+    "series": ("identified the series", "if all rows are one series"),
+    "time": ("gave the time", "to take the rows in order"),
 }
-"""What a column of a role did in the training, and when there is none."""
+"""Phrases for messages: the purpose of a role, and the effect of null."""
 
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """What each column of a table was taken for.
+    """The role of each column of a table.
 
     Attributes:
         layout: long (a row is a step) or wide (a row is a sequence).
-        series: columns that name the sequence of a row; (): all rows are one.
-        time: columns that count up within a sequence; (): rows are in order.
+        series: columns with the series id; (): all rows are one series.
+        time: columns with the time; (): rows are in order.
         features: columns of numbers.
-        ignored: columns that were left out, with the reason.
-        time_formats: of dates of a text, a column each; (): ISO 8601, or there were none.
-        delimiter: between the cells of a text; None: it was none.
-        decimal: the decimal mark of a text.
+        ignored: reason by column that is left out.
+        time_formats: strftime format of each time column of a text file; (): ISO 8601, or no dates.
+        delimiter: of a text file; None for other files.
+        decimal: the decimal mark of a text file.
     """
 
     layout: str
@@ -50,7 +50,7 @@ class ColumnRoles:
     decimal: str = "."
 
     def as_plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """As JSON-serializable data."""
         return {
             "layout": self.layout, "series": list(self.series), "time": list(self.time),
             "features": list(self.features), "ignored": dict(self.ignored),
@@ -62,9 +62,9 @@ class ColumnRoles:
     def from_plain(cls, plain: Mapping[str, Any]) -> ColumnRoles:
         """
         Raises:
-            KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
+            KeyError, TypeError, ValueError: not the output of `as_plain`.
         """
-        if plain["layout"] not in (LONG, WIDE):
+        if plain["layout"] not in (LONG_LAYOUT, WIDE_LAYOUT):
             raise ValueError("no such layout")
         series, time, features, formats = (
             tuple(str(name) for name in plain[key])
@@ -79,31 +79,31 @@ class ColumnRoles:
 
     @property
     def style(self) -> TableStyle:
-        """How a table is written that is read like this one."""
+        """The style for writing a table like this one."""
         return TableStyle(self.delimiter, self.decimal, self.series, self.time, self.time_formats)
 
     @property
     def _known(self) -> tuple[str, ...]:
-        """Columns whose role holds for any file."""
+        """Columns whose role applies to any file."""
         return *self.series, *self.time, *self.features, *self._ignored
 
     @property
     def _ignored(self) -> list[str]:
         return [
             name for name, why in self.ignored.items()
-            if not any(reason in why for reason in MAY_DIFFER)
+            if not any(reason in why for reason in FILE_SPECIFIC_REASONS)
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:
-        """Options with the decimal comma of the training, for a text with the same delimiter: there
-        1.234 is a thousand and more."""
+        """Options with the decimal comma of the training table, for a text file with the same
+        delimiter."""
         is_alike = delimiter is not None and delimiter == self.delimiter
         if options.decimal == "auto" and self.decimal == "," and is_alike:
             return replace(options, decimal=",")
         return options
 
-    def answer(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Which of several readings the training had; None: it does not say."""
+    def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
+        """The one of several readings that the training used; None: unknown."""
         for choice in choices:
             if choice.get("time_format") in self.time_formats or (
                 self.decimal == "," and choice == {"decimal": ","}
@@ -111,28 +111,30 @@ class ColumnRoles:
                 return choice
         return None
 
-    def applied(
+    def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
     ) -> ReadOptions:
-        """How another table is read: by these roles, wherever `options` say auto.
+        """Options for reading another table with these roles, where `options` say auto.
 
-        A column that the training had for series or time must be there. Where it had none, the
-        table has none either, unless it has columns that the training did not know.
+        The columns of series and time must exist. If the training had none, the table has none
+        either, unless it has columns that were unknown in training.
 
         Args:
+            options: as the user set them.
             name: of the table, for messages.
-            is_wide: whether the table has a sequence a row.
+            header: names of its columns.
+            is_wide: whether a row of the table is a sequence.
 
         Raises:
             DataError: the table lacks the column of the series or of the time.
         """
-        if is_wide or self.layout == WIDE:  # a row may be a sequence whatever names it
+        if is_wide or self.layout == WIDE_LAYOUT:  # ids of rows are optional
             has_series = bool(self.series) and set(self.series) <= set(header)
-            is_asked = options.series == "auto" and has_series
-            return replace(options, series=self.series) if is_asked else options
+            is_open = options.series == "auto" and has_series
+            return replace(options, series=self.series) if is_open else options
         options = self._with_role(options, "series", name, header)
         options = self._with_role(options, "time", name, header)
-        has_role = {*self._taken(options), *(options.features or ())}
+        has_role = {*self._assigned(options), *(options.features or ())}
         ignored = [
             column for column in (*options.ignore, *self._ignored)
             if (column in header or column not in self.ignored) and column not in has_role
@@ -142,35 +144,37 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """
+        """Set the columns of one role.
+
         Args:
             role: series or time.
 
         Raises:
-            DataError: a column of the role is not there.
+            DataError: a column of the role is missing.
         """
-        from seqattn.data.files.columns import listed
+        from seqattn.data.files.columns import join_names
 
-        given, trained = getattr(options, role), getattr(self, role)
+        option, trained = getattr(options, role), getattr(self, role)
         only_known = {*self._known, *options.one_hot}.issuperset(header)
-        if given != trained and not (given == "auto" and (trained or only_known)):
+        if option != trained and not (option == "auto" and (trained or only_known)):
             return options
         lacking = next((column for column in trained if column not in header), None)
         if lacking is None:
-            return replace(options, **{role: trained or WITHOUT[role]})
-        taken = {*self._taken(options), *options.ignore}
-        taken |= {*self.series, *self.time} - set(trained)
-        left = [column for column in header if column not in taken]
-        left.sort(key=lambda column: column.casefold() != lacking.casefold())
-        instead = f" or say which one it is: --set data.{role}={left[0]};" if left else ""
-        was, none = MEANING[role]
-        instead += f" or, {none}: --set data.{role}=null."
+            return replace(options, **{role: trained or NO_COLUMN[role]})
+        assigned = {*self._assigned(options), *options.ignore}
+        assigned |= {*self.series, *self.time} - set(trained)
+        unassigned = [column for column in header if column not in assigned]
+        unassigned.sort(key=lambda column: column.casefold() != lacking.casefold())
+        hint = f" or say which one it is: --set data.{role}={unassigned[0]};" if unassigned else ""
+        was, none = ROLE_PHRASES[role]
+        hint += f" or, {none}: --set data.{role}=null."
         raise DataError(
-            f"{name}: no column {lacking!r}, which {was} in the training; found {listed(header)}."
-            f" Rename the column in the file{'.' if options.asks else f';{instead}'}"
+            f"{name}: no column {lacking!r}, which {was} in the training; found"
+            f" {join_names(header)}. Rename the column in the file"
+            f"{'.' if options.is_training else f';{hint}'}"
         )
 
-    def _taken(self, options: ReadOptions) -> set[str | None]:
-        """Columns that have a role, in the options or in the training."""
+    def _assigned(self, options: ReadOptions) -> set[str | None]:
+        """Columns with a role in the options or in training."""
         roles = (each for each in (options.series, options.time) if each and each != "auto")
         return {*options.one_hot, options.group, *self.features, *itertools.chain(*roles)}

@@ -1,4 +1,4 @@
-"""Series cut into source and target: at a length, in windows, or by whole columns."""
+"""Cuts series into source and target: at a length, in windows, or by whole columns."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from seqattn.config import OwnFile
 from seqattn.data.files.chunk import Ragged
 from seqattn.data.row_ranges import RowRanges
 from seqattn.data.sequences import Integers
-from seqattn.data.series import Series, Spans, ended_sides
-from seqattn.data.sliding import Cut, LeftOut, in_windows
+from seqattn.data.series import Series, Spans, ended_mask
+from seqattn.data.sliding import Cut, LeftOut, slide_windows
 from seqattn.data.windows import SeriesSteps, WindowNames, Windows
 from seqattn.errors import DataError
 
 
 class _Features(NamedTuple):
-    """Names of the features of each side."""
+    """Names of the source and target features."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
 
 
-def cut(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Windows:
-    """Sequences as source and target.
+def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Windows:
+    """Cut the series of a part into source and target, as the config says.
 
     Args:
-        spans: the rows of a part.
-        left_out: gets what is left out.
+        series: all series.
+        spans: the rows of the part.
+        left_out: records series and windows that are left out.
 
     Raises:
-        DataError: sequences that are too short, or nothing says where to cut.
+        DataError: all series are too short, or the config does not say where to cut.
     """
     names, target = series.columns, series.target
     features = _Features(names, names)
@@ -40,41 +41,43 @@ def cut(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Win
     if target is not None:
         if config.source_length or config.target_length or config.window:
             raise DataError(
-                f"{series.name}: keeps source and target apart already; leave out"
+                f"{series.name}: already has separate sources and targets; leave out"
                 " data.source_length, target_length and window."
             )
         features = features._replace(target=target.features)
-        return _made(series, _with_target(spans, target), features)
+        return _build_parts(series, _paired_with_target(spans, target), features)
     if config.window is not None:
-        rows = in_windows(series, spans, config, features.source, left_out)
-        return _made(series, rows, features, is_window=True)
+        rows = slide_windows(series, spans, config, features.source, left_out)
+        return _build_parts(series, rows, features, is_window=True)
     if config.source_length is not None or config.target_length is not None:
-        return _made(series, _at_a_length(series, spans, config, left_out), features)
+        return _build_parts(series, _cut_by_length(series, spans, config, left_out), features)
     if config.source_features is None:
         raise DataError(
             f"{series.name}: nothing says what is source and what is target. Set"
             " data.source_length, target_length or window, or source_features and"
             " target_features."
         )
-    ended = ended_sides(series.points, config)
-    seen = [np.concatenate([[0], np.cumsum(~ended[:, names.index(side[0])])]) for side in features]
+    ended = ended_mask(series.points, config)
+    steps_before = [
+        np.concatenate([[0], np.cumsum(~ended[:, names.index(side[0])])]) for side in features
+    ]
     ends = spans.starts + spans.lengths
-    source_lengths, target_lengths = (one[ends] - one[spans.starts] for one in seen)
+    source_lengths, target_lengths = (one[ends] - one[spans.starts] for one in steps_before)
     rows = Cut(spans.series_index, spans.starts, source_lengths, spans.starts, target_lengths)
-    return _made(series, rows, features)
+    return _build_parts(series, rows, features)
 
 
-def cut_at(series: Series, source_length: int) -> Windows:
-    """Sequences cut into a source of up to `source_length` points and a target of the rest, for a
-    model of made sequences.
+def cut_at_length(series: Series, source_length: int) -> Windows:
+    """Cut each series into a source of up to `source_length` steps and a target of the rest, for a
+    model of a generated task.
 
     Raises:
-        DataError: a sequence of one point, which cannot be both.
+        DataError: a series has one step only.
     """
     spans, names = Spans.of_series(series), series.columns
     if series.target is not None:
-        cut = _with_target(spans, series.target)
-        return _made(series, cut, _Features(names, series.target.features))
+        cut = _paired_with_target(spans, series.target)
+        return _build_parts(series, cut, _Features(names, series.target.features))
     short = np.flatnonzero(spans.lengths < 2)
     if short.size:
         raise DataError(
@@ -83,40 +86,41 @@ def cut_at(series: Series, source_length: int) -> Windows:
         )
     cuts = np.minimum(spans.lengths - 1, source_length)
     rows = Cut(spans.series_index, spans.starts, cuts, spans.starts + cuts, spans.lengths - cuts)
-    return _made(series, rows, _Features(names, names))
+    return _build_parts(series, rows, _Features(names, names))
 
 
-def as_sources(
+def make_sources(
     series: Series, config: OwnFile | None, target_features: tuple[str, ...] = ()
 ) -> Windows:
-    """Whole series as sources, with no target known; of a run with windows, the last points that
-    fit one.
+    """Whole series as sources with unknown targets; with windows, the last steps of each series.
 
     Args:
-        target_features: features of the targets; none: those of the sources.
+        series: the series.
+        config: of the run; None: it was trained on a generated task.
+        target_features: names of the target features; empty: those of the sources.
 
     Raises:
-        DataError: a series without points.
+        DataError: a series has no steps.
     """
     spans = Spans.of_series(series)
     starts, lengths = spans.starts, spans.lengths
     if config is not None and config.window is not None:
-        kept = np.minimum(lengths, config.window.source)
-        starts, lengths = starts + lengths - kept, kept
+        window_lengths = np.minimum(lengths, config.window.source)
+        starts, lengths = starts + lengths - window_lengths, window_lengths
     _check_lengths(series, "source", spans.series_index, lengths)
     nothing = np.zeros(len(spans), dtype=np.int64)
     rows = Cut(spans.series_index, starts, lengths, starts, nothing)
     features = _Features(series.columns, target_features or series.columns)
-    return _windows(series, rows, features, ())
+    return _build_windows(series, rows, features, ())
 
 
-def _with_target(spans: Spans, target: Ragged) -> Cut:
-    places = spans.series_index
-    return Cut(places, spans.starts, spans.lengths, target.offsets[:-1][places],
-               target.lengths[places])  # fmt: skip
+def _paired_with_target(spans: Spans, target: Ragged) -> Cut:
+    indices = spans.series_index
+    return Cut(indices, spans.starts, spans.lengths, target.offsets[:-1][indices],
+               target.lengths[indices])  # fmt: skip
 
 
-def _at_a_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Cut:
+def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Cut:
     short = config.source_length or config.target_length or 0
     is_long = spans.lengths > short
     if not is_long.any():
@@ -133,44 +137,51 @@ def _at_a_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOu
         series_index, starts, lengths = series_index[is_long], starts[is_long], lengths[is_long]
     cut = np.broadcast_to(np.int64(short), len(starts))
     if config.source_length:
-        return Cut(series_index, starts, cut, starts + short, _less(lengths, short))
-    cuts = _less(lengths, short)
+        return Cut(series_index, starts, cut, starts + short, _subtract_rows(lengths, short))
+    cuts = _subtract_rows(lengths, short)
     return Cut(series_index, starts, cuts, starts + cuts, cut)
 
 
-def _less(lengths: Integers, short: int) -> Integers:
-    """Lengths less some rows, of equal ones without a copy of each."""
+def _subtract_rows(lengths: Integers, short: int) -> Integers:
+    """Lengths minus some rows; equal lengths stay a broadcast view."""
     if lengths.strides == (0,):
         return np.broadcast_to(lengths[0] - short, len(lengths))
     return lengths - short
 
 
-def _made(series: Series, cut: Cut, features: _Features, *, is_window: bool = False) -> Windows:
-    """
+def _build_parts(
+    series: Series, cut: Cut, features: _Features, *, is_window: bool = False
+) -> Windows:
+    """Check the lengths, and build the sequences.
+
     Raises:
-        DataError: a side of a sequence has no points.
+        DataError: a source or target has no steps.
     """
-    for what, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
-        _check_lengths(series, what, cut.series_index, lengths)
+    for side, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
+        _check_lengths(series, side, cut.series_index, lengths)
     target = series.points if series.target is None else series.target
     columns = tuple(target.features.index(name) for name in features.target)
-    return _windows(series, cut, features, columns, is_window=is_window)
+    return _build_windows(series, cut, features, columns, is_window=is_window)
 
 
-def _check_lengths(series: Series, what: str, series_index: Integers, lengths: Integers) -> None:
+def _check_lengths(series: Series, side: str, series_index: Integers, lengths: Integers) -> None:
     empty = np.flatnonzero(lengths < 1)
     if empty.size:
         name = series.ids[int(series_index[empty[0]])]
-        raise DataError(f"{series.name}: sequence {name!r} has no points in its {what}.")
+        raise DataError(f"{series.name}: sequence {name!r} has no points in its {side}.")
 
 
-def _windows(
+def _build_windows(
     series: Series, cut: Cut, features: _Features, columns: tuple[int, ...], *,
     is_window: bool = False,
 ) -> Windows:  # fmt: skip
     """
     Args:
-        columns: those of the target features; none where nothing of them is known.
+        series: all series.
+        cut: the rows of sources and targets.
+        features: names of the features.
+        columns: indices of the target features; empty if targets are unknown.
+        is_window: whether names of sequences have the step where the target begins.
     """
     target = series.points if series.target is None or not columns else series.target
     starts = cut.target_starts
@@ -180,7 +191,7 @@ def _windows(
 
     source_columns = tuple(series.columns.index(name) for name in features.source)
     columns = columns or (0,) * len(features.target)
-    found = Windows(
+    windows = Windows(
         RowRanges(series.points.values, source_columns, features.source, cut.source_starts,
                   cut.source_lengths),
         RowRanges(target.values, columns, features.target, starts, cut.target_lengths),
@@ -188,21 +199,22 @@ def _windows(
         SeriesSteps(series.order, series.spacing, cut.series_index),
         has_empty=bool(series.empty),
     )  # fmt: skip
-    _check_sources(series, found)
-    return found
+    _check_sources(series, windows)
+    return windows
 
 
 def _check_sources(series: Series, part: Windows) -> None:
-    """
+    """Check that each source has an observed value of each feature.
+
     Raises:
-        DataError: a source without a value of a feature.
+        DataError: a source has none.
     """
     if not series.empty:
         return
-    for places, known in part.known_sources():
+    for indices, known in part.observed_sources():
         if not known.all():
             k, feature = (int(i) for i in np.argwhere(~known)[0])
             raise DataError(
-                f"{series.name}: sequence {part.ids[places.start + k]!r} has no"
+                f"{series.name}: sequence {part.ids[indices.start + k]!r} has no"
                 f" {part.features[feature]!r} in its source: nothing to interpolate between."
             )

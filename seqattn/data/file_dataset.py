@@ -1,8 +1,8 @@
-"""The user's own sequences as three parts.
+"""Data sets from files of the user.
 
-The order matters, so that nothing leaks: series are split first; windows are cut within a part, and
-empty cells of a source are filled from its own points; scaling, season and the scale of errors are
-taken from the training part alone.
+The order of operations prevents leaks: series are split first; windows are cut within a part, and
+empty cells of a source are filled from the same source; scaling, season and error scales are fitted
+on the training part alone.
 """
 
 from __future__ import annotations
@@ -15,58 +15,60 @@ from pathlib import Path
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.data.cutting import cut
+from seqattn.data.cutting import cut_series
 from seqattn.data.files import Chunk, Ragged
-from seqattn.data.fitting import fit
+from seqattn.data.fitting import fit_scaling
 from seqattn.data.metrics import InSample, SeriesTable
-from seqattn.data.naive import check_season, places_of_targets
+from seqattn.data.naive import check_season, source_columns_of_targets
 from seqattn.data.notes import left_out_notes, size_note, spacing_notes
-from seqattn.data.places import files_of
+from seqattn.data.paths import find_files
 from seqattn.data.reading import read_series
 from seqattn.data.sequences import Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.sliding import LeftOut
 from seqattn.data.splits import Splits
-from seqattn.data.splitting import PARTS, three_parts
+from seqattn.data.splitting import PARTS, split_series
 from seqattn.data.units import check_units
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
-from seqattn.rng import stream
+from seqattn.rng import rng_for
 
 UNKNOWN = "unknown"
-"""The path in a checkpoint's config: a checkpoint names no file."""
-MOST_FITTED = 2**27
-"""Numbers of the training sequences that baselines are fitted to."""
-MOST_LISTED = 10**5
-"""Series of which a run folder says which part they are in."""
+"""The path in the config of a checkpoint, which stores no file names."""
+MAX_FITTED_VALUES = 2**27
+"""Most values of the training sequences that baselines are fitted to."""
+MAX_LISTED_SERIES = 10**5
+"""Most series whose part is written to the run folder."""
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
-    """Read, split, cut and scale.
+    """Read the files of a config, split the series, cut them into sequences, and fit the scaling.
 
     Raises:
-        DataError: what a user can mend, with its place in the file.
-        StorageError: there is no room for a cache of large files.
+        DataError: a file cannot be used; the message has the place in it.
+        StorageError: the disk has no room for the cache of large files.
     """
-    read = _read(config)
+    read = _read_parts(config)
     if len(read) == 1:
-        spans, short = three_parts(read[0], config)
+        spans, short = split_series(read[0], config)
         series = read * 3
     else:
         spans, short, series = [Spans.of_series(one) for one in read], [], read
     left_out = LeftOut(too_short=short)
-    few = sum(map(len, spans)) <= MOST_LISTED
+    few = sum(map(len, spans)) <= MAX_LISTED_SERIES
     split = tuple(_split_rows(series, spans)) if few else ()
     notes = [f"{one.name}: {note}" for one in read for note in one.notes]
     notes += spacing_notes(series, spans)
-    spans = [some.kept(one) for one, some in zip(series, spans, strict=True)]
+    spans = [some.without_dropped(one) for one, some in zip(series, spans, strict=True)]
     parts = _cut_parts(series, spans, config, left_out)
     train, validation, test = parts
     units = config.units or {}
     check_units(units, list(dict.fromkeys([*train.features, *train.target_features])))
-    in_sample, of_season = in_sample_of(target_series(series[0], spans[0], config), train, config)
-    scaling, scaling_notes = fit(config, train)
-    fitted_on = _some(train, config)
+    in_sample, of_season = compute_in_sample(
+        target_series(series[0], spans[0], config), train, config
+    )
+    scaling, scaling_notes = fit_scaling(config, train)
+    fitted_on = _sample_for_baselines(train, config)
     notes += [*left_out_notes(read, left_out), *scaling_notes, *of_season]
     notes.append(size_note(train, validation, test))
     if len(fitted_on) < len(train):
@@ -77,7 +79,7 @@ def load_file_dataset(config: OwnFile) -> Splits:
     sources = {path: digest for one in read for path, digest in one.digests.items()}
     return Splits(
         train, validation, test, scaling,
-        notes=tuple(notes), split=split, digests=tuple(_digest(one) for one in read),
+        notes=tuple(notes), split=split, digests=tuple(_combined_digest(one) for one in read),
         sources=sources if len(sources) > len(read) else {},
         frequency=spans[0].frequency(series[0]),
         in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles, units=units,
@@ -87,13 +89,15 @@ def load_file_dataset(config: OwnFile) -> Splits:
 def _cut_parts(
     series: Sequence[Series], spans: Sequence[Spans], config: OwnFile, left_out: LeftOut
 ) -> list[Windows]:
-    """
+    """Cut the series of each part into sequences.
+
     Raises:
-        DataError: a part has no sequences or no observed target, or other features than the first.
+        DataError: a part has no sequences or no observed target, or other features than the
+            training part.
     """
     parts = list[Windows]()
     for called, one, some in zip(PARTS, series, spans, strict=True):
-        part = cut(one, some, config, left_out) if len(some) else ()
+        part = cut_series(one, some, config, left_out) if len(some) else ()
         if not part:
             raise DataError(f"{one.name}: the {called} part has no sequences left.")
         check_observed(part, f"{one.name}: the {called} part", every_feature=called == "train")
@@ -109,18 +113,18 @@ def _cut_parts(
     return parts
 
 
-def _read(config: OwnFile) -> list[Series]:
-    """The series of each path of a config.
+def _read_parts(config: OwnFile) -> list[Series]:
+    """Read the series of each path of a config.
 
     Raises:
-        DataError: two parts have the same file, or the bytes of one.
+        DataError: two parts have the same file, or files with the same content.
     """
     if config.path == UNKNOWN:
         raise DataError(
             "a checkpoint does not say where its training data lie. Give a run folder, or your own"
             " sequences with --input."
         )
-    files, note = _files_of_parts(config)
+    files, note = _find_files_of_parts(config)
     found, seen = list[Series](), dict[str, str]()
     for path, some in files.items():
         series = read_series(path, some, config, found[0].roles if found else None)
@@ -137,17 +141,18 @@ def _read(config: OwnFile) -> list[Series]:
     return found
 
 
-def _files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
-    """The files of each path of a config, and a note on those of the first that do not train.
+def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
+    """The files of each path of a config, and a note on files of the first path that belong to
+    other parts.
 
     Raises:
         DataError: two parts have the same file.
     """
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
-    every, *others = (files_of(path, config.format) for path in paths)
-    held = {file.resolve() for some in others for file in some}
-    training = [file for file in every if file.resolve() not in held]
-    if not training or len(held) < sum(map(len, others)):
+    every, *others = (find_files(path, config.format) for path in paths)
+    held_out_files = {file.resolve() for some in others for file in some}
+    training = [file for file in every if file.resolve() not in held_out_files]
+    if not training or len(held_out_files) < sum(map(len, others)):
         raise DataError(f"{paths[0]}: is the file of two parts. Give each part files of its own.")
     left_out = len(every) - len(training)
     note = (f"{left_out} of the {len(every)} files are those of the other two parts, and do not"
@@ -155,8 +160,8 @@ def _files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
     return dict(zip(paths, [training, *others], strict=True)), note if left_out else ""
 
 
-def _digest(series: Series) -> str:
-    """SHA-256 of a part's file, or of the digests of all its files in their order."""
+def _combined_digest(series: Series) -> str:
+    """SHA-256 of the file of a part, or of the digests of its files in order."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]
@@ -164,8 +169,8 @@ def _digest(series: Series) -> str:
 
 
 def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
-    """The target features of each series of a part, whole: windows would repeat its points. Where a
-    file keeps targets apart, they alone, since nothing says that they go on from their sources."""
+    """The target features of the series of a part, without the repetitions of windows. If the file
+    has separate targets, only these: they may not continue their sources."""
     if series.target is not None:
         target = series.target
         starts, lengths = (
@@ -178,32 +183,35 @@ def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
     return SeriesTable(series.points.values, places, spans.starts, spans.lengths)
 
 
-def in_sample_of(
+def compute_in_sample(
     table: SeriesTable, train: Sequences, config: OwnFile
 ) -> tuple[InSample, list[str]]:
-    """What baselines and MASE take from the training part, and what a user should be told of it.
+    """Compute the statistics for baselines and MASE from the training part; with notes for the
+    user.
 
     Raises:
-        DataError: a season that was given and that no source of the training part can repeat.
+        DataError: the user set a season that is longer than a training source.
     """
     if config.season is not None:
         check_season(train, config.season)
-    is_given = places_of_targets(train) is not None
-    longest = int(train.source_lengths.min()) if is_given else None
+    sources_have_targets = source_columns_of_targets(train) is not None
+    longest = int(train.source_lengths.min()) if sources_have_targets else None
     found, note = InSample.of(table, config.season, longest)
     return found, [note] if note else []
 
 
 def check_observed(part: Sequences, called: str, *, every_feature: bool = False) -> None:
-    """
+    """Check that a part has observed targets.
+
     Args:
-        called: the part, for a message.
-        every_feature: whether each feature must have been observed, as in a training part.
+        part: the sequences.
+        called: name of the part, for messages.
+        every_feature: whether each target feature needs an observed cell, as in a training part.
 
     Raises:
         DataError: no target cell of the part, or of one feature, was observed.
     """
-    if not part.masks_targets:
+    if not part.has_masked_targets:
         return
     seen = np.zeros(len(part.target_features), dtype=bool)
     for cells in part.observed_targets():
@@ -221,22 +229,21 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
         )
 
 
-def renamed(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
-    """The same with the model's names for its columns."""
+def rename_features(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
+    """The chunk with other names for its features, those of a model."""
     points = chunk.points
     return replace(chunk, points=Ragged(points.values, points.offsets, features))
 
 
-def _some(train: Windows, config: OwnFile) -> Windows:
-    """Training sequences for the baselines: all, or as many as bear it, drawn by the seed of the
-    split."""
-    numbers = train.source_steps * len(train.features) + train.target_steps * len(
-        train.target_features
-    )
-    most = max(1, MOST_FITTED // numbers)
-    if len(train) <= most:
+def _sample_for_baselines(train: Windows, config: OwnFile) -> Windows:
+    """The training sequences for fitting baselines: all, or a sample drawn with the seed of the
+    split if they have more than `MAX_FITTED_VALUES` values."""
+    source_size = train.source_steps * len(train.features)
+    target_size = train.target_steps * len(train.target_features)
+    max_sequences = max(1, MAX_FITTED_VALUES // (source_size + target_size))
+    if len(train) <= max_sequences:
         return train
-    drawn = stream(config.split.seed, "sample", 0).permutation(len(train))[:most]
+    drawn = rng_for(config.split.seed, "sample", 0).permutation(len(train))[:max_sequences]
     return train.subset(np.sort(drawn))
 
 

@@ -1,4 +1,4 @@
-"""The scaling of the user's own sequences, fitted on their training part."""
+"""Fits the scaling of sequences from files on their training part."""
 
 from __future__ import annotations
 
@@ -11,61 +11,68 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.instance import InstanceStatistics
-from seqattn.data.scaling import Fitted, Method, Scaler, Scaling, is_constant, places_in
+from seqattn.data.scaling import (
+    FeatureScale,
+    Method,
+    Scaler,
+    Scaling,
+    is_constant,
+    source_indices_of,
+)
 from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError
 
-CAREFUL = 1e-9
-"""Spread, of the size of the values, below which it is worked out from their differences."""
-MOST_SORTED = 2**26
-"""Values of a feature that are sorted in memory."""
+MIN_RELATIVE_SPREAD = 1e-9
+"""Relative standard deviation below which it is computed from differences to the minimum."""
+MAX_SORTED_VALUES = 2**26
+"""Most values of a feature that are sorted in memory."""
 
 
-def fit(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """The scaling of a training part, and notes on it.
+def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
+    """Fit the scaling of a training part; returns it with notes for the user.
 
     Raises:
-        DataError: data.scaling: robust, and more values than can be sorted in memory.
+        DataError: data.scaling is robust, and there are too many values to sort in memory.
     """
     names = tuple(dict.fromkeys([*train.features, *train.target_features]))
     fitted = {}
     if config.scaling != "none":
-        fitted = fit_features(config.scaling, names, _observed(config, train))
-    scaling, notes = scaling_of(config, fitted, train)
+        fitted = fit_features(config.scaling, names, _observed_values(config, train))
+    scaling, notes = build_scaling(config, fitted, train)
     if config.normalize == "instance":
-        notes += instance_notes(train)
+        notes += normalization_notes(train)
     return scaling, notes
 
 
-def _observed(
+def _observed_values(
     config: OwnFile, train: Sequences
 ) -> Callable[[], Iterator[tuple[str, NDArray[np.floating]]]]:
-    """What was observed of each feature, some sequences after the other: (feature, values)."""
+    """A function that yields (feature, observed values) chunk by chunk."""
     relative = replace(Scaling.identity(train), relative=config.relative)
 
     def values() -> Iterator[tuple[str, NDArray[np.floating]]]:
-        for _, some in train.chunks():
-            # With data.normalize: instance nothing is taken off here, so that losses count in the
-            # same units as without.
-            own = relative.of_each(some)
+        for _, chunk in train.chunks():
+            # data.normalize: instance subtracts nothing here, so that losses have the same units as
+            # without it.
+            scalers = relative.sequence_scalers(chunk)
             for names, points, cells, scaler in zip(
-                (some.features, some.target_features), (some.source, some.target),
-                (some.source_cells, some.target_cells), own, strict=True,
+                (chunk.features, chunk.target_features), (chunk.source, chunk.target),
+                (chunk.source_cells, chunk.target_cells), scalers, strict=True,
             ):  # fmt: skip
-                scaled = scaler.scaled(points)
+                scaled = scaler.transform(points)
                 for i, name in enumerate(names):
                     yield name, scaled[:, :, i][cells[:, :, i]]
 
     return values
 
 
-def scaling_of(
-    config: OwnFile, fitted: Mapping[str, Fitted], train: Sequences
+def build_scaling(
+    config: OwnFile, fitted: Mapping[str, FeatureScale], train: Sequences
 ) -> tuple[Scaling, list[str]]:
-    """The scaling of both sides from that of each feature, and notes on it.
+    """The scaling of sources and targets from the scales of features, with notes for the user.
 
     Args:
-        fitted: empty with data.scaling: none.
+        fitted: scale by feature; empty with data.scaling: none.
     """
     notes = [
         f"{name} is always {one.shift:g} in the training part: not scaled"
@@ -83,15 +90,15 @@ def scaling_of(
         )
         for names in (train.features, train.target_features)
     )  # fmt: skip
-    carried = places_in(train.features, train.target_features)
+    carried = source_indices_of(train.features, train.target_features)
     return Scaling(source, target, carried, config.relative, instance), notes
 
 
-def instance_notes(train: Sequences) -> list[str]:
-    """Notes on data.normalize: instance."""
+def normalization_notes(train: Sequences) -> list[str]:
+    """Notes for the user on data.normalize: instance."""
     constant = np.zeros(len(train.features), dtype=np.int64)
-    for _, some in train.chunks():
-        constant += InstanceStatistics.of(some).constant.sum(axis=0)
+    for _, chunk in train.chunks():
+        constant += InstanceStatistics.of(chunk).constant.sum(axis=0)
     return [
         f"{name} is constant in {count:,} of {len(train):,} training sources: shifted there, not"
         " scaled by its own standard deviation (data.normalize)"
@@ -106,39 +113,40 @@ def instance_notes(train: Sequences) -> list[str]:
 def fit_features(
     method: Method, names: Sequence[str],
     values: Callable[[], Iterable[tuple[str, NDArray[np.floating]]]],
-) -> dict[str, Fitted]:  # fmt: skip
-    """Fit the scale of features to their values in a training part.
+) -> dict[str, FeatureScale]:  # fmt: skip
+    """Fit shift and scale of each feature to its values in a training part.
 
-    standard: mean and standard deviation. minmax: the smallest becomes -1 and the largest 1.
-    robust: median, and the distance between the quartiles, or the standard deviation where these
-    are equal; it needs all values at once.
+    standard: mean and standard deviation. minmax: the smallest value becomes -1, the largest 1.
+    robust: median and interquartile range, or the standard deviation where the quartiles are
+    equal; needs all values in memory.
 
     Args:
+        method: one of the above, or none.
         names: of the features.
-        values: gives (feature, some of its values) each time it is called, one at least of each
-            feature, all of them finite.
+        values: called for each pass over the data; yields (feature, some of its values), all of
+            them finite, at least one for each feature.
 
     Raises:
-        DataError: robust, and more values than are sorted in memory.
+        DataError: the method is robust, and there are too many values to sort in memory.
     """
-    seen = {name: _Moments() for name in names}
-    for name, some in values():
-        seen[name].add(some)
+    seen = {name: _FeatureMoments() for name in names}
+    for name, chunk in values():
+        seen[name].add(chunk)
     centres = {name: one.total / max(one.n, 1) for name, one in seen.items()}
     if method in ("standard", "robust"):
-        for name, some in values():
-            seen[name].add_squares(some, centres[name], keep=method == "robust")
-    if any(one.is_close for one in seen.values()):  # then rounding of the mean counts
-        for name, some in values():
-            seen[name].add_from_low(some)
-        for name, some in values():
-            seen[name].add_squares_from_low(some)
+        for name, chunk in values():
+            seen[name].add_squares(chunk, centres[name], keep=method == "robust")
+    if any(one.is_nearly_constant for one in seen.values()):  # rounding of the mean matters
+        for name, chunk in values():
+            seen[name].add_above_low(chunk)
+        for name, chunk in values():
+            seen[name].add_squares_above_low(chunk)
     return {name: one.fitted(method, centres[name]) for name, one in seen.items()}
 
 
 @dataclass
-class _Moments:
-    """What is gathered of one feature, in up to four passes over its values."""
+class _FeatureMoments:
+    """Moments of one feature, accumulated in up to four passes over its values."""
 
     n: int = 0
     total: float = 0.0
@@ -148,7 +156,7 @@ class _Moments:
     above: float = 0.0
     squares_above: float = 0.0
     has_squares: bool = False
-    kept: list[NDArray[np.floating]] = field(default_factory=list)
+    values: list[NDArray[np.floating]] = field(default_factory=list)
 
     def add(self, values: NDArray[np.floating]) -> None:
         if len(values):
@@ -161,45 +169,45 @@ class _Moments:
         self.has_squares = True
         self.squares += float(np.square(values - mean, dtype=np.float64).sum())
         if keep:
-            if self.n > MOST_SORTED:
+            if self.n > MAX_SORTED_VALUES:
                 raise DataError(
                     f"data.scaling: robust needs all {self.n:,} values of a feature in memory."
                     " Choose standard or minmax."
                 )
-            self.kept.append(values)
+            self.values.append(values)
 
     @property
-    def is_close(self) -> bool:
-        """Whether the values are far closer to each other than to 0."""
+    def is_nearly_constant(self) -> bool:
+        """Whether the values vary little compared with their size."""
         if not self.n or not self.has_squares:
             return False
         spread = math.sqrt(self.squares / self.n)
-        return spread < CAREFUL * max(abs(self.low), abs(self.high))
+        return spread < MIN_RELATIVE_SPREAD * max(abs(self.low), abs(self.high))
 
-    def add_from_low(self, values: NDArray[np.floating]) -> None:
+    def add_above_low(self, values: NDArray[np.floating]) -> None:
         self.above += float((values - self.low).sum())
 
-    def add_squares_from_low(self, values: NDArray[np.floating]) -> None:
+    def add_squares_above_low(self, values: NDArray[np.floating]) -> None:
         mean = self.above / self.n
         self.squares_above += float(np.square(values - self.low - mean).sum())
 
-    def fitted(self, method: Method, mean: float) -> Fitted:
+    def fitted(self, method: Method, mean: float) -> FeatureScale:
         shift, scale, equal = 0.0, 1.0, False
         if method == "standard":
             shift, scale = mean, math.sqrt(self.squares / self.n)
-            if self.is_close:
+            if self.is_nearly_constant:
                 shift = self.low + self.above / self.n
                 scale = math.sqrt(self.squares_above / self.n)
         elif method == "minmax":
             shift, scale = (self.low + self.high) / 2, (self.high - self.low) / 2
         elif method == "robust":
-            every = np.concatenate(self.kept)
+            every = np.concatenate(self.values)
             first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
             scale, equal = last - first, is_constant(first, last)
             if equal:
                 scale = float(every.std(dtype=np.float64))
         constant = is_constant(self.low, self.high)
-        return Fitted(
+        return FeatureScale(
             self.low if self.low == self.high else shift, 1.0 if constant else scale,
             constant and method != "none", equal and not constant,
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""DataFrames as tables: written once as Parquet, so that every reader takes them as such a file.
+"""Writes DataFrames as Parquet files, so that they are read like any file.
 
-A frame of pandas is copied column by column into NumPy. One of polars, and a table of pyarrow, is
-handed to the database as an Arrow stream. None of the three libraries is imported here.
+pandas DataFrames are copied column by column into NumPy; polars DataFrames and pyarrow tables are
+read by the database as Arrow streams. None of the three libraries is imported here.
 """
 
 from __future__ import annotations
@@ -13,55 +13,55 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seqattn.data.pandas_columns import columns_of_pandas, note_of_index
-from seqattn.data.tables.connection import connected, literal, quoted
+from seqattn.data.pandas_columns import columns_of_pandas, index_note
+from seqattn.data.tables.connection import connect, literal, quote_name
 from seqattn.errors import DataError, SeqattnError
 
 NAME = "the DataFrame"
-RENAME = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
-"""What is suggested for a file; --set does not reach a DataFrame."""
-IN_FRAME = "Rename a column of the DataFrame, or its index."
+RENAME_IN_FILE = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
+"""Hints for files in messages; `--set` does not apply to a DataFrame."""
+RENAME_IN_FRAME = "Rename a column of the DataFrame, or its index."
 FILE = "DataFrame.parquet"
 ROWS = "frame_rows"
 KINDS = {("pandas", "DataFrame"): "pandas", ("polars", "DataFrame"): "arrow",
          ("pyarrow", "Table"): "arrow"}  # fmt: skip
 IN_MICROSECONDS = {"TIMESTAMPTZ_NS": "TIMESTAMPTZ", "TIMESTAMP_NS": "TIMESTAMP",
                    "TIME_NS": "TIME"}  # fmt: skip
-"""Types of the database in nanoseconds, and those that its readers know."""
-INSTEAD = {
+"""Nanosecond types of the database, and the types that readers support instead."""
+CONVERSION_HINTS = {
     ("pandas", "Series"): "Give a DataFrame: series.to_frame('x')",
     ("polars", "Series"): "Give a DataFrame: series.to_frame('x')",
     ("polars", "LazyFrame"): "Collect it first: frame.collect()",
 }
 
 
-def kind_of_frame(value: Any) -> str | None:
-    """pandas, arrow, or None for what is no table.
+def frame_kind(value: Any) -> str | None:
+    """The kind of a table object, pandas or arrow; None for any other object.
 
     Raises:
-        DataError: it belongs to such a library, and is no table.
+        DataError: it is a Series or LazyFrame.
     """
     for each in type(value).__mro__:
         key = each.__module__.partition(".")[0], each.__name__
         if key in KINDS:
             return KINDS[key]
-        if key in INSTEAD:
-            raise DataError(f"expected a DataFrame, got a {'.'.join(key)}. {INSTEAD[key]}")
+        if key in CONVERSION_HINTS:
+            raise DataError(f"expected a DataFrame, got a {'.'.join(key)}. {CONVERSION_HINTS[key]}")
     return None
 
 
 def write_frame(frame: Any, path: Path) -> None:
-    """Write a DataFrame as a Parquet file; the frame stays as it is.
+    """Write a DataFrame as a Parquet file.
 
     Raises:
-        DataError: it has no columns, two of one name, or a cell that a table cannot hold.
+        DataError: it has no columns, two columns of one name, or a cell of an unsupported type.
     """
-    with connected(NAME) as connection:
-        if kind_of_frame(frame) == "pandas":
+    with connect(NAME) as connection:
+        if frame_kind(frame) == "pandas":
             columns = columns_of_pandas(frame)
             names = [column.name for column in columns]
             _check_names(names)
-            # Else the first thousand cells of a column of words would say what it holds.
+            # By default the first thousand cells of an object column determine its type.
             connection.execute("SET pandas_analyze_sample = 0")
             arrays: dict[str, Any] = {}
             cells = []
@@ -71,29 +71,29 @@ def write_frame(frame: Any, path: Path) -> None:
                 if column.missing is not None:
                     arrays[f"m{i}"] = column.missing
                     cell = f"CASE WHEN m{i} THEN NULL ELSE {cell} END"
-                cells.append(f"{cell} AS {quoted(column.name)}")
+                cells.append(f"{cell} AS {quote_name(column.name)}")
             connection.register(ROWS, arrays)
         else:
             names = list(getattr(frame, "column_names", None) or frame.columns)
             _check_names(names)
             connection.register(ROWS, _arrow_stream(frame))
             connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")  # read once
-            cells = [_arrow_cell(*row[:2]) for row in _described(connection)]
-        source = ROWS if kind_of_frame(frame) == "pandas" else "copied"
+            cells = [_arrow_cell(*row[:2]) for row in _describe_columns(connection)]
+        source = ROWS if frame_kind(frame) == "pandas" else "copied"
         connection.execute(
             f"COPY (SELECT {', '.join(cells)} FROM {source}) TO {literal(str(path))}"
             " (FORMAT parquet)"
         )
 
 
-def notes_of_frame(frame: Any) -> list[str]:
-    """What a user should be told of a DataFrame before it is read."""
-    note = note_of_index(frame.index) if kind_of_frame(frame) == "pandas" else None
+def frame_notes(frame: Any) -> list[str]:
+    """Notes for the user on how a DataFrame is read."""
+    note = index_note(frame.index) if frame_kind(frame) == "pandas" else None
     return [] if note is None else [f"{NAME}: {note}."]
 
 
 def _arrow_stream(frame: Any) -> Any:
-    """A frame as an Arrow stream, its columns of types that the database takes."""
+    """A frame as an Arrow stream, with columns of types that the database supports."""
     types = {name: str(kind) for name, kind in getattr(frame, "schema", {}).items()} if hasattr(
         frame, "with_columns") else {}  # fmt: skip
     recast = [
@@ -103,14 +103,14 @@ def _arrow_stream(frame: Any) -> Any:
     return (frame.with_columns(recast) if recast else frame).__arrow_c_stream__()
 
 
-def _described(connection: Any) -> list[tuple[str, str]]:
+def _describe_columns(connection: Any) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = connection.execute("DESCRIBE copied").fetchall()
     return found
 
 
 def _arrow_cell(name: str, kind: str) -> str:
-    """The SQL of a column, of a type that Parquet has."""
-    cell = quoted(name)
+    """SQL that casts a column to a type of Parquet."""
+    cell = quote_name(name)
     if kind == "INTERVAL":
         return f"epoch({cell}) AS {cell}"
     if kind in IN_MICROSECONDS:
@@ -121,9 +121,10 @@ def _arrow_cell(name: str, kind: str) -> str:
 
 
 def _check_names(names: list[str]) -> None:
-    """
+    """Check the names of columns.
+
     Raises:
-        DataError: there are none, one is empty, or two are the same but for case.
+        DataError: there are no columns, a name is empty, or two names differ in case alone.
     """
     if not names:
         raise DataError(f"{NAME}: has no columns.")
@@ -143,8 +144,8 @@ def _check_names(names: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def frame_file(frame: Any) -> Iterator[Path]:
-    """A Parquet file of a DataFrame, for as long as it is read; errors name the DataFrame."""
+def temporary_parquet(frame: Any) -> Iterator[Path]:
+    """Write a DataFrame to a temporary Parquet file; messages of errors name the DataFrame."""
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
         path = Path(home) / FILE
         try:
@@ -153,5 +154,5 @@ def frame_file(frame: Any) -> Iterator[Path]:
         except SeqattnError as error:
             if error.args:
                 words = str(error.args[0]).replace(str(path), NAME)
-                error.args = (RENAME.sub(IN_FRAME, words), *error.args[1:])
+                error.args = (RENAME_IN_FILE.sub(RENAME_IN_FRAME, words), *error.args[1:])
             raise

@@ -1,4 +1,4 @@
-"""What a file holds, what was inferred about it, and the `data:` section that trains on it."""
+"""Inspects a file: its contents, the inferred roles of columns, and a `data:` section for it."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from seqattn.data.files import (
     Chunk,
     ReadOptions,
     check_file,
-    format_of,
-    kind_of,
+    file_format,
+    file_kind,
     read_all,
 )
-from seqattn.data.files.chunk import joined
-from seqattn.data.section import Steps, section_of, shortest, steps_of
-from seqattn.data.tables import chunks, opened, understand
-from seqattn.data.tables.roles import Roles
-from seqattn.data.tables.wide import Wide
+from seqattn.data.files.chunk import concat_chunks
+from seqattn.data.section import StepSummary, render_section, summarize_steps, typical_min_length
+from seqattn.data.tables import infer_layout, open_table, table_chunks
+from seqattn.data.tables.roles import LongLayout
+from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
-"""What the user says of a file; the rest is inferred."""
+"""Options that the user sets; the others are inferred."""
 
 
 @dataclass(frozen=True)
 class InferredRoles:
-    """
+    """The roles of columns that were inferred for a table.
+
     Attributes:
-        series: columns that name the sequence of a row.
-        time: columns that say when, joined by a comma where they are several; None: none does.
-        features: of a point.
-        ignored: columns that are left out, with the reason.
-        reasons: why, a sentence each.
+        series: columns with the id of the series.
+        time: the time column, or several joined by commas; None: there is none.
+        features: columns of the features.
+        ignored: reason by column that is left out.
+        reasons: a sentence per inference.
     """
 
     series: tuple[str, ...] = ()
@@ -49,16 +50,17 @@ class InferredRoles:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
-    """
+class FileReport:
+    """The result of inspecting a file.
+
     Attributes:
         kind: format of the file.
-        layout: in words.
-        roles: what each column was taken for.
+        layout: description of the layout.
+        roles: inferred roles of the columns.
         chunk: all sequences.
-        frequency: how far apart steps are, in words; None: there is no time.
-        missing_rows: rows missing between others, where steps are even.
-        notes: what the user should know.
+        frequency: the step interval as text; None: there is no time column.
+        missing_rows: number of missing rows if steps are even.
+        notes: notes for the user on how the file was read.
         section: the `data:` section of a config that trains on the file.
     """
 
@@ -80,50 +82,51 @@ class Report:
         return len(self.chunk.points.values)
 
 
-def inspect_file(file: Path, options: InspectOptions | None = None) -> Report:
-    """Read a whole file, infer what it holds, and say how to train on it.
+def inspect_file(file: Path, options: InspectOptions | None = None) -> FileReport:
+    """Read a whole file, infer the roles of its columns, and write a `data:` section for it.
 
     Raises:
-        DataError: the file cannot be used as it is; the message says what would do.
-        AmbiguousData: it can be read in two ways, which differ.
+        DataError: the file cannot be used; the message says how to change it.
+        AmbiguousData: it has two plausible readings.
     """
     options = options or InspectOptions()
     check_file(file)
-    kind = kind_of(file, format_of(file, options.format))
+    kind = file_kind(file, file_format(file, options.format))
     if kind not in TABLES:
         if kind == "npy" and options.layout == "auto":
-            _ask_about_two_axes(file)
+            _check_two_axes(file)
         chunk = read_all(file, options)
         roles = InferredRoles(features=chunk.points.features)
-        apart = ", source and target apart" if chunk.target is not None else ""
+        suffix = ", separate source and target" if chunk.target is not None else ""
         words = kind.removeprefix(NESTED)
-        section = section_of(file, options, chunk, None, None)
-        return Report(words, f"{words}{apart}", roles, chunk, None, 0, chunk.notes, section)
-    with opened(file, kind, options) as table:
-        layout = understand(table, options)
-        chunk = joined(list(chunks(table, layout, options, whole=True)))
+        section = render_section(file, options, chunk, None, None)
+        return FileReport(words, f"{words}{suffix}", roles, chunk, None, 0, chunk.notes, section)
+    with open_table(file, kind, options) as table:
+        layout = infer_layout(table, options)
+        chunk = concat_chunks(list(table_chunks(table, layout, options, whole=True)))
         if int(chunk.points.lengths.max()) < 2:
             raise DataError(
                 f"{file}: has one row in each sequence, which is too few: a source and a target"
                 " need one point each."
             )
-        roles = _roles(layout, chunk)
-        steps = steps_of(chunk)
-        section = section_of(file, options, chunk, layout, steps)
+        roles = _inferred_roles(layout, chunk)
+        steps = summarize_steps(chunk)
+        section = render_section(file, options, chunk, layout, steps)
     notes = (*chunk.notes, *_step_notes(steps), *_length_notes(chunk))
-    return Report(
-        kind, _layout(kind, layout), roles, chunk, None if steps is None else steps.frequency,
+    return FileReport(
+        kind, _layout_text(kind, layout), roles, chunk, None if steps is None else steps.frequency,
         0 if steps is None else steps.missing, notes, section,
     )  # fmt: skip
 
 
-def _ask_about_two_axes(file: Path) -> None:
+def _check_two_axes(file: Path) -> None:
     """
     Raises:
-        AmbiguousData: an array of two axes holds sequences of one feature, or one of several.
+        AmbiguousData: an array has two axes: many sequences of one feature, or one sequence of many
+            features.
     """
     shape: tuple[int, ...] = ()
-    with contextlib.suppress(Exception):  # the reader says what is wrong
+    with contextlib.suppress(Exception):  # the reader raises the error
         shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
     if len(shape) == 2:
         n, m = shape
@@ -135,11 +138,11 @@ def _ask_about_two_axes(file: Path) -> None:
         )
 
 
-def _step_notes(steps: Steps | None) -> list[str]:
+def _step_notes(steps: StepSummary | None) -> list[str]:
     if steps is None:
         return []
     if not steps.is_even:
-        return ["times are not evenly spaced, so rows are taken as they come"]
+        return ["times are not evenly spaced, so rows are taken in order"]
     notes = []
     if steps.missing:
         rows = "row is" if steps.missing == 1 else "rows are"
@@ -151,7 +154,7 @@ def _step_notes(steps: Steps | None) -> list[str]:
 
 def _length_notes(chunk: Chunk) -> list[str]:
     lengths = chunk.points.lengths
-    short = np.flatnonzero(lengths < shortest(chunk))
+    short = np.flatnonzero(lengths < typical_min_length(chunk))
     if not short.size:
         return []
     shown = ", ".join(repr(chunk.ids[int(k)]) for k in short[:3])
@@ -162,26 +165,25 @@ def _length_notes(chunk: Chunk) -> list[str]:
     ]
 
 
-def _roles(layout: Roles | Wide, chunk: Chunk) -> InferredRoles:
-    if isinstance(layout, Wide):
+def _inferred_roles(layout: LongLayout | WideLayout, chunk: Chunk) -> InferredRoles:
+    if isinstance(layout, WideLayout):
         series = () if layout.series is None else (layout.series,)
         return InferredRoles(series, None, chunk.points.features)
     time = None if layout.time is None else ",".join(layout.time.names)
     return InferredRoles(layout.series, time, chunk.points.features, layout.ignored, layout.reasons)
 
 
-def _layout(kind: str, layout: Roles | Wide) -> str:
-    if isinstance(layout, Wide):
+def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
+    if isinstance(layout, WideLayout):
         return f"{kind}, a sequence a row"
     if not layout.series:
         return f"{kind}, a point a row, all of one sequence"
     names = " and ".join(map(repr, layout.series))
-    return f"{kind}, a point a row, sequences told apart by {names}"
+    return f"{kind}, a point a row, sequences identified by {names}"
 
 
-def count_copies(chunk: Chunk) -> int:
-    """How many sequences hold the same points as one before: in two parts of a split they would
-    make a model look better than it is."""
+def count_duplicates(chunk: Chunk) -> int:
+    """Number of sequences that repeat an earlier one. In two parts of a split they would leak."""
     seen = set[bytes]()
     for k in range(len(chunk)):
         digest = hashlib.blake2b(chunk.points.of(k).tobytes(), digest_size=16)

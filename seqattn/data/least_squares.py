@@ -1,11 +1,11 @@
-"""Affine maps from sources to targets, fitted on the training part: least squares, and ridge.
+"""Affine maps from sources to targets, fitted on the training part: least squares and ridge.
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
-Problems") is least squares with rows sqrt(penalty) I below the design. Both are solved from the
-triangle of a QR decomposition, which is made some sequences at a time.
+Problems") is least squares with the rows sqrt(penalty) I appended to the design matrix. Both are
+solved from the R factor of a QR decomposition, which is updated block by block.
 
-Letters: N sequences, n of them that are at hand, S source steps, T target steps, F features of a
-source point, G of a target point, K penalties.
+Letters: N sequences, n sequences of a block, S source steps, T target steps, F source features, G
+target features, K penalties.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from numpy.typing import NDArray
 
 from seqattn.data.baselines import LazyForecast, mean_by_step
 from seqattn.data.scaling import Scaler, Scaling
-from seqattn.data.sequences import AT_ONCE, Floats, Sequences, row_blocks
+from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, Sequences, row_blocks
 
 LEAST_SQUARES = "linear least squares (fitted)"
-ENOUGH = 2
-"""Rows for each column, from which on a triangle stands for them."""
+MAX_ROWS_PER_COLUMN = 2
+"""Rows per column beyond which the R factor of a QR decomposition replaces the rows."""
 
 
 def least_squares(
     train: Sequences, test: Sequences, scaling: Scaling | None = None
 ) -> LazyForecast | None:
-    """An affine map from all source points to all target points, fitted on the training part.
+    """Forecast with an affine map from all source values to all target values.
 
-    It has parameters, so it is no parameter-free baseline; it says how much of a task is linear.
-    Each target cell is fitted to the training sequences in which it was observed. The design is
-    centred and scaled, so that neither offset nor unit of a feature costs precision.
+    The map is fitted on the training part, so this is not a parameter-free baseline; it measures
+    how much of a task is linear. Each target cell is fitted to the training sequences in which it
+    was observed. The design matrix is centred and scaled, so that offsets and units of features
+    cost no precision.
 
     Args:
-        scaling: where each sequence has a shift and a scale of its own, the map is one of what
-            they make of source and target, as a model is.
+        train: the sequences to fit.
+        test: the sequences to forecast.
+        scaling: its shift and scale per sequence are applied before the map, as for a model.
 
     Returns:
-        the forecast of the test part, or None where lengths vary or differ from the training's,
-        since an affine map has one shape.
+        the forecast of the test part; None if lengths vary or differ between the two parts, since
+        an affine map has fixed sizes.
     """
     T, F = test.target_steps, len(test.target_features)
     alike = (train.source_steps, train.target_steps) == (test.source_steps, T)
-    if not (alike and train.is_one_shape and test.is_one_shape):
+    if not (alike and train.has_equal_lengths and test.has_equal_lengths):
         return None
     trained = DesignTable(train, scaling)
     system = LinearSystem.of(trained)
@@ -56,9 +58,10 @@ def least_squares(
 
     def forecast(part: Sequences) -> Floats:
         found = np.empty((len(part), T, F))
-        for at, some, own in DesignTable(part, scaling).parts():
-            rows = outputs.unscaled(inputs.design(trained.inputs(some, own[0])) @ weights)
-            found[at] = own[1].unscaled(rows.reshape(len(some), T, F))
+        for at, batch, scalers in DesignTable(part, scaling).parts():
+            design = inputs.design(trained.inputs(batch, scalers[0]))
+            rows = outputs.inverse_transform(design @ weights)
+            found[at] = scalers[1].inverse_transform(rows.reshape(len(batch), T, F))
         if means is not None:
             found[:, never] = means[never]
         return found
@@ -68,12 +71,13 @@ def least_squares(
 
 @dataclass(frozen=True, eq=False)
 class LinearSystem:
-    """The linear systems of a table's map.
+    """The linear systems of the map from the inputs to the outputs of a table.
 
     Attributes:
-        inputs, outputs: ranges of the table's columns.
-        sets: places of output columns that are solved for at once, from the same rows: those that
-            all rows have, and each of the others.
+        table: the inputs and outputs.
+        inputs, outputs: ranges of their columns.
+        sets: indices of the output columns that share one system: all columns without missing cells
+            together, and each other column alone.
     """
 
     table: DesignTable
@@ -90,51 +94,52 @@ class LinearSystem:
         return cls(table, inputs, outputs, [columns for columns in every if len(columns)])
 
     def solve(self, penalties: SequenceOf[float], scaling: Scaling | None = None) -> Floats:
-        """(K, S F + 1, T G) of the scaled columns.
+        """(K, S F + 1, T G) weights for the scaled columns, one solution per penalty.
 
         Args:
-            penalties: shares of the mean eigenvalue of the centred Gram matrix of the inputs.
-            scaling: of the units that weights have a penalty in.
+            penalties: relative to the mean eigenvalue of the centred Gram matrix of the inputs.
+            scaling: the penalty applies to weights in these units; None: in the user's units.
         """
         width = len(self.inputs.centre) + 1
         unit = self.inputs.unit(None if scaling is None else scaling.source)
         found = np.zeros((len(penalties), width, len(self.outputs.centre)))
-        at_once = max(1, AT_ONCE // width**2)
+        at_once = max(1, MAX_BLOCK_VALUES // width**2)
         for first in range(0, len(self.sets), at_once):
-            some = self.sets[first : first + at_once]
-            for columns, triangle in zip(some, self._triangles(some), strict=True):
+            batch = self.sets[first : first + at_once]
+            for columns, triangle in zip(batch, self._triangles(batch), strict=True):
                 for k, penalty in enumerate(penalties):
-                    found[k][:, columns] = _solved(triangle, width, penalty, unit)
+                    found[k][:, columns] = _solve(triangle, width, penalty, unit)
         return found
 
     def _triangles(self, every: SequenceOf[NDArray[np.int64]]) -> list[Floats]:
-        """For each set of output columns the rows that have them all, or the triangle of their QR
-        decomposition, which stands for them and is no taller than wide."""
+        """For each set of output columns the rows that have all of them, or the R factor of their
+        QR decomposition, which has no more rows than columns and the same solution."""
         width = len(self.inputs.centre) + 1
-        waiting: list[list[Floats]] = [[] for _ in every]
+        pending: list[list[Floats]] = [[] for _ in every]
         for source_rows, target_rows in self.table.row_blocks():
-            design, targets = self.inputs.design(source_rows), self.outputs.scaled(target_rows)
-            for k, (rows, columns) in enumerate(zip(waiting, every, strict=True)):
-                seen = ~np.isnan(targets[:, columns]).any(axis=1)
-                rows.append(np.column_stack([design[seen], targets[seen][:, columns]]))
-                if k + 1 == len(every):  # NumPy needs three times what it decomposes
+            design, targets = self.inputs.design(source_rows), self.outputs.transform(target_rows)
+            for k, (rows, columns) in enumerate(zip(pending, every, strict=True)):
+                observed = ~np.isnan(targets[:, columns]).any(axis=1)
+                rows.append(np.column_stack([design[observed], targets[observed][:, columns]]))
+                if k + 1 == len(every):  # NumPy needs three times the memory of the matrix
                     del source_rows, target_rows, design, targets
-                if sum(map(len, rows)) > ENOUGH * (width + len(columns)):
+                if sum(map(len, rows)) > MAX_ROWS_PER_COLUMN * (width + len(columns)):
                     joined = np.concatenate(rows)
                     rows.clear()
                     rows.append(np.asarray(np.linalg.qr(joined, mode="r")))
                     del joined
-        return [np.concatenate(rows) for rows in waiting]
+        return [np.concatenate(rows) for rows in pending]
 
 
-def _solved(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats:
+def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats:
     """(width, columns) solution of one system.
 
     Args:
-        triangle: (n, width + columns) scaled inputs, the last of them ones, and outputs; or the
-            triangle that stands for them.
+        triangle: (n, width + columns) scaled inputs, a column of ones, and outputs; or the R factor
+            of these.
+        width: number of inputs, plus one for the column of ones.
         penalty: see `LinearSystem.solve`.
-        unit: (width - 1,) what 1 of a scaled input is in the units of the penalty.
+        unit: (width - 1,) length of a scaled input's unit in the units of the penalty.
     """
     rows = float(np.square(triangle[:, width - 1]).sum())
     if penalty and rows:
@@ -146,11 +151,13 @@ def _solved(triangle: Floats, width: int, penalty: float, unit: Floats) -> Float
 
 
 def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
-    """(width - 1,) what weights are multiplied with in a penalty of 1: the square root of the mean
-    eigenvalue of the centred Gram matrix, in the units of the scaled columns.
+    """(width - 1,) factors of the weights in a penalty of 1: the square root of the mean eigenvalue
+    of the centred Gram matrix, in the units of the scaled columns.
 
     Args:
-        rows: how many the design, or its triangle, stands for.
+        design: (n, width) inputs and a column of ones, or their R factor.
+        rows: number of rows before the decomposition.
+        unit: see `_solve`.
     """
     inputs, ones = design[:, :-1], design[:, -1]
     widest = unit.max(initial=0)
@@ -162,33 +169,32 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
 
 
 class DesignTable:
-    """A part as inputs and outputs, a sequence a row: what an affine map sees of it."""
+    """A part as a table of inputs and outputs with one row per sequence."""
 
     def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
         self.part, self.scaling = part, scaling or Scaling.identity(part)
 
     def parts(self) -> Iterator[tuple[slice, Sequences, tuple[Scaler, Scaler]]]:
-        """Places of some sequences, these, and the own shift and scale of each, of source and
-        target."""
-        for places, some in self.part.chunks():
-            for first, rows in row_blocks(some.source):
+        """Yields (slice of indices, sequences, (source scaler, target scaler) per sequence)."""
+        for indices, batch in self.part.chunks():
+            for first, rows in row_blocks(batch.source):
                 at = slice(first, first + len(rows))
-                here = some.at(at) if len(rows) < len(some) else some
-                within = slice(places.start + at.start, places.start + at.stop)
-                yield within, here, self.scaling.of_each(here)
+                block = batch.select(at) if len(rows) < len(batch) else batch
+                within = slice(indices.start + at.start, indices.start + at.stop)
+                yield within, block, self.scaling.sequence_scalers(block)
 
     def row_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """((n, S F) inputs, (n, T F) outputs) of some sequences."""
-        for _, some, own in self.parts():
-            yield self.inputs(some, own[0]), self.outputs(some, own[1])
+        """Yields ((n, S F) inputs, (n, T G) outputs), block by block."""
+        for _, batch, scalers in self.parts():
+            yield self.inputs(batch, scalers[0]), self.outputs(batch, scalers[1])
 
-    def inputs(self, part: Sequences, own: Scaler) -> Floats:
-        """(n, S F)"""
-        return self._flat(own.scaled(part.source))
+    def inputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
+        """(n, S F) the scaled sources, one row per sequence."""
+        return self._flat(per_sequence.transform(part.source))
 
-    def outputs(self, part: Sequences, own: Scaler) -> Floats:
-        """(n, T F), NaN where a cell was not observed."""
-        points = own.scaled(part.target)
+    def outputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
+        """(n, T G) the scaled targets, one row per sequence; NaN where a cell was not observed."""
+        points = per_sequence.transform(part.target)
         if part.target_observed is not None:
             points = np.where(part.target_observed, points, np.nan)
         return self._flat(points)
@@ -200,11 +206,11 @@ class DesignTable:
 
 @dataclass(frozen=True)
 class ColumnRanges:
-    """The range of each column of a table, and how many rows have it.
+    """The range of each column of a table, and its number of observed rows.
 
     Attributes:
-        centre, spread: (columns,) middle and half of the range; the spread is infinite where a
-            column varies by rounding at most, so that it is scaled to 0.
+        centre, spread: (columns,) centre and half width of the range; the spread is infinite where
+            a column varies by rounding at most, which scales it to 0.
         count: (columns,) observed rows.
     """
 
@@ -214,9 +220,10 @@ class ColumnRanges:
 
     @classmethod
     def of(cls, row_blocks: Iterable[Floats]) -> ColumnRanges:
-        """
+        """The ranges of the columns of all blocks.
+
         Args:
-            row_blocks: (n, columns), NaN where a cell was not observed.
+            row_blocks: (n, columns) each, NaN where a cell was not observed.
         """
         low, high, count = np.full(1, np.inf), np.full(1, -np.inf), np.zeros(1, dtype=np.int64)
         for values in row_blocks:
@@ -229,26 +236,28 @@ class ColumnRanges:
         return cls(low + spread, np.where(spread > rounding, spread, np.inf), count)
 
     def design(self, values: Floats) -> Floats:
-        """Scaled columns, and one of ones."""
-        return np.column_stack([self.scaled(values), np.ones(len(values))])
+        """(n, columns + 1) the scaled columns and a column of ones."""
+        return np.column_stack([self.transform(values), np.ones(len(values))])
 
     def unit(self, scaler: Scaler | None) -> Floats:
-        """(columns,) what 1 of a scaled column is in the units that a scaler makes; 0 where the
-        column varies by rounding at most.
+        """(columns,) length of a scaled column's unit in the units of a scaler; 0 where the column
+        varies by rounding at most.
 
         Args:
-            scaler: of the features, which repeat along the columns; None: it changes nothing.
+            scaler: of the features, which repeat along the columns; None: the identity.
         """
         unit = np.where(np.isinf(self.spread), 0, self.spread)
-        return unit if scaler is None else unit / self.tiled(scaler.scale)
+        return unit if scaler is None else unit / self.tile(scaler.scale)
 
-    def tiled(self, by_feature: Floats) -> Floats:
-        """(columns,) of (features,)."""
+    def tile(self, by_feature: Floats) -> Floats:
+        """Repeat values (features,) along the columns: (columns,)."""
         return np.tile(by_feature, len(self.centre) // len(by_feature))
 
-    def scaled(self, values: Floats) -> Floats:
+    def transform(self, values: Floats) -> Floats:
+        """Scale columns to the range -1 to 1."""
         return np.asarray((values - self.centre) / self.spread)
 
-    def unscaled(self, values: Floats) -> Floats:
+    def inverse_transform(self, values: Floats) -> Floats:
+        """Scale columns back to their range."""
         spread = np.where(np.isinf(self.spread), 0, self.spread)
         return np.asarray(values * spread + self.centre)

@@ -1,4 +1,4 @@
-"""Errors in the user's units: MAE, RMSE and MASE.
+"""Error metrics in the user's units: MAE, RMSE and MASE.
 
     MAE   mean absolute error
     RMSE  root mean squared error
@@ -6,9 +6,9 @@
           where none is known); Hyndman and Koehler 2006, "Another look at measures of forecast
           accuracy", eq. 3.5 with the season as lag
 
-All three are of each target feature alone, over its observed target cells, since features may
-have different units. Only MASE, which has no unit, is also given for all features together: the
-mean over those for which it is defined, each with the same weight.
+All three are computed per target feature over its observed target cells, since features may have
+different units. Only MASE, which has no unit, is also averaged: the mean over the features for
+which it is defined.
 
 Letters: N sequences, T target steps, F target features.
 """
@@ -23,13 +23,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.row_ranges import Pages
+from seqattn.data.row_ranges import MappedPages
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.seasonality import find_season
-from seqattn.data.sequences import AT_ONCE, Floats, Forecast, Integers, Sequences
+from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, ForecastLike, Integers, Sequences
 
 THIS_MODEL = "this model"
-"""What the errors of the model are called beside those of the baselines."""
+"""Name of the model in tables of errors; the other names are baselines."""
 Origin = Literal["given", "found"]
 
 
@@ -38,9 +38,9 @@ class SeriesTable:
     """The target features of the training series.
 
     Attributes:
-        values: (rows, columns), NaN where a cell was not observed.
-        columns: F places of the target features.
-        starts, lengths: (series,) rows of each.
+        values: (rows, columns) of all series, NaN where a cell was not observed.
+        columns: F indices of the target features.
+        starts, lengths: (series,) first row and number of rows of each series.
     """
 
     values: NDArray[np.floating]
@@ -49,25 +49,27 @@ class SeriesTable:
     lengths: Integers
 
     @functools.cached_property
-    def pages(self) -> Pages:
-        return Pages(self.values)
+    def pages(self) -> MappedPages:
+        return MappedPages(self.values)
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def __getitem__(self, k: int) -> Floats:
-        """(L, F) of a series, NaN where a cell was not observed."""
+        """(L, F) the target features of series k, NaN where a cell was not observed."""
         first = int(self.starts[k])
         self.pages.count(1, int(self.lengths[k]) * self.values.strides[0])
         rows = self.values[first : first + int(self.lengths[k]), self.columns]
         return np.asarray(rows, dtype=np.float64)
 
     def differences(self, lag: int) -> Iterator[tuple[Floats, float]]:
-        """((n, F) values less those `lag` steps before, NaN where one was not observed; largest
-        absolute value), some rows after the other."""
+        """Yields (differences, largest absolute value) of blocks of rows, in order. Differences
+        (n, F) are values minus the values `lag` steps earlier, NaN where one was not observed."""
         ends = np.cumsum(np.maximum(self.lengths - lag, 0))
         pairs = int(ends[-1]) if len(ends) else 0
-        at_once = max(1, AT_ONCE // 16 // max(1, len(self.columns)))  # several arrays of as many
+        at_once = max(
+            1, MAX_BLOCK_VALUES // 16 // max(1, len(self.columns))
+        )  # several arrays of this size
         for first in range(0, pairs, at_once):
             pair = np.arange(first, min(first + at_once, pairs))
             k = np.searchsorted(ends, pair, side="right")
@@ -83,14 +85,15 @@ class SeriesTable:
 
 @dataclass(frozen=True)
 class InSample:
-    """What baselines and MASE take from the training series.
+    """Statistics of the training series that baselines and MASE use.
 
     Attributes:
-        season: of the seasonal naive forecast, in steps; None: none is known.
-        origin: whether the user gave the season or it was found; None: there is none.
-        scale: what the MAE of each target feature is divided by, in the user's units, above 0;
-            None where MASE is not defined.
-        undefined: for each target feature why it is not; None where it is.
+        season: season length of the seasonal naive forecast, in steps; None: unknown.
+        origin: whether the user set the season or it was found; None without a season.
+        scale: divisor of the MAE of each target feature in its MASE, in the user's units, above 0;
+            None where MASE is undefined.
+        undefined: for each target feature the reason why MASE is undefined; None where it is
+            defined.
     """
 
     season: int | None
@@ -102,14 +105,15 @@ class InSample:
     def of(
         cls, series: SeriesTable, given: int | None, longest: int | None
     ) -> tuple[InSample, str]:
-        """
+        """Find the season, and compute the error scales.
+
         Args:
-            series: of the training part.
-            given: the season that the user set; None: it is looked for.
-            longest: season that is looked for; None: see `find_season`.
+            series: the training series.
+            given: the season length that the user set; None: search for one.
+            longest: longest season length of the search; None: see `find_season`.
 
         Returns:
-            what was found, and what a user should be told of the season.
+            the statistics, and a note for the user on the season, or "".
         """
         season, origin, note = given, None if given is None else "given", ""
         if given is None:
@@ -125,23 +129,23 @@ class InSample:
                     f"a season of {season} steps was found in the training series (autocorrelation"
                     f" {found.autocorrelation:.2f}); data.season sets another"
                 )
-        return cls(season, origin, *_scales(series, season or 1)), note  # type: ignore[arg-type]
+        return cls(season, origin, *_naive_scales(series, season or 1)), note  # type: ignore[arg-type]
 
     @property
     def lag(self) -> int:
-        """Steps of the seasonal naive forecast that MASE is scaled by."""
+        """Season length of the naive forecast that scales MASE, in steps."""
         return self.season or 1
 
     @property
     def seasonal_naive(self) -> str:
-        """What the seasonal naive baseline is called."""
+        """Name of the seasonal naive baseline."""
         return f"seasonal naive (season {self.season}, {self.origin})"
 
 
-def _scales(
+def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
-    """For each feature the mean absolute difference over a lag, and why there is none."""
+    """The mean absolute difference over a lag of each feature, and why it is undefined."""
     F = len(series.columns)
     total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
     for differences, largest in series.differences(lag):
@@ -151,16 +155,16 @@ def _scales(
     scale, undefined = list[float | None](), list[str | None]()
     for f in range(F):
         mean = float(total[f] / max(count[f], 1))
-        why = None
+        reason = None
         if not count[f]:
-            why = f"no two observed training points are {lag} steps apart"
+            reason = f"no two observed training points are {lag} steps apart"
         elif mean <= 4 * float(np.finfo(np.float64).eps) * size:
-            why = (
+            reason = (
                 "the training series are constant" if lag == 1
                 else f"the training series repeat exactly after {lag} steps"
             )  # fmt: skip
-        undefined.append(why)
-        scale.append(None if why is not None else mean)
+        undefined.append(reason)
+        scale.append(None if reason is not None else mean)
     return tuple(scale), tuple(undefined)
 
 
@@ -169,8 +173,8 @@ class Errors:
     """The errors of a forecast, F numbers each; None where no cell of a feature was observed.
 
     Attributes:
-        mae, rmse: in the user's units.
-        mase: without unit; None also where it is not defined.
+        mae, rmse: mean absolute and root mean squared error, in the user's units.
+        mase: mean absolute scaled error, without unit; None also where it is undefined.
     """
 
     mae: list[float | None]
@@ -178,8 +182,9 @@ class Errors:
     mase: list[float | None]
 
     @classmethod
-    def of(cls, forecast: Forecast, part: Sequences, in_sample: InSample) -> Errors:
-        """
+    def of(cls, forecast: ForecastLike, part: Sequences, in_sample: InSample) -> Errors:
+        """The errors of a forecast.
+
         Args:
             forecast: (N, T, F) in the user's units.
         """
@@ -187,7 +192,7 @@ class Errors:
 
     @classmethod
     def of_sums(cls, sums: ErrorSums, in_sample: InSample) -> Errors:
-        """Of errors that were added up."""
+        """The errors from their sums."""
         mae = sums.mae
         mase = [
             None if error is None or scale is None else error / scale
@@ -197,22 +202,23 @@ class Errors:
 
     @property
     def mase_mean(self) -> float | None:
-        """Over the features for which MASE is defined."""
+        """Mean MASE of the features for which it is defined."""
         known = [error for error in self.mase if error is not None]
         return sum(known) / len(known) if known else None
 
     def as_plain(self) -> dict[str, Any]:
+        """As JSON-serializable data."""
         return {"mae": self.mae, "rmse": self.rmse, "mase": self.mase, "mase_mean": self.mase_mean}
 
 
 def metrics_as_plain(
     in_sample: InSample, notes: Sequence[str], errors: Mapping[str, Errors]
 ) -> dict[str, Any]:
-    """The key `metrics` of summary.json; see `seqattn.runs.json_files.Metrics`.
+    """The value of `metrics` in summary.json; see `seqattn.runs.json_files.Metrics`.
 
     Args:
-        notes: what a reader of the errors should be told.
-        errors: by the name of the forecast.
+        notes: notes on baselines that do not apply.
+        errors: by name of the forecast.
     """
     return {
         "season": in_sample.season,
@@ -224,11 +230,13 @@ def metrics_as_plain(
     }
 
 
-def metrics_lines(scored: Mapping[str, Any]) -> list[str]:
-    """How MASE is scaled and pooled, where it is not defined, and which baseline is not there.
+def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
+    """Lines of text on how MASE is scaled and averaged, for which features it is undefined, and
+    which baseline does not apply.
 
     Args:
-        scored: a summary, or `Evaluation.as_plain()`; without the key `metrics` there are no lines.
+        scored: a summary, or `Evaluation.as_plain()`; without the key `metrics` the result is
+            empty.
     """
     metrics, features = scored.get("metrics"), scored["features"]
     if metrics is None:
@@ -240,9 +248,9 @@ def metrics_lines(scored: Mapping[str, Any]) -> list[str]:
     lines = [f"MASE is the MAE over that of the {naive} within the training series."]
     if len(features) > 1:
         lines[0] += " Its mean is over the features for which it is defined."
-    lines += [f"MASE of {feature} is undefined: {why}."
-              for feature, why in zip(features, metrics["mase_undefined"], strict=True)
-              if why is not None]  # fmt: skip
+    lines += [f"MASE of {feature} is undefined: {reason}."
+              for feature, reason in zip(features, metrics["mase_undefined"], strict=True)
+              if reason is not None]  # fmt: skip
     if season is None:
         lines.append("No season was found in the training series, so there is no seasonal naive"
                      " forecast; data.season sets one.")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Forecasts that repeat or prolong what was observed of a source.
+"""Forecasts that repeat or extrapolate the observed values of a source.
 
 Sources: Hyndman and Athanasopoulos, "Forecasting: Principles and Practice", 3rd edition, section
 5.2, for the naive, seasonal naive and drift methods.
@@ -15,68 +15,68 @@ from seqattn.data.sequences import Floats, Integers, Sequences
 from seqattn.errors import DataError
 
 
-def places_of_targets(part: Sequences) -> list[int] | None:
-    """For each target feature its place among the source's; None where one is no source feature."""
+def source_columns_of_targets(part: Sequences) -> list[int] | None:
+    """Index of each target feature among the source features; None if a source lacks one."""
     if not set(part.target_features) <= set(part.features):
         return None
     return [part.features.index(name) for name in part.target_features]
 
 
-def last_value(part: Sequences, places: list[int]) -> Floats:
+def last_value(part: Sequences, indices: list[int]) -> Floats:
     """(N, T, F): the last observed value of each source, at every step.
 
     Args:
-        places: of the target features among the source's.
+        indices: of the target features among the source features.
     """
-    _, last = _ends(part, places)
-    return np.repeat(_at(part, last, places)[:, None], part.target_steps, axis=1)
+    _, last = _observed_ends(part, indices)
+    return np.repeat(_values_at(part, last, indices)[:, None], part.target_steps, axis=1)
 
 
-def drift(part: Sequences, places: list[int]) -> Floats:
-    """(N, T, F): the line through the first and the last observed value of each source, prolonged;
-    with one observed value that value.
+def drift(part: Sequences, indices: list[int]) -> Floats:
+    """(N, T, F): the line through the first and the last observed value of each source; constant
+    where a source has one observed value.
 
     Args:
-        places: of the target features among the source's.
+        indices: of the target features among the source features.
     """
-    first, last = _ends(part, places)
-    low, high = _at(part, first, places), _at(part, last, places)
-    slope = (high - low) / np.maximum(last - first, 1)
+    first, last = _observed_ends(part, indices)
+    low, high = _values_at(part, first, indices), _values_at(part, last, indices)
+    increment = (high - low) / np.maximum(last - first, 1)
     steps = part.source_lengths[:, None, None] + np.arange(part.target_steps)[:, None]
-    return np.asarray(high[:, None] + slope[:, None] * (steps - last[:, None]))
+    return np.asarray(high[:, None] + increment[:, None] * (steps - last[:, None]))
 
 
-def seasonal_naive(part: Sequences, places: list[int], season: int) -> Floats:
-    """(N, T, F): each point as it was a season before; where that was not given or not observed,
-    another season before; where none of these was, the last observed value.
+def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
+    """(N, T, F): the value one season earlier; if that was not observed, an observed value further
+    whole seasons earlier; without any, the last observed value.
 
     Args:
-        places: of the target features among the source's.
-        season: steps, no more than the shortest source has.
+        indices: of the target features among the source features.
+        season: length in steps, at most that of the shortest source.
     """
     T = part.target_steps
     phases = min(season, T)
     steps = part.source_lengths[:, None] - season + np.arange(phases)  # (N, phases)
     rows = np.arange(len(part))[:, None]
-    found = np.array(part.source[rows, steps][..., places], dtype=np.float64)
+    found = np.array(part.source[rows, steps][..., indices], dtype=np.float64)
     if part.source_observed is not None:
-        cells = part.source_observed[:, :, places]
-        open_ = ~cells[rows, steps]
-        while open_.any() and (steps := steps - season).max(initial=-1) >= 0:
-            seen = open_ & cells[rows, np.maximum(steps, 0)] & (steps >= 0)[..., None]
-            found = np.where(seen, part.source[rows, np.maximum(steps, 0)][..., places], found)
-            open_ &= ~seen
-        found = np.where(open_, last_value(part, places)[:, :1], found)
+        cells = part.source_observed[:, :, indices]
+        unfilled = ~cells[rows, steps]
+        while unfilled.any() and (steps := steps - season).max(initial=-1) >= 0:
+            seen = unfilled & cells[rows, np.maximum(steps, 0)] & (steps >= 0)[..., None]
+            found = np.where(seen, part.source[rows, np.maximum(steps, 0)][..., indices], found)
+            unfilled &= ~seen
+        found = np.where(unfilled, last_value(part, indices)[:, :1], found)
     return np.asarray(found[:, np.arange(T) % season])
 
 
 def check_season(part: Sequences, season: int) -> None:
-    """
+    """Check that every source can repeat a season that the user set.
+
     Raises:
-        DataError: a season that was given, and a target feature that is not, or a source that is
-            shorter than the season.
+        DataError: a target feature is no source feature, or a source is shorter than the season.
     """
-    if places_of_targets(part) is None:
+    if source_columns_of_targets(part) is None:
         name = next(name for name in part.target_features if name not in part.features)
         raise DataError(
             f"data.season: {name!r} is a target but no source feature, so there is no season"
@@ -87,21 +87,21 @@ def check_season(part: Sequences, season: int) -> None:
         raise DataError(f"data.season is {season}, but a source may have only {shortest} points.")
 
 
-def _ends(part: Sequences, places: list[int]) -> tuple[Integers, Integers]:
-    """(N, F) first and last source step with an observed value; the last of all where there is
+def _observed_ends(part: Sequences, indices: list[int]) -> tuple[Integers, Integers]:
+    """(N, F) first and last source step with an observed value; both the last step if there is
     none."""
     N, S = len(part), part.source_steps
-    end = np.broadcast_to(part.source_lengths[:, None] - 1, (N, len(places)))
+    end = np.broadcast_to(part.source_lengths[:, None] - 1, (N, len(indices)))
     if part.source_observed is None:
         return np.zeros_like(end), end
-    cells: NDArray[np.bool_] = part.source_observed[:, :, places]
+    cells: NDArray[np.bool_] = part.source_observed[:, :, indices]
     seen = cells.any(axis=1)
     first = np.where(seen, cells.argmax(axis=1), end)
     last = np.where(seen, S - 1 - cells[:, ::-1].argmax(axis=1), end)
     return first, last
 
 
-def _at(part: Sequences, steps: Integers, places: list[int]) -> Floats:
+def _values_at(part: Sequences, steps: Integers, indices: list[int]) -> Floats:
     """(N, F) source values at steps (N, F)."""
     rows = np.arange(len(part))[:, None]
-    return np.asarray(part.source[rows, steps, places], dtype=np.float64)
+    return np.asarray(part.source[rows, steps, indices], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Notes for the user on the sequences that were read."""
+"""Notes for the user on sequences that were read from files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from seqattn.errors import counted
 
 
 def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
-    """How many sequences there are, and how long they are."""
+    """The number of sequences of each part, and their lengths."""
     return (
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
-        f" source {_range(train.source_lengths)}, target {_range(train.target_lengths)} points"
+        f" source {_range_text(train.source_lengths)}, target"
+        f" {_range_text(train.target_lengths)} points"
     )
 
 
-def short_notes(names: Sequence[str]) -> list[str]:
-    """The note on sequences that are left out because they are short."""
+def too_short_notes(names: Sequence[str]) -> list[str]:
+    """A note on sequences that are too short."""
     if not names:
         return []
     more = ", ..." if len(names) > 5 else ""
@@ -33,13 +34,14 @@ def short_notes(names: Sequence[str]) -> list[str]:
 
 
 def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
+    """Notes on empty cells, and on sequences that are left out."""
     empty = sum(one.empty for one in read)
     notes = [
         f"{empty} empty cells: interpolated in sources, left out of losses and errors in"
         " targets (data.missing)"
     ] if empty else []  # fmt: skip
-    notes += short_notes(left_out.too_short)
-    names = [name for one in read for name in one.names_of_dropped]
+    notes += too_short_notes(left_out.too_short)
+    names = [name for one in read for name in one.dropped_names]
     count = len(names) + left_out.dropped
     if count:
         shown = [*names, *left_out.names][:5]
@@ -51,11 +53,11 @@ def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
 
 
 def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]:
-    """Notes on series that are spaced unlike, or unevenly."""
+    """Notes on series with different, or irregular, step intervals."""
     found, uneven = dict[Frequency, int](), dict[str, None]()
     for one, some in zip(series, spans, strict=True):
         if one.spacing is not None:
-            mine = one.spacing.at(some.series_index)
+            mine = one.spacing.select(some.series_index)
             found |= mine.frequencies()
             at = np.flatnonzero(~mine.is_known & (some.lengths > 1))
             uneven |= dict.fromkeys(one.ids[int(k)] for k in some.series_index[at])
@@ -66,11 +68,11 @@ def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]
     if uneven:
         notes.append(
             f"the steps of {len(uneven)} sequences are not evenly spaced ({next(iter(uneven))!r}),"
-            " so their rows are taken as they come"
+            " so their rows are taken in order"
         )
     return notes
 
 
-def _range(lengths: Integers) -> str:
+def _range_text(lengths: Integers) -> str:
     low, high = int(lengths.min()), int(lengths.max())
     return str(low) if low == high else f"{low} to {high}"

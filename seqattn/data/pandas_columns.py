@@ -1,5 +1,4 @@
-"""The columns of a pandas DataFrame as NumPy arrays, its index among them. pandas is not imported:
-whoever has a frame has it."""
+"""Columns and index of a pandas DataFrame as NumPy arrays. pandas is not imported here."""
 
 from __future__ import annotations
 
@@ -17,17 +16,18 @@ from seqattn.errors import DataError
 
 NAME = "the DataFrame"
 MICROSECONDS = {"s": 10**6, "ms": 10**3}
-"""In a unit of dates that reaches further than microseconds do."""
+"""Microseconds in the units of dates with a larger range."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrameColumn:
-    """
+    """A column of a DataFrame.
+
     Attributes:
         name: as text.
-        values: (rows,) numbers, truth values, dates in UTC, or texts with None.
-        missing: (rows,) True where a cell is empty; None: `values` say so themselves.
-        sql: of the cell in the database, with braces for its name.
+        values: (rows,) numbers, booleans, dates in UTC, or strings with None.
+        missing: (rows,) True where a cell is empty; None: empty cells are NaN, NaT or None.
+        sql: expression of a cell in the database, with braces for its name.
     """
 
     name: str
@@ -37,68 +37,68 @@ class FrameColumn:
 
 
 def columns_of_pandas(frame: Any) -> list[FrameColumn]:
-    """The levels of the index that say something, and the columns.
+    """The columns, and the levels of the index that are not row numbers.
 
-    An index without a name is left out where it numbers rows, and is `time` where it holds dates.
+    An unnamed index is left out if it holds integers, and is called `time` if it holds dates.
 
     Raises:
-        DataError: a name or a cell that a table cannot have; an index of words without a name.
+        DataError: a name or cell is not supported, or an unnamed index holds strings.
     """
     if frame.columns.nlevels > 1:
         raise DataError(
             f"{NAME}: its columns have {frame.columns.nlevels} levels. Give each one name:"
             " frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
         )
-    taken = [_name(label) for label in frame.columns]
-    found = _index_columns(frame.index, taken)
-    found += [_column(name, frame.iloc[:, i]) for i, name in enumerate(taken)]
+    names = [_column_name(label) for label in frame.columns]
+    found = _index_columns(frame.index, names)
+    found += [_frame_column(name, frame.iloc[:, i]) for i, name in enumerate(names)]
     return found
 
 
-def note_of_index(index: Any) -> str | None:
-    """What a user should be told of an index that is left out; None: it only counts the rows."""
+def index_note(index: Any) -> str | None:
+    """A note for the user on an index that is left out; None if it only counts rows."""
     if index.nlevels > 1 or index.names[0] is not None or index.dtype.kind not in "iu":
         return None
     if type(index).__name__ == "RangeIndex" or not len(index):
         return None
     return (
         "its index has no name and is left out; to read it, name it:"
-        f" frame.rename_axis({_example(1)})"
+        f" frame.rename_axis({_index_example(1)})"
     )
 
 
-def _index_columns(index: Any, taken: list[str]) -> list[FrameColumn]:
+def _index_columns(index: Any, names: list[str]) -> list[FrameColumn]:
     found = []
     for level in range(index.nlevels):
         values, label = index.get_level_values(level), index.names[level]
         if label is not None:
-            name = _name(label)
+            name = _column_name(label)
         elif values.dtype.kind in "Mm" or str(values.dtype).startswith(("datetime", "period")):
-            name = next(n for n in ("time", "time_of_index", "index_") if n not in taken)
+            name = next(n for n in ("time", "time_of_index", "index_") if n not in names)
         elif index.nlevels == 1 and values.dtype.kind in "iu":
-            continue  # row numbers, or what filtering and sorting have left of them
+            continue  # row numbers, possibly filtered or sorted
         elif index.nlevels == 1 and not len(index):
             continue
         else:
             what = "its index" if index.nlevels == 1 else f"level {level} of its index"
             raise DataError(
                 f"{NAME}: {what} has no name. Name it, such as"
-                f" frame.rename_axis({_example(index.nlevels)}), or leave it out:"
+                f" frame.rename_axis({_index_example(index.nlevels)}), or leave it out:"
                 " frame.reset_index(drop=True)."
             )
-        found.append(_column(name, values.to_series(index=range(len(values)))))
+        found.append(_frame_column(name, values.to_series(index=range(len(values)))))
     return found
 
 
-def _example(levels: int) -> str:
+def _index_example(levels: int) -> str:
     return "'series'" if levels == 1 else "['series', 'time']" if levels == 2 else "[...]"
 
 
-def _name(label: Any) -> str:
-    """What a column is called, as in a CSV file that pandas writes.
+def _column_name(label: Any) -> str:
+    """The name of a column as text, as pandas writes it to a CSV file.
 
     Raises:
-        DataError: it is a missing value.
+        DataError: the name is a missing value.
     """
     if label is None or label != label or str(label) == "<NA>":
         raise DataError(f"{NAME}: a column is called {label!r}. Give it a name.")
@@ -108,73 +108,76 @@ def _name(label: Any) -> str:
     return str(label)
 
 
-def _column(name: str, series: Any) -> FrameColumn:
-    """
+def _frame_column(name: str, series: Any) -> FrameColumn:
+    """Convert a column.
+
     Args:
-        series: a column as a pandas Series.
+        series: a pandas Series.
     """
     dtype = series.dtype
     if hasattr(series, "cat") and hasattr(dtype, "categories"):
-        return _categories(name, series)
+        return _category_column(name, series)
     if str(dtype).startswith("Sparse"):
-        return _column(name, series.sparse.to_dense())
+        return _frame_column(name, series.sparse.to_dense())
     if str(dtype).startswith("period"):
-        return _column(name, series.dt.to_timestamp())
+        return _frame_column(name, series.dt.to_timestamp())
     if getattr(dtype, "tz", None) is not None and dtype.kind == "M":
         plain = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        return FrameColumn(name, _dates(name, plain.to_numpy()), None, "timezone('UTC', {})")
+        return FrameColumn(
+            name, _microsecond_dates(name, plain.to_numpy()), None, "timezone('UTC', {})"
+        )
     if isinstance(dtype, np.dtype):
-        return _plain(name, series.to_numpy(), series)
+        return _numpy_column(name, series.to_numpy(), series)
     if dtype.kind in "biuf" and hasattr(dtype, "numpy_dtype"):
         missing = series.isna().to_numpy(dtype=bool)
         values = series.to_numpy(dtype=dtype.numpy_dtype, na_value=dtype.numpy_dtype.type(0))
-        return FrameColumn(name, _numbers(values), missing)
-    return _objects(name, series.astype(object))
+        return FrameColumn(name, _database_numbers(values), missing)
+    return _object_column(name, series.astype(object))
 
 
-def _categories(name: str, series: Any) -> FrameColumn:
+def _category_column(name: str, series: Any) -> FrameColumn:
     codes, words = series.cat.codes.to_numpy(), series.cat.categories
     missing = codes < 0
     if not len(words):
         return FrameColumn(name, np.full(len(codes), None, dtype=object))
-    of_words = _column(name, words.to_series(index=range(len(words))))
+    of_words = _frame_column(name, words.to_series(index=range(len(words))))
     return FrameColumn(name, of_words.values[np.where(missing, 0, codes)], missing, of_words.sql)
 
 
-def _plain(name: str, values: NDArray[Any], series: Any) -> FrameColumn:
-    """A column of a NumPy type."""
+def _numpy_column(name: str, values: NDArray[Any], series: Any) -> FrameColumn:
+    """Convert a column with a NumPy dtype."""
     kind = values.dtype.kind
     if kind in "biuf":
-        return FrameColumn(name, _numbers(values))
+        return FrameColumn(name, _database_numbers(values))
     if kind == "M":
-        return FrameColumn(name, _dates(name, values))
+        return FrameColumn(name, _microsecond_dates(name, values))
     if kind == "m":
-        return FrameColumn(name, _seconds(values))
+        return FrameColumn(name, _duration_seconds(values))
     if kind == "c":
         raise DataError(
             f"{NAME}: the column {name!r} holds complex numbers. Give real and imaginary parts as"
             " two columns."
         )
-    return _objects(name, series)
+    return _object_column(name, series)
 
 
-def _numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Of a type that the database knows."""
+def _database_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers with a dtype that the database supports."""
     if values.dtype.kind == "f":
         values = values.astype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
     return np.ascontiguousarray(values)
 
 
-def _seconds(values: NDArray[Any]) -> NDArray[np.float64]:
+def _duration_seconds(values: NDArray[Any]) -> NDArray[np.float64]:
     found = values / np.timedelta64(1, "s")
     return np.asarray(found, dtype=np.float64)
 
 
-def _dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """In microseconds.
+def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Dates in microseconds.
 
     Raises:
-        DataError: one lies beyond what these reach.
+        DataError: a date is out of range.
     """
     unit = np.datetime_data(values.dtype)[0]
     if unit in MICROSECONDS:
@@ -185,48 +188,52 @@ def _dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
     return values.astype("datetime64[us]")
 
 
-def _objects(name: str, series: Any) -> FrameColumn:
-    """A column of Python objects of one kind; where they are of several, their texts."""
+def _object_column(name: str, series: Any) -> FrameColumn:
+    """Convert a column of Python objects of one type; of several types, as strings."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
     if known and all(isinstance(cell, datetime.datetime) for cell in known):
-        return _datetimes(name, known, missing)
+        return _datetime_column(name, known, missing)
     for kinds, read in OBJECTS:
         if known and all(isinstance(cell, kinds) for cell in known):
-            return FrameColumn(name, _spread(np.asarray(read(known)), missing), missing)
+            return FrameColumn(name, _scatter_known(np.asarray(read(known)), missing), missing)
     texts = np.full(len(missing), None, dtype=object)
-    texts[~missing] = [_text(name, cell) for cell in known]
+    texts[~missing] = [_cell_text(name, cell) for cell in known]
     return FrameColumn(name, texts)
 
 
-def _as_numbers(cells: list[Any]) -> NDArray[Any]:
-    """Whole ones where 64 bits hold them."""
-    whole = all(isinstance(cell, numbers.Integral) and abs(int(cell)) < 2**63 for cell in cells)
+def _numbers_of_objects(cells: list[Any]) -> NDArray[Any]:
+    """Python numbers as int64 if all are integers that fit, else as float64."""
+    are_integers = all(
+        isinstance(cell, numbers.Integral) and abs(int(cell)) < 2**63 for cell in cells
+    )
     return np.array(
-        [int(c) if whole else float(c) for c in cells], np.int64 if whole else np.float64
+        [int(c) if are_integers else float(c) for c in cells],
+        np.int64 if are_integers else np.float64,
     )
 
 
-def _as_seconds_of_day(cells: list[datetime.time]) -> list[float]:
+def _seconds_of_day(cells: list[datetime.time]) -> list[float]:
     return [c.hour * 3600 + c.minute * 60 + c.second + c.microsecond / 1e6 for c in cells]
 
 
 OBJECTS: tuple[tuple[Any, Callable[[list[Any]], Any]], ...] = (
     ((bool, np.bool_), lambda cells: np.array(cells, dtype=bool)),
-    ((numbers.Integral, decimal.Decimal, float, np.floating, np.bool_), _as_numbers),
+    ((numbers.Integral, decimal.Decimal, float, np.floating, np.bool_), _numbers_of_objects),
     (np.datetime64, lambda cells: np.array(cells, dtype="datetime64[us]")),
     (datetime.date, lambda cells: np.array(cells, dtype="datetime64[us]")),
     (
         (datetime.timedelta, np.timedelta64),
         lambda cells: [np.timedelta64(cell) / np.timedelta64(1, "s") for cell in cells],
     ),
-    (datetime.time, _as_seconds_of_day),
+    (datetime.time, _seconds_of_day),
 )
-"""Types of Python objects, and how such cells become numbers, truth values or dates."""
+"""Types of Python objects, and the conversion of such cells to numbers, booleans or dates."""
 
 
-def _datetimes(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:
-    """
+def _datetime_column(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:
+    """Convert a column of datetimes.
+
     Raises:
         DataError: some have a time zone and others have none.
     """
@@ -238,21 +245,22 @@ def _datetimes(name: str, known: list[Any], missing: NDArray[np.bool_]) -> Frame
         )
     if zones == {True}:
         known = [cell.astimezone(datetime.UTC).replace(tzinfo=None) for cell in known]
-    values = _spread(np.array([np.datetime64(cell, "us") for cell in known]), missing)
+    values = _scatter_known(np.array([np.datetime64(cell, "us") for cell in known]), missing)
     return FrameColumn(name, values, missing, "timezone('UTC', {})" if zones == {True} else "{}")
 
 
-def _spread(part: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    """The known cells in their rows, and anything in the others."""
-    whole = np.zeros(len(missing), dtype=part.dtype)
-    whole[~missing] = part
-    return whole
+def _scatter_known(part: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """(rows,) the known cells in their rows, 0 in the others."""
+    are_integers = np.zeros(len(missing), dtype=part.dtype)
+    are_integers[~missing] = part
+    return are_integers
 
 
-def _text(name: str, cell: Any) -> str:
-    """
+def _cell_text(name: str, cell: Any) -> str:
+    """A cell as text.
+
     Raises:
-        DataError: it is no text that can be written.
+        DataError: it is not valid UTF-8.
     """
     try:
         text = cell.decode() if isinstance(cell, bytes) else str(cell)

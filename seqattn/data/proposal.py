@@ -1,24 +1,24 @@
-"""Window lengths for series that nobody has chosen any for yet."""
+"""Proposes window lengths for series from files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqattn.data.seasonality import SeriesByPlace, find_season
+from seqattn.data.seasonality import SeriesCollection, find_season
 from seqattn.data.spacing import Frequency
 
-PART = 0.15
-"""Share of a series in its smallest part, as data.split has it."""
+SMALLEST_SHARE = 0.15
+"""Smallest share of a part, as in the defaults of data.split."""
 
 
 @dataclass(frozen=True)
 class ProposedWindow:
-    """A window that fits into every part of a split in time.
+    """Window lengths that fit into every part of a split by time.
 
     Attributes:
-        season: steps, found in the training part.
-        source, target: points of each.
-        why: the reason, for a comment in the config.
+        season: season length of the training part, in steps.
+        source, target: lengths in steps.
+        why: the reason, as a comment for the config.
     """
 
     season: int
@@ -28,23 +28,25 @@ class ProposedWindow:
 
 
 def propose_window(
-    series_values: SeriesByPlace, frequency: Frequency | None
+    series_values: SeriesCollection, frequency: Frequency | None
 ) -> ProposedWindow | None:
-    """A window of three seasons and a target of one; where the smallest part is too short for it,
-    shorter ones down to two seasons and half a season. None: no season is found in the training
-    part, or even these do not fit.
+    """Propose a source of three seasons and a target of one, or shorter ones, down to two seasons
+    and half a season, to fit into the smallest part. None if the training part has no season, or
+    nothing fits.
 
     Args:
         series_values: (L, F) each, rows evenly spaced; NaN where a cell is empty.
-        frequency: how far apart the steps are, for the words; None: they are counted.
+        frequency: the step interval, for the comment; None: steps are counted.
     """
     series = [series_values[k] for k in range(len(series_values))]
     lengths = [len(one) for one in series]
     if not lengths:
         return None
-    train = [one[: L - 2 * round(L * PART)] for one, L in zip(series, lengths, strict=True)]
-    fits = round(min(lengths) * PART)
-    # A season that does not fit may have a shorter one in it: the day of hours that have a week.
+    train = [
+        one[: L - 2 * round(L * SMALLEST_SHARE)] for one, L in zip(series, lengths, strict=True)
+    ]
+    fits = round(min(lengths) * SMALLEST_SHARE)
+    # A season that is too long may contain a shorter one: the day in the week of hourly data.
     for longest in (None, 2 * fits // 5):
         found = find_season(train, longest)
         if found is None:

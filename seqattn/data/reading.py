@@ -1,4 +1,4 @@
-"""Files, folders and patterns of files as series."""
+"""Reads files, folders and glob patterns as series."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from seqattn.config import OwnFile
-from seqattn.config.knobs.data import names_in
-from seqattn.data.cache import cached, is_large
+from seqattn.config.knobs.data import column_names
+from seqattn.data.cache import is_large, load_cached
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files import (
     TABLES,
@@ -19,28 +19,28 @@ from seqattn.data.files import (
     Ragged,
     ReadOptions,
     SeenIds,
-    format_of,
-    offsets_of,
+    file_format,
     read_all,
     read_chunks,
     step_text,
+    to_offsets,
 )
-from seqattn.data.places import names_of
-from seqattn.data.regularize import regularized
+from seqattn.data.paths import file_series_names
+from seqattn.data.regularize import regularize
 from seqattn.data.sequences import Integers
-from seqattn.data.series import Series, blocks_of, spacing_of
+from seqattn.data.series import Series, block_slices, infer_spacing
 from seqattn.data.store import SeriesStore
 from seqattn.errors import DataError, NoRows
 
-ROWS = 2**20
-"""Rows that are put in order together."""
+SORTED_ROWS = 2**20
+"""Rows that are sorted together."""
 
 
-def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """How a config wants its files read.
+def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
+    """The options for reading the files of a config.
 
     Args:
-        sources_only: only the columns that are given, as for a forecast.
+        sources_only: read only the source columns, as for a forecast.
     """
     wanted: list[str] | None = config.features
     source_and_target = None
@@ -48,7 +48,7 @@ def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
         source_and_target = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
         wanted = list(dict.fromkeys(config.source_features if sources_only else both))
-    series, time = names_in(config.series), names_in(config.time)
+    series, time = column_names(config.series), column_names(config.time)
     return ReadOptions(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
         comment=config.comment, encoding=config.encoding, has_header=config.header,
@@ -66,68 +66,72 @@ def options_of(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
 def read_series(
     path: str, files: Sequence[Path], config: OwnFile, roles: ColumnRoles | None = None
 ) -> Series:
-    """The series of a part's files.
+    """Read the series of the files of a part.
 
     Args:
-        path: as the user gave it.
-        roles: that the training part's columns have, for the files of another part.
+        path: as the user typed it.
+        files: the files of the path.
+        roles: of the training part's columns, for the files of another part; None: infer them.
 
     Raises:
-        DataError: what a user can mend, with its place in the file.
-        StorageError: there is no room for a cache of large files.
+        DataError: a file cannot be used; the message has the place in it.
+        StorageError: the disk has no room for the cache of large files.
     """
-    options = replace(options_of(config), roles=roles)
+    options = replace(make_read_options(config), roles=roles)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
-        how = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
-        how += f" {config.target_features} {config.source_length or config.target_length}"
-        how += f" {names_of(path, files)}" if len(files) > 1 else ""
-        return cached(files, how, path, lambda store: _filled(store, path, files, options, config))
+        cache_key = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
+        cache_key += f" {config.target_features} {config.source_length or config.target_length}"
+        cache_key += f" {file_series_names(path, files)}" if len(files) > 1 else ""
+        return load_cached(
+            files, cache_key, path, lambda store: _fill_store(store, path, files, options, config)
+        )
     if len(files) == 1:
         chunk = read_all(files[0], options)
-        series = regularized(chunk, str(files[0]), config, spacing_of(chunk))
-        return replace(series, digests={str(files[0]): digest_of(files[0])})
+        series = regularize(chunk, str(files[0]), config, infer_spacing(chunk))
+        return replace(series, digests={str(files[0]): file_digest(files[0])})
     store = SeriesStore()
-    return store.series(path, _filled(store, path, files, options, config))
+    return store.series(path, _fill_store(store, path, files, options, config))
 
 
-def _filled(
+def _fill_store(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
-    """Put all series of some files into a store; SHA-256 of each file."""
-    read, seen, straddles = _Files(path, files, options), SeenIds(), False
+    """Add all series of some files to a store; returns the SHA-256 of each file."""
+    read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():
-        again = seen.first_repeat(chunk.ids)
-        if again is not None:
+        repeated = seen.find_repeat(chunk.ids)
+        if repeated is not None:
             if chunk.order is None:
                 raise DataError(
-                    f"{file}: its series {again!r} has rows in another file, too, and no column"
+                    f"{file}: its series {repeated!r} has rows in another file, too, and no column"
                     " says when, so nothing says in which order they belong. Name the column of"
                     " the time (data.time), or give the series names of their own."
                 )
             straddles = True
             break
-        store.add(regularized(chunk, str(file), config, spacing_of(chunk)))
+        store.add(regularize(chunk, str(file), config, infer_spacing(chunk)))
     if straddles:
         store.clear()
         with store.sibling() as raw:
             for file, chunk in read.chunks():
                 raw.add(Series(str(file), chunk.ids, chunk.points, chunk.order, None, chunk.groups,
                                roles=chunk.roles))  # fmt: skip
-            for chunk in _merged(raw.finished(path), path):
-                store.add(regularized(chunk, path, config, spacing_of(chunk)))
+            for chunk in _merge_series(raw.finish(path), path):
+                store.add(regularize(chunk, path, config, infer_spacing(chunk)))
     if store.first is None:
         raise DataError(f"{path}: has no rows.")
-    return {str(file): digest_of(file) for file in files}
+    return {str(file): file_digest(file) for file in files}
 
 
-def _merged(raw: Series, path: str) -> Iterator[Chunk]:
-    """The rows of each series together, in order, some series after the other.
+def _merge_series(raw: Series, path: str) -> Iterator[Chunk]:
+    """Merge series that are spread over several files; yields chunks of whole series in time order.
 
     Args:
-        raw: whose ids may stand there several times, a stretch of rows each.
+        raw: may have an id several times, with a range of rows each.
+        path: for messages.
 
     Raises:
-        DataError: a time stands twice in one series, or a series is of two groups.
+        DataError: a series has two rows of one time, or two groups.
     """
     rank: dict[str, int] = {}
     series_index = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
@@ -136,16 +140,16 @@ def _merged(raw: Series, path: str) -> Iterator[Chunk]:
     parts = np.argsort(series_index, kind="stable")
     sizes = np.bincount(series_index, weights=points.lengths).astype(np.int64)
     begins = np.searchsorted(series_index[parts], np.arange(len(names) + 1))
-    for block in blocks_of(sizes, ROWS):
+    for block in block_slices(sizes, SORTED_ROWS):
         chosen = parts[begins[block.start] : begins[block.stop]]
         rows = np.concatenate([np.arange(points.offsets[k], points.offsets[k + 1]) for k in chosen])
         of_row = np.repeat(series_index[chosen], points.lengths[chosen])
         rows = rows[np.lexsort((order[rows], of_row))]
         of_row = np.sort(of_row)
-        yield _one_block(raw, names, rows, of_row, block, path)
+        yield _merge_block(raw, names, rows, of_row, block, path)
 
 
-def _one_block(
+def _merge_block(
     raw: Series, names: list[str], rows: Integers, of_row: Integers, block: slice, path: str
 ) -> Chunk:
     assert raw.order is not None
@@ -164,7 +168,7 @@ def _one_block(
             f" {features[feature]!r}"
         )
 
-    offsets = offsets_of(np.bincount(of_row - block.start, minlength=block.stop - block.start))
+    offsets = to_offsets(np.bincount(of_row - block.start, minlength=block.stop - block.start))
     groups = None
     if raw.groups is not None:
         words: dict[str, str] = {}
@@ -179,40 +183,43 @@ def _one_block(
                  roles=raw.roles)  # fmt: skip
 
 
-class _Files:
-    """Files of one layout, which the first of them settles.
+class _FileReader:
+    """Reads files of one layout, which the first file determines.
 
     Args:
-        path: as the user gave it.
+        path: as the user typed it.
+        files: in order.
+        options: for reading them.
     """
 
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
         self.path, self.files, self.options = path, files, options
-        self.called = dict(zip(files, names_of(path, files), strict=True))
-        self.settled: Chunk | None = None
+        self.called = dict(zip(files, file_series_names(path, files), strict=True))
+        self.first: Chunk | None = None
 
     def chunks(self) -> Iterator[tuple[Path, Chunk]]:
-        """
+        """Yields (file, chunk) in order.
+
         Raises:
             DataError: a file has other columns, steps or targets than the first.
         """
         for file in self.files:
             for chunk in self._read(file):
-                if self.settled is None:
-                    self._settle(chunk)
-                assert self.settled is not None
-                self._refuse_unlike(file, chunk, self.settled)
-                yield file, self._named(file, chunk)
+                if self.first is None:
+                    self._set_layout(chunk)
+                assert self.first is not None
+                self._check_like_first(file, chunk, self.first)
+                yield file, self._with_unique_names(file, chunk)
 
-    def _refuse_unlike(self, file: Path, chunk: Chunk, first: Chunk) -> None:
+    def _check_like_first(self, file: Path, chunk: Chunk, first: Chunk) -> None:
         if chunk.points.features != first.points.features:
             raise DataError(
                 f"{file}: has the features {', '.join(chunk.points.features)},"
                 f" {self.files[0]} {', '.join(first.points.features)}."
             )
         for what, mine, others in (
-            ("steps", _kind_of_steps(chunk), _kind_of_steps(first)),
-            ("targets", _kind_of_targets(chunk), _kind_of_targets(first)),
+            ("steps", _describe_steps(chunk), _describe_steps(first)),
+            ("targets", _describe_targets(chunk), _describe_targets(first)),
         ):
             if mine != others:
                 raise DataError(
@@ -221,16 +228,16 @@ class _Files:
                 )
 
     def _read(self, file: Path) -> Iterator[Chunk]:
-        """The pieces of a file; none of one without rows beside others."""
+        """Yields the chunks of a file; nothing for a file without rows among several files."""
         try:
             yield from read_chunks(file, self.options)
         except NoRows:
             if len(self.files) == 1:
                 raise
 
-    def _settle(self, chunk: Chunk) -> None:
-        self.settled = chunk
-        kind = format_of(self.files[0], self.options.format)
+    def _set_layout(self, chunk: Chunk) -> None:
+        self.first = chunk
+        kind = file_format(self.files[0], self.options.format)
         if len(self.files) > 1 and kind not in ("npz", "npy") and not chunk.is_wide:
             if kind == "jsonl" and chunk.order is None and not chunk.style.series:
                 return
@@ -239,13 +246,17 @@ class _Files:
                 series=chunk.style.series, time=chunk.style.time or None,
             )  # fmt: skip
 
-    def _named(self, file: Path, chunk: Chunk) -> Chunk:
-        """A piece whose sequences are not called as those of other files because nobody named
-        them: after their rows, or after the file."""
+    def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
+        """Give sequences without names of their own names that are unique across files, from the
+        file name."""
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
-        if len(chunk) == 1 and not chunk.is_wide and format_of(file, self.options.format) in TABLES:
+        if (
+            len(chunk) == 1
+            and not chunk.is_wide
+            and file_format(file, self.options.format) in TABLES
+        ):
             return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
         if ids != tuple(str(first + k) for k in range(len(ids))):
@@ -253,21 +264,21 @@ class _Files:
         return replace(chunk, ids=tuple(f"{called}:{name}" for name in ids))
 
 
-def _kind_of_steps(chunk: Chunk) -> str:
+def _describe_steps(chunk: Chunk) -> str:
     if chunk.order is None:
         return "no steps"
     return "dates as steps" if chunk.order.dtype.kind == "M" else "numbers as steps"
 
 
-def _kind_of_targets(chunk: Chunk) -> str:
+def _describe_targets(chunk: Chunk) -> str:
     return (
-        "no targets apart"
+        "no separate targets"
         if chunk.target is None
-        else (f"targets apart ({', '.join(chunk.target.features)})")
+        else (f"separate targets ({', '.join(chunk.target.features)})")
     )
 
 
-def digest_of(file: Path) -> str:
-    """SHA-256."""
+def file_digest(file: Path) -> str:
+    """SHA-256 of the content of a file."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

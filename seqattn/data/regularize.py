@@ -1,5 +1,5 @@
-"""What was read as series of evenly spaced rows: rows that are missing, and empty cells, are
-refused, dropped, or kept as NaN."""
+"""Makes series of evenly spaced rows: missing rows and empty cells are an error, drop the sequence,
+or become NaN (data.missing)."""
 
 from __future__ import annotations
 
@@ -9,41 +9,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.chunk import Chunk, Ragged, Where, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, Where, to_offsets
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers, row_blocks
-from seqattn.data.series import Series, any_of_each, columns_apart, ended_sides, last_rows
-from seqattn.data.spacing import Spacing, with_dashes
+from seqattn.data.series import (
+    Series,
+    any_per_series,
+    ended_mask,
+    has_separate_columns,
+    keep_last_rows,
+)
+from seqattn.data.spacing import Spacing, as_dashed_date
 from seqattn.errors import DataError, counted
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
 
-def regularized(
+def regularize(
     chunk: Chunk, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
     last: int | None = None,
 ) -> Series:  # fmt: skip
-    """
+    """Make evenly spaced series from the sequences of a chunk.
+
     Args:
+        chunk: whole sequences.
         name: of the file, for messages.
-        spacing: of the piece's sequences; None: rows are taken as they come.
-        has_key: whether data.missing can be set; a model of made sequences has no such key.
-        last: rows at the end of each sequence that are kept.
+        config: its `missing` says how gaps and empty cells are handled.
+        spacing: the step interval of each sequence; None: rows are taken in order.
+        has_key: whether to suggest data.missing; models of generated tasks have no such key.
+        last: keep at most this many rows at the end of each sequence; None: all.
 
     Raises:
-        DataError: with row and column.
+        DataError: a row is missing or a cell is empty, with its place.
     """
-    making = _Making(chunk, name, spacing)
+    regularizer = _Regularizer(chunk, name, spacing)
     or_set = OR_SET if has_key else "."
-    making.treat_gaps(config, or_set)
+    regularizer.insert_missing_rows(config, or_set)
     if last is not None:
-        making.chunk = last_rows(making.chunk, last)
-    making.treat_cells(config, or_set)
-    return making.series()
+        regularizer.chunk = keep_last_rows(regularizer.chunk, last)
+    regularizer.check_cells(config, or_set)
+    return regularizer.series()
 
 
-class _Making:
-    """Series on their way from what was read."""
+class _Regularizer:
+    """Inserts missing rows and checks empty cells of a chunk."""
 
     def __init__(self, chunk: Chunk, name: str, spacing: Spacing | None) -> None:
         self.chunk, self.name, self.spacing = chunk, name, spacing
@@ -58,10 +67,11 @@ class _Making:
             roles=chunk.roles,
         )  # fmt: skip
 
-    # --- rows that are missing --------------------------------------------------------------------
+    # --- missing rows -----------------------------------------------------------------------------
 
-    def treat_gaps(self, config: OwnFile, or_set: str) -> None:
-        """Steps that skip some of their own spacing are rows that are missing."""
+    def insert_missing_rows(self, config: OwnFile, or_set: str) -> None:
+        """Insert empty rows where steps are missing; drop or reject sequences as the config
+        says."""
         order, spacing, offsets = self.chunk.order, self.spacing, self.chunk.points.offsets
         if order is None or spacing is None or len(order) < 2:
             return
@@ -69,7 +79,7 @@ class _Making:
         gaps = np.flatnonzero(steps != 1)
         if not gaps.size:
             return
-        self._refuse_dates_without_dashes(int(gaps[0]))
+        self._check_for_undashed_dates(int(gaps[0]))
         series_index = np.searchsorted(offsets, gaps, side="right") - 1
         if config.missing == "drop_sequence" and config.window is None:
             self.dropped[series_index] = True
@@ -77,20 +87,20 @@ class _Making:
         odd = np.flatnonzero((steps[gaps] != np.round(steps[gaps])) | (steps[gaps] < 1))
         if odd.size or config.missing == "refuse":
             first = int(odd[0]) if odd.size else 0
-            self._refuse_gap(int(gaps[first]), int(series_index[first]), bool(odd.size), or_set)
+            self._raise_gap(int(gaps[first]), int(series_index[first]), bool(odd.size), or_set)
         more = np.zeros(len(order), dtype=np.int64)
         more[gaps + 1] = steps[gaps].astype(np.int64) - 1
         if int(more.sum()) > 10 * len(order) + 1000:
             raise DataError(
                 f"{self.name}: steps {spacing.frequency(int(series_index[0]))} apart would need"
                 f" {int(more.sum()):,} rows more between {len(order):,}. Set data.time to null to"
-                " take rows as they come."
+                " take rows in order."
             )
         self._insert(more, order, spacing)
 
-    def _refuse_dates_without_dashes(self, at: int) -> None:
+    def _check_for_undashed_dates(self, at: int) -> None:
         assert self.chunk.order is not None
-        date = with_dashes(self.chunk.order)
+        date = as_dashed_date(self.chunk.order)
         if date is not None:
             first, second = self.chunk.order[at : at + 2]
             one, other = step_text(first), step_text(second)
@@ -98,33 +108,35 @@ class _Making:
                 f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like dates"
                 f" written without dashes, and as numbers {one} and {other} are"
                 f" {step_text(second - first)} apart. Write them as {date}, or set data.time to"
-                " null to take rows as they come."
+                " null to take rows in order."
             )
 
-    def _refuse_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
+    def _raise_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
         assert self.chunk.order is not None and self.spacing is not None
         frequency = self.spacing.frequency(k)
         found = (
             f"{self.name}: {self.chunk.where(at + 1, 0).partition(',')[0]}: step"
             f" {step_text(self.chunk.order[at + 1])} follows step {step_text(self.chunk.order[at])}"
         )
-        as_they_come = "set data.time to null, and data.features, to take rows as they come."
+        ignore_times = "set data.time to null, and data.features, to take rows in order."
         if is_odd:
             raise DataError(
                 f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
-                f" between. Make the steps even, or {as_they_come}"
+                f" between. Make the steps even, or {ignore_times}"
             )
         has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
             f"{found}, but steps are {frequency} apart. Add the rows that lack{or_set}"
-            + (f" Or {as_they_come}" if has_dates else "")
+            + (f" Or {ignore_times}" if has_dates else "")
         )
 
     def _insert(self, more: Integers, order: NDArray[np.generic], spacing: Spacing) -> None:
-        """Put empty rows where some are missing.
+        """Insert empty rows.
 
         Args:
-            more: (rows,) how many before each row.
+            more: (rows,) number of rows to insert before each row.
+            order: (rows,) time of each row.
+            spacing: of each sequence.
         """
         places = np.arange(len(order)) + np.cumsum(more)
         total = len(order) + int(more.sum())
@@ -132,17 +144,17 @@ class _Making:
         values[places] = self.chunk.points.values
         source = np.full(total, -1)
         source[places] = np.arange(len(order))
-        # How many rows each new one is after the last that was there, and which that is.
+        # For each new row, the last old row before it, and the number of rows since.
         latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
         new = np.flatnonzero(source < 0)
         base = source[latest[new]]
         series_index = np.searchsorted(self.chunk.points.offsets, base, side="right") - 1
         steps = np.empty(total, dtype=order.dtype)
         steps[places] = order
-        steps[new] = spacing.ahead(series_index, order[base], new - latest[new])
+        steps[new] = spacing.step_after(series_index, order[base], new - latest[new])
         where = self.chunk.where
 
-        def where_now(row: int, feature: int) -> str:
+        def new_where(row: int, feature: int) -> str:
             after = row
             while source[after] < 0:
                 after += 1
@@ -152,32 +164,33 @@ class _Making:
 
         before = np.concatenate([[0], np.cumsum(more)])
         lengths = np.diff(self.chunk.points.offsets + before[self.chunk.points.offsets])
-        points = Ragged(values, offsets_of(lengths), self.chunk.points.features)
-        self.chunk = replace(self.chunk, points=points, order=steps, where=where_now)
+        points = Ragged(values, to_offsets(lengths), self.chunk.points.features)
+        self.chunk = replace(self.chunk, points=points, order=steps, where=new_where)
 
     # --- empty cells ------------------------------------------------------------------------------
 
-    def treat_cells(self, config: OwnFile, or_set: str) -> None:
-        apart = columns_apart(config)
+    def check_cells(self, config: OwnFile, or_set: str) -> None:
+        """Count empty cells; drop or reject sequences as the config says."""
+        has_columns = has_separate_columns(config)
         for ragged, where in self.chunk.cells():
             if not _has_empty(ragged):
                 continue
             missing = np.isnan(ragged.values)
-            if apart and ragged is self.chunk.points:
-                missing &= ~ended_sides(ragged, config)
+            if has_columns and ragged is self.chunk.points:
+                missing &= ~ended_mask(ragged, config)
             if not missing.any():
                 continue
             if config.missing == "refuse":
-                self._refuse_cell(missing, where, or_set)
+                self._raise_empty_cell(missing, where, or_set)
             if config.missing == "interpolate":
                 self.empty += int(missing.sum())
                 if ragged is self.chunk.points:
-                    self._refuse_nothing_known(missing, config)
+                    self._check_has_values(missing, config)
             if config.missing == "drop_sequence" and config.window is None:
                 lacking = np.flatnonzero(missing.any(axis=1))
                 self.dropped[np.searchsorted(ragged.offsets, lacking, side="right") - 1] = True
 
-    def _refuse_cell(self, missing: NDArray[np.bool_], where: Where, or_set: str) -> None:
+    def _raise_empty_cell(self, missing: NDArray[np.bool_], where: Where, or_set: str) -> None:
         row, feature = (int(i) for i in np.argwhere(missing)[0])
         others = int(missing.sum()) - 1
         also = f", and so {'is' if others == 1 else 'are'} {counted(others, 'more cell')}"
@@ -186,16 +199,17 @@ class _Making:
             f" Fill {'them' if others else 'it'}{or_set}"
         )
 
-    def _refuse_nothing_known(self, missing: NDArray[np.bool_], config: OwnFile) -> None:
-        """
+    def _check_has_values(self, missing: NDArray[np.bool_], config: OwnFile) -> None:
+        """Check that each series with empty cells has a value to interpolate from.
+
         Raises:
-            DataError: a series without any value of a feature that is given.
+            DataError: a series has no value of a source feature.
         """
         points = self.chunk.points
-        given = np.isin(points.features, list(config.source_features or points.features))
-        known = any_of_each(~np.isnan(points.values), points.offsets)
-        lacks = any_of_each(missing, points.offsets)
-        bad = np.argwhere(~known & lacks & given)
+        is_source = np.isin(points.features, list(config.source_features or points.features))
+        known = any_per_series(~np.isnan(points.values), points.offsets)
+        lacks = any_per_series(missing, points.offsets)
+        bad = np.argwhere(~known & lacks & is_source)
         if bad.size:
             k, feature = (int(i) for i in bad[0])
             rows = slice(int(points.offsets[k]), int(points.offsets[k + 1]))

@@ -1,6 +1,6 @@
-"""Stretches of rows of one array, in memory or mapped from a file.
+"""Ranges of rows of one array, in memory or in a memory-mapped file.
 
-Letters: N stretches, n of them that are gathered, L rows of the longest, C columns, F features.
+Letters: N ranges, n gathered ranges, L rows of the longest, C columns, F features.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from seqattn.data.sequences import Floats, Integers
 
-AROUND = 2**21
-"""Bytes that the system may map around one that is read: Linux may map a whole large folio."""
-MOST_MAPPED = 2**26
-"""Bytes of a mapped file that may count as memory of the process."""
+READAHEAD_BYTES = 2**21
+"""Bytes that the system may map around a byte that is read: Linux may map a large folio."""
+MAX_MAPPED_BYTES = 2**26
+"""Bytes of a mapped file that may count as resident memory of the process."""
 
 
-class Pages:
-    """The pages of an array that is mapped from a file: what has been read of it counts as memory
-    of the process until somebody lets go of it, or the system needs it.
+class MappedPages:
+    """Releases the pages of a memory-mapped array. Pages that were read count as resident memory of
+    the process until they are released or the system needs them.
 
     Args:
-        values: mapped or not.
+        values: an array, memory-mapped or not.
     """
 
     def __init__(self, values: NDArray[Any]) -> None:
@@ -42,48 +42,53 @@ class Pages:
         if self.mapping is not None and values.flags.c_contiguous:
             first, mapped = (one.__array_interface__["data"][0] for one in (values, base))
             self.offset = base.offset + first - mapped
-            with contextlib.suppress(OSError):  # gone since: then the pages are read
+            with contextlib.suppress(OSError):  # the file was removed: read through the mapping
                 self.file = os.open(base.filename, os.O_RDONLY)
                 weakref.finalize(self, os.close, self.file)
 
-    def scattered(self, values: NDArray[Any], starts: Integers, length: int) -> NDArray[Any] | None:
-        """(n, length, C) stretches here and there, read from the file: to map a page for each takes
-        ten times as long. None: there is no file, or a stretch is longer than it.
+    def read_scattered(
+        self, values: NDArray[Any], starts: Integers, length: int
+    ) -> NDArray[Any] | None:
+        """(n, length, C) read_scattered ranges, read from the file: mapping a page for each takes
+        ten times as long. None if there is no file, or a range reaches beyond its end.
 
         Args:
-            values: (rows, C) the array.
+            values: (rows, C) the whole array.
+            starts: (n,) first row of each range.
+            length: rows of a range.
         """
         size, row = length * values.strides[0], values.strides[0]
         if self.file is None or not len(starts) or int(starts.max()) + length > len(values):
             return None
-        parts = [os.pread(self.file, size, self.offset + row * k) for k in starts.tolist()]
-        content = bytearray().join(parts)
+        ranges = [os.pread(self.file, size, self.offset + row * k) for k in starts.tolist()]
+        content = bytearray().join(ranges)
         if len(content) != size * len(starts):
             return None
         found = np.frombuffer(content, dtype=values.dtype)
         return found.reshape(len(starts), length, values.shape[1])
 
-    def count(self, row_blocks: int, size: int) -> None:
-        """Let go of all pages once many have been read.
+    def count(self, ranges: int, size: int) -> None:
+        """Count ranges that were read, and release all pages once they exceed `MAX_MAPPED_BYTES`.
 
         Args:
-            size: bytes of a stretch.
+            ranges: how many were read.
+            size: bytes of a range.
         """
-        self.read += row_blocks * (size + AROUND)
-        if self.mapping is not None and self.read > MOST_MAPPED:
+        self.read += ranges * (size + READAHEAD_BYTES)
+        if self.mapping is not None and self.read > MAX_MAPPED_BYTES:
             self.mapping.madvise(mmap.MADV_DONTNEED)
             self.read = 0
 
 
 @dataclass(frozen=True, eq=False)
 class RowRanges:
-    """N stretches of rows of an array.
+    """N ranges of rows of an array.
 
     Attributes:
         values: (rows, C), NaN where a cell was not observed.
-        columns: F places of the features among the columns.
-        features: their names.
-        starts, lengths: (N,) rows.
+        columns: F indices of the features among the columns.
+        features: F names.
+        starts, lengths: (N,) first row and number of rows of each range.
     """
 
     values: NDArray[np.floating]
@@ -92,34 +97,34 @@ class RowRanges:
     starts: Integers
     lengths: Integers
 
-    def at(self, places: Integers) -> RowRanges:
-        """Some of the stretches."""
-        return replace(self, starts=self.starts[places], lengths=self.lengths[places])
+    def select(self, indices: Integers) -> RowRanges:
+        """The ranges at these indices."""
+        return replace(self, starts=self.starts[indices], lengths=self.lengths[indices])
 
     @functools.cached_property
     def longest(self) -> int:
         return int(self.lengths.max(initial=0))
 
     @functools.cached_property
-    def pages(self) -> Pages:
-        return Pages(self.values)
+    def pages(self) -> MappedPages:
+        return MappedPages(self.values)
 
-    def steps(self, places: slice | Integers, order: NDArray[Any] | None) -> Floats:
-        """(n, L) where the rows of some stretches lie: in `order`, or among all rows."""
-        rows = self.starts[places][:, None] + np.arange(self.longest)
+    def steps(self, indices: slice | Integers, order: NDArray[Any] | None) -> Floats:
+        """(n, L) time of each row of some ranges, from `order`; without it the row number."""
+        rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
-        return (rows if order is None else _numbers(order[rows])).astype(np.float64)
+        return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)
 
-    def gather(self, places: slice | Integers) -> NDArray[np.floating]:
-        """(n, L, F); what stands beyond each length has no meaning."""
-        values, starts, L = np.asarray(self.values), self.starts[places], self.longest
-        if not isinstance(places, slice):
-            found = self.pages.scattered(values, starts, L)
+    def gather(self, indices: slice | Integers) -> NDArray[np.floating]:
+        """(n, L, F) the rows of some ranges; values beyond each length are undefined."""
+        values, starts, L = np.asarray(self.values), self.starts[indices], self.longest
+        if not isinstance(indices, slice):
+            found = self.pages.read_scattered(values, starts, L)
             if found is not None:
-                return self._chosen(found)
+                return self._select_columns(found)
         by_row, by_column = values.strides
         begins = max(len(values) - L + 1, 0)
-        every = np.lib.stride_tricks.as_strided(  # each stretch of L rows, without a copy
+        every = np.lib.stride_tricks.as_strided(  # a view of every range of L rows
             values, (begins, L, values.shape[1]), (by_row, by_row, by_column), writeable=False
         )
         inside = starts < begins
@@ -132,22 +137,26 @@ class RowRanges:
                 rows = values[starts[k] : starts[k] + L]
                 found[k, : len(rows)] = rows
         self.pages.count(len(starts), L * by_row)
-        return self._chosen(found)
+        return self._select_columns(found)
 
-    def _chosen(self, found: NDArray[np.floating]) -> NDArray[np.floating]:
+    def _select_columns(self, found: NDArray[np.floating]) -> NDArray[np.floating]:
         """The columns of the features."""
         if self.columns == tuple(range(self.values.shape[1])):
             return found
         return found[:, :, list(self.columns)]
 
 
-def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) -> NDArray[Any]:
-    """Cells that are not known, on the line between the nearest known ones of their own sequence
-    and feature; at an end the nearest value stays. Where nothing is known nothing is filled.
+def interpolate_linearly(
+    points: NDArray[Any], known: NDArray[np.bool_], at: Floats
+) -> NDArray[Any]:
+    """Fill unknown cells by linear interpolation between the nearest known values of the same
+    sequence and feature; at an end the nearest value is repeated. Without any known value nothing
+    is filled.
 
     Args:
-        points, known: (n, L, F).
-        at: (n, L) where the steps lie.
+        points: (n, L, F) values.
+        known: (n, L, F) True at known values.
+        at: (n, L) time of each step.
     """
     L = points.shape[1]
     found = np.where(known, points, np.nan).astype(np.float64)
@@ -168,6 +177,6 @@ def filled_linearly(points: NDArray[Any], known: NDArray[np.bool_], at: Floats) 
     return found
 
 
-def _numbers(order: NDArray[Any]) -> NDArray[Any]:
-    """Steps as numbers: dates in their own unit."""
+def _step_numbers(order: NDArray[Any]) -> NDArray[Any]:
+    """Times as numbers: dates in their own unit."""
     return order.astype(np.int64) if order.dtype.kind == "M" else order

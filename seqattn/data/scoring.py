@@ -1,6 +1,6 @@
-"""Errors of a forecast, added up some sequences at a time.
+"""Sums of the errors of a forecast, accumulated chunk by chunk.
 
-Letters: N sequences, n of them that are at hand, T target steps, F target features.
+Letters: N sequences, n sequences of a chunk, T target steps, F target features.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import Floats, Forecast, Sequences
+from seqattn.data.sequences import Floats, ForecastLike, Sequences
 
 
 class ErrorSums:
     """Sums of the errors of a forecast over the observed target cells of a part.
 
-    What is added together is added by NumPy, and these sums in the order in which they come, so
-    that the same chunks of a part always have the same sums, to the last bit.
+    NumPy adds up the errors of a chunk, and the sums of chunks are added in order: the same chunks
+    give the same sums, bit for bit.
 
     Args:
-        part: whose forecast it is.
-        scale: (F,) or (N, 1, F) what an error counts 1 of in `loss` and `by_step`; None: the part's
-            units.
-        by_step: whether `by_step` is asked for.
+        part: the sequences that are forecast.
+        scale: (F,) or (N, 1, F) divides the errors in `loss` and `by_step`; None: they stay in the
+            part's units.
+        by_step: whether to accumulate `by_step`.
     """
 
     def __init__(
@@ -37,34 +37,34 @@ class ErrorSums:
 
     @classmethod
     def of(
-        cls, forecast: Forecast, part: Sequences, scale: Floats | None = None, *,
+        cls, forecast: ForecastLike, part: Sequences, scale: Floats | None = None, *,
         by_step: bool = False,
     ) -> ErrorSums:  # fmt: skip
-        """Of a whole part.
+        """The sums of a whole part.
 
         Args:
             forecast: (N, T, F) in the part's units.
         """
         found = cls(part, scale, by_step=by_step)
-        for places, some in part.chunks():
-            found.add(places, some, forecast[places])
+        for indices, chunk in part.chunks():
+            found.add(indices, chunk, forecast[indices])
         return found
 
-    def add(self, places: slice, some: Sequences, forecast: Floats) -> None:
-        """Take in some sequences.
+    def add(self, indices: slice, chunk: Sequences, forecast: Floats) -> None:
+        """Add the errors of some sequences.
 
         Args:
-            places: of the n sequences within the part.
-            some: these sequences.
+            indices: slice of the n sequences within the part.
+            chunk: these sequences.
             forecast: (n, T, F) in the part's units.
         """
-        cells, errors = some.target_cells, forecast - some.target
+        cells, errors = chunk.target_cells, forecast - chunk.target
         for f in range(len(self.squares.total)):
-            seen = errors[..., f][cells[..., f]]
-            self.squares.add(f, np.square(seen))
-            self.absolute.add(f, np.abs(seen))
+            observed = errors[..., f][cells[..., f]]
+            self.squares.add(f, np.square(observed))
+            self.absolute.add(f, np.abs(observed))
         if self.scale is not None:
-            errors = errors / (self.scale[places] if self.scale.ndim == 3 else self.scale)
+            errors = errors / (self.scale[indices] if self.scale.ndim == 3 else self.scale)
         squared = np.square(errors)
         self.total += float(squared[cells].sum())
         self.count += int(cells.sum())
@@ -83,17 +83,19 @@ class ErrorSums:
 
     @property
     def mae(self) -> list[float | None]:
-        """Mean absolute error of each target feature, in the part's units; None likewise."""
+        """Mean absolute error of each target feature in the part's units; None without an observed
+        cell."""
         return self.absolute.means
 
     @property
     def rmse(self) -> list[float | None]:
-        """Root mean squared error of each target feature, in the part's units; None likewise."""
+        """Root mean squared error of each target feature in the part's units; None without an
+        observed cell."""
         return [None if mean is None else math.sqrt(mean) for mean in self.squares.means]
 
 
 class _Sums:
-    """Sums of several quantities, and how many values each is of."""
+    """Sums of several quantities, and the number of values in each."""
 
     def __init__(self, size: int) -> None:
         self.total, self.count = [0.0] * size, [0] * size
@@ -104,6 +106,6 @@ class _Sums:
 
     @property
     def means(self) -> list[float | None]:
-        """None where there is no value."""
+        """The mean of each quantity; None without values."""
         pairs = zip(self.total, self.count, strict=True)
         return [total / count if count else None for total, count in pairs]

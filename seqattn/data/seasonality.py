@@ -1,6 +1,6 @@
-"""The season of a set of series, found by their autocorrelation.
+"""Finds the season of a set of series from their autocorrelation.
 
-Letters: L points of a series, F features.
+Letters: L steps of a series, F features.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from seqattn.data.sequences import Floats
 
-MOST_SERIES = 1000
-"""Series that a season is looked for in, evenly chosen of more."""
-MOST_VALUES = 2**18
-"""Values that a season is looked for in; where there are more, the first of the chosen series."""
-SHORTEST_SCALE = 3  # lags at least, below which no maximum can be told
-FLAT = 8  # a maximum is as flat as this share of its lag
-LEAST_POINTS = 4  # observed values of a series, fewer of which show no season
+MAX_SERIES = 1000
+"""Most series in the search for a season; of more, an evenly spaced sample."""
+MAX_VALUES = 2**18
+"""Most values in the search for a season; of more, the first of the sampled series."""
+MIN_SCALE = 3  # lags, below which a local maximum is undefined
+PEAK_LAGS = 8  # candidates around a maximum at lag m are m - m / 8 to m + m / 8
+MIN_POINTS = 4  # observed values of a series
 
 
-class SeriesByPlace(Protocol):
-    """Series (L, F) by their places, 0 to `len`."""
+class SeriesCollection(Protocol):
+    """Series (L, F), indexed from 0 to `len` - 1."""
 
     def __len__(self) -> int: ...
 
@@ -35,98 +35,101 @@ class SeriesByPlace(Protocol):
 
 @dataclass(frozen=True)
 class Season:
-    """A season that was found.
+    """A season.
 
     Attributes:
-        steps: its length, 2 or more.
-        autocorrelation: at this lag, of the detrended series.
+        steps: season length, 2 or more.
+        autocorrelation: of the detrended series at this lag.
     """
 
     steps: int
     autocorrelation: float
 
 
-def find_season(series: SeriesByPlace, longest: int | None = None) -> Season | None:
-    """The season of some series, or None where they show none.
+def find_season(series: SeriesCollection, longest: int | None = None) -> Season | None:
+    """Find the season of some series; None if they have none.
 
-    A season m is taken if the mean autocorrelation of the detrended series
+    A season length m is a candidate if the mean autocorrelation of the detrended series
 
     - is highest at lag m among the lags m/2 to 3m/2, so that it is a local maximum,
-    - was at or below 0 at a shorter lag: over a whole season it adds up to 0, and
+    - is at or below 0 at a shorter lag: over a whole season it sums to 0, and
     - exceeds the upper 95% bound of a process with short memory alone: z sqrt((1 + 2 (r_1^2 + ... +
       r_q^2)) / n), Bartlett's formula for the lags beyond q (Box, Jenkins and Reinsel 2008, "Time
       Series Analysis", eq. 2.1.15), where r_{q + 1} is the first autocorrelation that is not above
-      0. z holds for all lags that are looked at together (Sidak 1967, "Rectangular Confidence
-      Regions").
+      0. z is corrected for the number of lags that are tested (Sidak 1967, "Rectangular
+      Confidence Regions").
 
-    A smooth season has a flat maximum, so of the lags beside it the one is taken whose multiples
-    have the highest mean autocorrelation. Of several seasons the shortest is taken whose seasonal
-    naive forecast is as good as the best of them: its mean squared error within the series exceeds
-    the lowest by a share of at most z sqrt(2 / n), what sampling alone may do to it.
+    The maximum of a smooth season is flat, so each candidate is replaced by the neighbouring lag
+    whose multiples have the highest mean autocorrelation. The result is the shortest candidate
+    whose seasonal naive forecast is as good as the best: its mean squared error within the series
+    exceeds the lowest by a factor of at most 1 + z sqrt(2 / n), which sampling alone may
+    cause.
 
     Each feature of each series is detrended by its least-squares line, then by a centred moving
     average over twice the longest season looked for, as in classical decomposition (Hyndman and
     Athanasopoulos, "Forecasting: Principles and Practice", section 3.4), and divided by its
-    standard deviation. Where no season is found, half as long ones are looked for, and so on: a
-    shorter average takes off more of a level that wanders. The mean is over all pairs of observed
-    cells that are a lag apart. Series may share their shocks, so n counts the pairs of the one
-    series that has most of them.
+    standard deviation. If no season is found, the search is repeated with half of the longest
+    season, and so on: a shorter moving average removes more of a level that drifts. Means are over
+    all pairs of observed cells at a lag. Series may share shocks, so n is the number of pairs of
+    the series with the most pairs.
 
     Args:
         series: (L, F) each, rows evenly spaced; NaN where a cell was not observed.
-        longest: season that is looked for; None, or more than half of the longest series: that.
+        longest: longest season length of the search; at most, and by default, half the length
+            of the longest series.
     """
-    chosen = _some(series)
+    chosen = _sample_series(series)
     half = max((len(one) for one in chosen), default=0) // 2
     longest = half if longest is None else min(longest, half)
-    scales = [longest >> k for k in range(longest.bit_length()) if longest >> k >= SHORTEST_SCALE]
+    scales = [longest >> k for k in range(longest.bit_length()) if longest >> k >= MIN_SCALE]
     bound = NormalDist().inv_cdf(0.95 ** (1 / max(1, sum(scales))))
     for scale in scales:
-        found, pairs = _autocorrelation(chosen, scale, half)
-        candidates = _candidates(found, pairs, scale, bound)
+        acf, pairs = _autocorrelation(chosen, scale, half)
+        candidates = _candidates(acf, pairs, scale, bound)
         if candidates:
             errors = [_naive_error(chosen, m) for m in candidates]
-            most = min(errors) * (1 + bound * math.sqrt(2 / pairs[candidates[-1]]))
-            m = next(m for m, error in zip(candidates, errors, strict=True) if error <= most)
-            return Season(m, float(found[m]))
+            max_error = min(errors) * (1 + bound * math.sqrt(2 / pairs[candidates[-1]]))
+            m = next(m for m, error in zip(candidates, errors, strict=True) if error <= max_error)
+            return Season(m, float(acf[m]))
     return None
 
 
-def _some(series: SeriesByPlace) -> list[NDArray[np.floating]]:
-    """Some of many series, so that the search takes seconds at most."""
-    places = np.linspace(0, len(series) - 1, min(len(series), MOST_SERIES)).astype(np.int64)
-    found, left = [], MOST_VALUES
+def _sample_series(series: SeriesCollection) -> list[NDArray[np.floating]]:
+    """A sample of the series that bounds the time of the search to seconds."""
+    places = np.linspace(0, len(series) - 1, min(len(series), MAX_SERIES)).astype(np.int64)
+    chosen, values_left = list[NDArray[np.floating]](), MAX_VALUES
     for k in places:
         one = series[int(k)]
-        rows = max(0, left) // max(1, one.shape[1])
-        found.append(one[:rows])
-        left -= one[:rows].size
-    return found
+        rows = max(0, values_left) // max(1, one.shape[1])
+        chosen.append(one[:rows])
+        values_left -= one[:rows].size
+    return chosen
 
 
 def _autocorrelation(
     series: Sequence[NDArray[np.floating]], longest: int, lags: int
 ) -> tuple[Floats, Floats]:
-    """(lags + 1,) mean autocorrelation, 0 where no pair was observed, and pairs of the series that
-    has most.
+    """(lags + 1,) mean autocorrelation at each lag, 0 where no pair was observed; and (lags + 1,)
+    the number of pairs in the series with the most pairs.
 
     Args:
-        longest: season looked for; over twice as much a moving average is taken off.
+        longest: half the window of the moving average that is subtracted.
+        lags: largest lag.
     """
-    products, weights, most = np.zeros(lags + 1), np.zeros(lags + 1), np.zeros(lags + 1)
+    products, weights, max_pairs = np.zeros(lags + 1), np.zeros(lags + 1), np.zeros(lags + 1)
     for one in series:
         size = 1 << (2 * len(one)).bit_length()
         for column in one.T:
-            seen = np.isfinite(column)
-            values = _detrended(np.where(seen, column, 0).astype(np.float64), seen, longest)
+            observed = np.isfinite(column)
+            values = _detrend(np.where(observed, column, 0).astype(np.float64), observed, longest)
             if values is None:
                 continue
-            here = min(len(column), lags + 1)
-            products[:here] += _lagged_sums(values, size)[:here]
-            pairs = np.round(_lagged_sums(seen.astype(np.float64), size)[:here])
-            weights[:here] += pairs
-            most[:here] = np.maximum(most[:here], pairs)
-    return np.divide(products, weights, out=np.zeros(lags + 1), where=weights > 0), most
+            length = min(len(column), lags + 1)
+            products[:length] += _lagged_sums(values, size)[:length]
+            pairs = np.round(_lagged_sums(observed.astype(np.float64), size)[:length])
+            weights[:length] += pairs
+            max_pairs[:length] = np.maximum(max_pairs[:length], pairs)
+    return np.divide(products, weights, out=np.zeros(lags + 1), where=weights > 0), max_pairs
 
 
 def _lagged_sums(values: Floats, size: int) -> Floats:
@@ -135,69 +138,72 @@ def _lagged_sums(values: Floats, size: int) -> Floats:
     return np.asarray(np.fft.irfft(np.square(np.abs(spectrum)), size)[: len(values)])
 
 
-def _detrended(values: Floats, seen: NDArray[np.bool_], longest: int) -> Floats | None:
-    """(L,) of mean square 1 over the observed cells, 0 elsewhere; None where nothing varies.
+def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Floats | None:
+    """(L,) detrended values with mean square 1 over the observed cells, 0 elsewhere; None if they
+    do not vary.
 
     Args:
-        values: 0 where not observed.
+        values: (L,) 0 where not observed.
+        observed: (L,)
+        longest: half the window of the moving average.
     """
-    n = int(seen.sum())
-    if n < LEAST_POINTS:
+    n = int(observed.sum())
+    if n < MIN_POINTS:
         return None
     size = float(np.abs(values).max())
     if size > 0:
-        values = values / size  # whose squares and sums cannot overflow
+        values = values / size  # squares and sums cannot overflow
     steps = np.arange(len(values), dtype=np.float64)
-    steps -= steps[seen].mean()
-    level = values[seen].mean()
-    slope = (steps[seen] @ (values[seen] - level)) / (steps[seen] @ steps[seen])
-    values = np.where(seen, values - level - slope * steps, 0.0)
-    values = np.where(seen, values - _moving_average(values, seen, longest), 0.0)
+    steps -= steps[observed].mean()
+    level = values[observed].mean()
+    gradient = (steps[observed] @ (values[observed] - level)) / (steps[observed] @ steps[observed])
+    values = np.where(observed, values - level - gradient * steps, 0.0)
+    values = np.where(observed, values - _moving_average(values, observed, longest), 0.0)
     spread = math.sqrt(float(np.square(values).sum()) / n)
-    if spread <= 1e-9:  # rounding of the trend that was taken off
+    if spread <= 1e-9:  # rounding of the trend
         return None
     return values / spread
 
 
-def _moving_average(values: Floats, seen: NDArray[np.bool_], reach: int) -> Floats:
-    """(L,) mean of the observed cells up to `reach` steps before and after; at an end of those that
-    are there."""
+def _moving_average(values: Floats, observed: NDArray[np.bool_], reach: int) -> Floats:
+    """(L,) mean of the observed cells within `reach` steps before and after; fewer at the ends."""
     L = len(values)
     first, last = np.maximum(np.arange(L) - reach, 0), np.minimum(np.arange(L) + reach + 1, L)
     total = np.concatenate([[0.0], np.cumsum(values)])
-    count = np.concatenate([[0], np.cumsum(seen)])
+    count = np.concatenate([[0], np.cumsum(observed)])
     return np.asarray((total[last] - total[first]) / np.maximum(count[last] - count[first], 1))
 
 
-def _candidates(found: Floats, pairs: Floats, longest: int, bound: float) -> list[int]:
-    """Seasons that the autocorrelation shows, the shortest first; see `find_season`.
+def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[int]:
+    """Candidates for the season length, shortest first; see `find_season`.
 
     Args:
-        found: autocorrelation at lags 0, 1, ...
-        pairs: that each is a mean of.
-        bound: standard errors that it must exceed.
+        acf: (lags + 1,) autocorrelation.
+        pairs: (lags + 1,) number of pairs at each lag.
+        longest: longest season length.
+        bound: standard errors that the autocorrelation must exceed.
     """
-    below = np.flatnonzero(found[1 : longest + 1] <= 0)
+    below = np.flatnonzero(acf[1 : longest + 1] <= 0)
     if not below.size:
         return []
     memory = int(below[0])
-    error = np.sqrt((1 + 2 * np.square(found[1 : memory + 1]).sum()) / np.maximum(pairs, 1))
-    last = min(longest, len(found) - 2)
-    high = np.flatnonzero(found[: last + 1] > bound * error[: last + 1]).tolist()
+    error = np.sqrt((1 + 2 * np.square(acf[1 : memory + 1]).sum()) / np.maximum(pairs, 1))
+    last = min(longest, len(acf) - 2)
+    high = np.flatnonzero(acf[: last + 1] > bound * error[: last + 1]).tolist()
     peaks = [
         m for m in high
-        if m >= max(2, memory + 2) and found[m] == found[(m + 1) // 2 : 3 * m // 2 + 1].max()
+        if m >= max(2, memory + 2) and acf[m] == acf[(m + 1) // 2 : 3 * m // 2 + 1].max()
     ]  # fmt: skip
     seasons = []
     for m in peaks:
-        beside = range(max(2, m - m // FLAT), min(longest, m + m // FLAT) + 1)
-        seasons.append(max(beside, key=lambda lag: float(found[lag::lag].mean())))
+        neighbours = range(max(2, m - m // PEAK_LAGS), min(longest, m + m // PEAK_LAGS) + 1)
+        seasons.append(max(neighbours, key=lambda lag: float(acf[lag::lag].mean())))
     return seasons
 
 
 def _naive_error(series: Sequence[NDArray[np.floating]], season: int) -> float:
-    """Mean squared error of the seasonal naive forecast within the series, each feature of each
-    divided by its standard deviation."""
+    """Mean squared error of the seasonal naive forecast within the series, each feature divided by
+    its standard deviation."""
     total, count = 0.0, 0
     for one in series:
         for column in one[:, np.isfinite(one).any(axis=0)].T.astype(np.float64):

@@ -1,4 +1,4 @@
-"""The `data:` section of a config that trains on a file."""
+"""Writes the `data:` section of a config for a file."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from seqattn.config import OwnFile, Split, as_value
 from seqattn.data.file_dataset import target_series
 from seqattn.data.files import Chunk, ReadOptions
 from seqattn.data.proposal import ProposedWindow, propose_window
-from seqattn.data.regularize import regularized
-from seqattn.data.series import Series, Spans, spacing_of
+from seqattn.data.regularize import regularize
+from seqattn.data.series import Series, Spans, infer_spacing
 from seqattn.data.spacing import Spacing
-from seqattn.data.tables.roles import Roles
-from seqattn.data.tables.wide import Wide
+from seqattn.data.tables.roles import LongLayout
+from seqattn.data.tables.wide import WideLayout
 from seqattn.data.units import units_in_names
 from seqattn.errors import DataError
 
-TAKEN_AS_THEY_COME = "  time: null  # steps are not evenly spaced: rows are taken as they come"
+UNEVEN_TIME_LINE = "  time: null  # steps are not evenly spaced: rows are taken in order"
 WINDOW = re.compile(r"^  window: .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Steps:
-    """How the steps of a file are spaced.
+class StepSummary:
+    """Summary of the times of a file.
 
     Attributes:
-        frequency: in words.
-        missing: rows missing between others.
-        is_even: whether all distances are whole multiples of the spacing.
+        frequency: the step interval as text.
+        missing: number of missing rows.
+        is_even: whether all distances are integer multiples of the step interval.
     """
 
     frequency: str
@@ -39,28 +39,33 @@ class Steps:
     is_even: bool
 
 
-def steps_of(chunk: Chunk) -> Steps | None:
+def summarize_steps(chunk: Chunk) -> StepSummary | None:
+    """The summary of the times of a chunk; None without times."""
     if chunk.order is None:
         return None
-    found = Spacing.found(chunk.order, chunk.points.offsets)
+    found = Spacing.infer(chunk.order, chunk.points.offsets)
     steps = found.distances(chunk.order, chunk.points.offsets)
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
     missing = int(steps.sum()) - len(steps) if is_even else 0
-    is_even = is_even and missing <= len(steps)  # else few rows lie on a grid that most do not fill
+    is_even = is_even and missing <= len(steps)  # otherwise most rows of the grid are missing
     words = " or ".join(map(str, list(found.frequencies())[:3]))
     is_even = is_even and bool(words)
-    return Steps(words if is_even else "irregular", missing if is_even else 0, is_even)
+    return StepSummary(words if is_even else "irregular", missing if is_even else 0, is_even)
 
 
-def section_of(
-    file: Path, options: ReadOptions, chunk: Chunk, layout: Roles | Wide | None,
-    steps: Steps | None,
+def render_section(
+    file: Path, options: ReadOptions, chunk: Chunk, layout: LongLayout | WideLayout | None,
+    steps: StepSummary | None,
 ) -> str:  # fmt: skip
-    """The `data:` section of a config that trains on a file.
+    """The `data:` section of a config for a file, in YAML.
 
     Args:
-        layout: of a table; None: it is none.
+        file: for the key `path`.
+        options: the options that it was read with.
+        chunk: its sequences.
+        layout: of a table; None for other files.
+        steps: of a table; None without times.
     """
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
     if layout is None:
@@ -79,11 +84,13 @@ def section_of(
     if lacks_rows or any(np.isnan(numbers).any() for numbers in values):
         lines.append("  missing: interpolate  # or drop_sequence")
     section = "\n".join(lines)
-    return section if chunk.target is not None else with_proposed_window(section, chunk)
+    return section if chunk.target is not None else insert_proposed_window(section, chunk)
 
 
-def _table_lines(options: ReadOptions, layout: Roles | Wide, steps: Steps | None) -> list[str]:
-    if isinstance(layout, Wide):
+def _table_lines(
+    options: ReadOptions, layout: LongLayout | WideLayout, steps: StepSummary | None
+) -> list[str]:
+    if isinstance(layout, WideLayout):
         series = layout.series
         lines = ["  layout: wide", *([] if series is None else [f"  series: {as_value(series)}"])]
     else:
@@ -97,12 +104,12 @@ def _table_lines(options: ReadOptions, layout: Roles | Wide, steps: Steps | None
     return lines
 
 
-def _long_lines(options: ReadOptions, roles: Roles, steps: Steps | None) -> list[str]:
+def _long_lines(options: ReadOptions, roles: LongLayout, steps: StepSummary | None) -> list[str]:
     columns = roles.columns
-    lines = ["  layout: long", f"  series: {_names(roles.series)}"]
+    lines = ["  layout: long", f"  series: {_render_names(roles.series)}"]
     times = () if roles.time is None else roles.time.names
     is_even = steps is None or steps.is_even
-    lines.append(f"  time: {_names(times)}" if is_even else TAKEN_AS_THEY_COME)
+    lines.append(f"  time: {_render_names(times)}" if is_even else UNEVEN_TIME_LINE)
     lines.append(f"  features: {as_value(list(roles.features))}")
     if options.one_hot:
         lines.append(f"  one_hot: {as_value(list(options.one_hot))}")
@@ -115,26 +122,26 @@ def _long_lines(options: ReadOptions, roles: Roles, steps: Steps | None) -> list
     return [*lines, *(f"  thousands: {as_value(sign)}" for sign in thousands)]
 
 
-def _names(names: tuple[str, ...]) -> str:
+def _render_names(names: tuple[str, ...]) -> str:
     if not names:
         return "null"
     return as_value(names[0] if len(names) == 1 else list(names))
 
 
 def _window_lines(chunk: Chunk) -> list[str]:
-    """Source and target: columns, or lengths."""
-    least = shortest(chunk)
+    """The keys that cut series into source and target."""
+    min_length = typical_min_length(chunk)
     if len(chunk) >= 7:
-        half = max(1, least // 2)
+        half = max(1, min_length // 2)
         return [
             f"  source_length: {half}  # points of the source, the rest is the target: your choice"
         ]
-    third = max(1, least // 40)
-    part = round(least * min(Split().validation, Split().test))
+    third = max(1, min_length // 40)
+    part = round(min_length * min(Split().validation, Split().test))
     lines = []
     if part < 4 * third:
         lines.append(
-            f"  # too few points: of {least} the smallest part would have {part}. Give longer"
+            f"  # too few points: of {min_length} the smallest part would have {part}. Give longer"
             "\n  # series, or files of their own: validation_path and test_path"
         )
     return [
@@ -145,21 +152,21 @@ def _window_lines(chunk: Chunk) -> list[str]:
     ]
 
 
-def shortest(chunk: Chunk) -> int:
-    """Points of the shortest sequence that is not far shorter than most."""
+def typical_min_length(chunk: Chunk) -> int:
+    """Length of the shortest sequence, without those that are far shorter than most."""
     lengths = chunk.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 
 
-def proposed_window(chunk: Chunk) -> ProposedWindow | None:
-    """See `propose_window`; rows that are missing between evenly spaced ones count as steps."""
-    spacing = spacing_of(chunk)
+def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
+    """Propose window lengths for a chunk; missing rows count as steps. See `propose_window`."""
+    spacing = infer_spacing(chunk)
     if spacing is not None and not spacing.is_known.all():
         spacing = None
     config = OwnFile(path="-", missing="interpolate")
     try:
-        series = regularized(chunk, "the file", config, spacing)
-    except DataError:  # uneven steps, or an empty column: rows are taken as they come
+        series = regularize(chunk, "the file", config, spacing)
+    except DataError:  # uneven steps or an empty column: take rows in order
         spacing = None
         series = Series("the file", chunk.ids, chunk.points)
     frequency = None if spacing is None else spacing.common()
@@ -167,15 +174,16 @@ def proposed_window(chunk: Chunk) -> ProposedWindow | None:
     return propose_window(table, frequency)
 
 
-def with_proposed_window(section: str, chunk: Chunk) -> str:
-    """A `data:` section with a window from the season, where it has a window and there is a season.
+def insert_proposed_window(section: str, chunk: Chunk) -> str:
+    """Replace the window of a `data:` section by one from the season, if there are both.
 
     Args:
         section: in YAML, as `seqattn data check` prints it.
+        chunk: the sequences of the file.
     """
     if not WINDOW.search(section):
         return section
-    proposed = proposed_window(chunk)
+    proposed = find_proposed_window(chunk)
     if proposed is None:
         return section
     lines = (

@@ -1,4 +1,4 @@
-"""A set of sequences: padded arrays and lengths, source and target apart."""
+"""A set of sequences: padded arrays of sources and targets, with their lengths."""
 
 from __future__ import annotations
 
@@ -16,42 +16,41 @@ from seqattn.errors import DataError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-AT_ONCE = 2**22
-"""Numbers of an array that are worked on in one go."""
-MOST_APART = 20
-"""Times that one feature may spread as widely as another beside which it is drawn in a plane."""
+MAX_BLOCK_VALUES = 2**22
+"""Values of an array that are processed together."""
+MAX_SPREAD_RATIO = 20
+"""Largest ratio of the standard deviations of two features that are drawn on equal axes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """N sequences of points. Padding is 0; the lengths say what is real.
+    """N pairs of a source and a target sequence. Padding is 0; the lengths mark the valid steps.
 
-    A point has F features. Where source and target have different ones, F is
-    one number in the source and another in the target.
+    F is the number of features of a step. It may differ between source and target.
 
     Attributes:
-        source: (N, S, F) points of the sources.
-        source_lengths: (N,) real points of each source, 1 or more.
-        target: (N, T, F) points to be forecast; T may be 0 where no truth is known.
-        target_lengths: (N,) real points of each target.
-        features: F names, of the source.
+        source: (N, S, F) values of the sources.
+        source_lengths: (N,) valid steps of each source, 1 or more.
+        target: (N, T, F) values to be forecast; T may be 0 where the target is unknown.
+        target_lengths: (N,) valid steps of each target.
+        features: F names of the source features.
         ids: N names.
-        labels: N words on each sequence for a plot's title ("clockwise"), or empty.
-        ideal: (N, T, F) what one would say who knows the task but not the noise, where there is
-            such a thing; its error is the noise floor.
-        alignment: (N, T) the source step, counted from 0, that tells each target step; -1 where
-            no single one does, and at padding. None where the task has none.
-        target_features: names of the target's features; without, those of the source.
-        last_steps: (N,) what the file calls the last step of each source, numbers or dates. None
-            where steps are counted from 1.
-        spacing: how far apart the steps of each sequence are; None where they are counted.
-        source_observed: (N, S, F) True where a source cell was observed, and not filled; False at
-            padding. None: all real cells were.
-        target_observed: (N, T, F) likewise of the target. What an unobserved target cell holds is
-            never read: it may be NaN.
+        labels: N short descriptions for the titles of plots ("clockwise"), or empty.
+        ideal: (N, T, F) the best forecast without knowledge of the noise, if the task has one; its
+            error is the noise floor.
+        alignment: (N, T) index of the source step that determines each target step; -1 where no
+            single step does, and at padding. None if the task has no alignment.
+        target_features: names of the target features; empty: those of the source.
+        last_steps: (N,) the time of the last step of each source, as numbers or dates. None if
+            steps are counted from 1.
+        spacing: the step interval of each sequence; None if steps are counted.
+        source_observed: (N, S, F) True where a source cell was observed, not filled; False at
+            padding. None: all valid cells were observed.
+        target_observed: (N, T, F) the same for the target. The value of an unobserved target cell
+            is never read and may be NaN.
 
     Raises:
-        DataError: a source of no points, a length beyond the array, a value that is not finite.
+        DataError: a source without steps, a length beyond the array, or a non-finite value.
     """
 
     source: Floats
@@ -88,27 +87,29 @@ class Sequences:
         self._check_points("target", self.target, self.target_lengths, 0, self.target_observed)
 
     def _check_points(
-        self, what: str, points: Floats, lengths: Integers, least: int,
+        self, side: str, points: Floats, lengths: Integers, min_length: int,
         observed: NDArray[np.bool_] | None,
     ) -> None:  # fmt: skip
         """
         Args:
-            what: source or target.
-            least: points of each.
-            observed: cells that must be finite; None: all.
+            side: source or target.
+            points: (N, L, F) values.
+            lengths: (N,) valid steps.
+            min_length: fewest steps of a sequence.
+            observed: (N, L, F) cells that must be finite; None: all.
 
         Raises:
-            DataError: a length beyond the array, or a value that is not finite.
+            DataError: a length beyond the array, or a non-finite value.
         """
-        N, most, _ = points.shape
+        N, max_length, _ = points.shape
         if lengths.shape != (N,):
-            raise ValueError(f"{what}_lengths must have shape ({N},), has {lengths.shape}")
-        wrong = np.flatnonzero((lengths < least) | (lengths > most))
+            raise ValueError(f"{side}_lengths must have shape ({N},), has {lengths.shape}")
+        wrong = np.flatnonzero((lengths < min_length) | (lengths > max_length))
         if wrong.size:
             k = int(wrong[0])
             raise DataError(
-                f"sequence {self.ids[k]!r}: its {what} has {lengths[k]} points, but attention"
-                f" needs {least} to {most} here."
+                f"sequence {self.ids[k]!r}: its {side} has {lengths[k]} points, but attention"
+                f" needs {min_length} to {max_length} here."
             )
         for first, rows in row_blocks(points):
             finite = np.isfinite(rows)
@@ -116,9 +117,9 @@ class Sequences:
                 finite |= ~observed[first : first + len(rows)]
             if not finite.all():
                 k, step, feature = map(int, np.argwhere(~finite)[0])
-                names = self.features if what == "source" else self.target_features
+                names = self.features if side == "source" else self.target_features
                 raise DataError(
-                    f"sequence {self.ids[first + k]!r}: point {step + 1} of its {what} is not"
+                    f"sequence {self.ids[first + k]!r}: point {step + 1} of its {side} is not"
                     f" finite in {names[feature]!r}."
                 )
 
@@ -127,137 +128,138 @@ class Sequences:
 
     @property
     def source_steps(self) -> int:
-        """Points of the longest source."""
+        """Length of the longest source."""
         return int(self.source.shape[1])
 
     @property
     def target_steps(self) -> int:
-        """Points of the longest target."""
+        """Length of the longest target."""
         return int(self.target.shape[1])
 
     @property
-    def is_one_shape(self) -> bool:
-        """Whether all sources are of one length, and all targets."""
+    def has_equal_lengths(self) -> bool:
+        """Whether all sources have one length, and all targets."""
         return bool(
             (self.source_lengths == self.source_steps).all()
             and (self.target_lengths == self.target_steps).all()
         )
 
     @property
-    def masks_sources(self) -> bool:
-        """Whether some real source cells were not observed."""
+    def has_masked_sources(self) -> bool:
+        """Whether some valid source cells were not observed."""
         return self.source_observed is not None
 
     @property
-    def masks_targets(self) -> bool:
-        """Whether some real target cells were not observed."""
+    def has_masked_targets(self) -> bool:
+        """Whether some valid target cells were not observed."""
         return self.target_observed is not None
 
-    def at(self, places: slice | Integers) -> Sequences:
-        """The sequences at some places."""
-        few = range(len(self))[places] if isinstance(places, slice) else places.tolist()
+    def select(self, indices: slice | Integers) -> Sequences:
+        """The sequences at these indices."""
+        chosen = range(len(self))[indices] if isinstance(indices, slice) else indices.tolist()
         return Sequences(
-            self.source[places],
-            self.source_lengths[places],
-            self.target[places],
-            self.target_lengths[places],
+            self.source[indices],
+            self.source_lengths[indices],
+            self.target[indices],
+            self.target_lengths[indices],
             self.features,
-            tuple(self.ids[k] for k in few),
-            tuple(self.labels[k] for k in few) if self.labels else (),
-            None if self.ideal is None else self.ideal[places],
-            None if self.alignment is None else self.alignment[places],
+            tuple(self.ids[k] for k in chosen),
+            tuple(self.labels[k] for k in chosen) if self.labels else (),
+            None if self.ideal is None else self.ideal[indices],
+            None if self.alignment is None else self.alignment[indices],
             self.target_features,
-            None if self.last_steps is None else self.last_steps[places],
-            None if self.spacing is None else self.spacing.at(places),
-            None if self.source_observed is None else self.source_observed[places],
-            None if self.target_observed is None else self.target_observed[places],
+            None if self.last_steps is None else self.last_steps[indices],
+            None if self.spacing is None else self.spacing.select(indices),
+            None if self.source_observed is None else self.source_observed[indices],
+            None if self.target_observed is None else self.target_observed[indices],
         )
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
-        """All of it, some sequences after the other where they are gathered as they are needed:
-        (places, sequences in memory)."""
+        """Yields (slice of indices, sequences in memory), in order; several chunks where sequences
+        are gathered on demand."""
         yield slice(0, len(self)), self
 
     def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
-        """`target_cells` of all sequences, some after the other."""
+        """Yields `target_cells` chunk by chunk."""
         yield self.target_cells
 
     @property
     def source_keep(self) -> NDArray[np.bool_]:
-        """(N, S): True where a source point is real."""
-        return real_points(self.source_lengths, self.source.shape[1])
+        """(N, S): True at valid source steps."""
+        return valid_mask(self.source_lengths, self.source.shape[1])
 
     @property
     def target_keep(self) -> NDArray[np.bool_]:
-        """(N, T): True where a target point is real."""
-        return real_points(self.target_lengths, self.target.shape[1])
+        """(N, T): True at valid target steps."""
+        return valid_mask(self.target_lengths, self.target.shape[1])
 
     @property
     def source_cells(self) -> NDArray[np.bool_]:
-        """(N, S, F): True where a source cell is real and was observed."""
+        """(N, S, F): True where a source cell is valid and was observed."""
         if self.source_observed is not None:
             return self.source_observed
         return np.broadcast_to(self.source_keep[:, :, None], self.source.shape)
 
     @property
     def target_cells(self) -> NDArray[np.bool_]:
-        """(N, T, F): True where a target cell is real and was observed."""
+        """(N, T, F): True where a target cell is valid and was observed."""
         if self.target_observed is not None:
             return self.target_observed
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)
 
 
-class Forecast(Protocol):
-    """(N, T, F) forecasts of a part, of which some are asked for."""
+class ForecastLike(Protocol):
+    """Forecasts (N, T, F) of a part, read by slices of N: an array, or computed on demand."""
 
-    def __getitem__(self, places: slice, /) -> Floats: ...
+    def __getitem__(self, indices: slice, /) -> Floats: ...
 
 
-def real_points(lengths: Integers, size: int) -> NDArray[np.bool_]:
-    """(N, size): True at the first `length` places of each row."""
+def valid_mask(lengths: Integers, size: int) -> NDArray[np.bool_]:
+    """(N, size): True at the first `lengths[k]` steps of row k."""
     return np.arange(size) < lengths[:, None]
 
 
 def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    """An array some rows at a time, so that what is worked out of them stays small: (first row,
-    rows)."""
-    numbers = math.prod(values.shape[1:])
-    at_once = max(1, AT_ONCE // max(1, numbers))
+    """Yields (index of the first row, rows) of an array, at most `MAX_BLOCK_VALUES` values at a
+    time, so that temporary arrays stay small."""
+    row_size = math.prod(values.shape[1:])
+    at_once = max(1, MAX_BLOCK_VALUES // max(1, row_size))
     for first in range(0, len(values), at_once):
         yield first, values[first : first + at_once]
 
 
-def padded(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
-    """Rows of (L, F) with unequal L as one (N, longest L, F) array and its lengths."""
+def pad_sequences(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
+    """Arrays (L, F) of different L as one array (N, longest L, F) padded with 0, and the
+    lengths."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     points = np.zeros((len(rows), int(lengths.max(initial=0)), features))
-    for place, row in zip(points, rows, strict=True):
-        place[: len(row)] = row
+    for padded, row in zip(points, rows, strict=True):
+        padded[: len(row)] = row
     return points, lengths
 
 
-def share_a_plane(
+def can_share_axes(
     features: Sequence[str],
     target_features: Sequence[str],
     points: Sequence[NDArray[np.floating]],
     units: Mapping[str, str] | None = None,
 ) -> bool:
-    """Whether points can be drawn in one plane of equal scales: the same two features are given and
-    said, in one unit, and neither spreads over more than 20 times as much as the other.
+    """Whether sequences can be drawn in a plane with equal axes: source and target have the same
+    two features, in one unit, and their standard deviations differ by a factor of at most 20.
 
     Args:
-        features: F names, of the source.
-        target_features: G names, of the target.
-        points: (..., F) and (..., G) arrays of all that is drawn; what is not finite is padding.
-        units: of the features that have one.
+        features: F names of the source features.
+        target_features: G names of the target features.
+        points: arrays (..., F) and (..., G) of all that is drawn; non-finite values are padding.
+        units: unit by feature, of the features that have one.
     """
     if len(features) != 2 or list(features) != list(target_features):
         return False
     if units and units.get(features[0]) != units.get(features[1]):
         return False
-    every = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
-    every = every[np.isfinite(every).all(axis=1)]
-    if not len(every):
+    values = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
+    values = values[np.isfinite(values).all(axis=1)]
+    if not len(values):
         return True
-    narrow, wide = sorted(np.std(every, axis=0, dtype=np.float64))
-    return bool(wide <= MOST_APART * narrow)
+    narrow, wide = sorted(np.std(values, axis=0, dtype=np.float64))
+    return bool(wide <= MAX_SPREAD_RATIO * narrow)

@@ -1,5 +1,4 @@
-"""The user's series before they are cut: rows one after the other, evenly spaced, NaN where a cell
-was not observed."""
+"""Series from files before they are cut: evenly spaced rows, NaN where a cell was not observed."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.column_roles import ColumnRoles
-from seqattn.data.files.chunk import Chunk, Ragged, Where, offsets_of
+from seqattn.data.files.chunk import Chunk, Ragged, Where, to_offsets
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers
 from seqattn.data.spacing import Frequency, Spacing
@@ -22,19 +21,19 @@ class Series:
     """N series.
 
     Attributes:
-        name: of what they were read from, for messages.
+        name: of the file or path, for messages.
         ids: N names.
-        points: their rows.
-        order: (rows,) numbers or dates; None: rows are in order.
-        spacing: how far apart the steps of each series are; None: there is no order.
-        groups: a word for each, or None.
-        target: what the file keeps apart as target of each; None: nothing.
-        empty: cells that were not observed, those of rows that were missing among them.
-        dropped: (N,) True of series that are left out because of empty cells, once they are split;
+        points: the rows of all series.
+        order: (rows,) time of each row, numbers or dates; None: rows are in order.
+        spacing: the step interval of each series; None without `order`.
+        groups: N group names for the split, or None.
+        target: separate targets of the file; None: it has none.
+        empty: number of unobserved cells, including those of missing rows.
+        dropped: (N,) True for series that are left out after the split because of empty cells;
             None: none is.
-        notes: what a user should be told.
-        digests: SHA-256 of the files.
-        roles: of the columns of a table; None: it was none.
+        notes: notes for the user on how the files were read.
+        digests: SHA-256 of each file, by name.
+        roles: roles of the columns of a table; None: no table was read.
     """
 
     name: str
@@ -54,23 +53,24 @@ class Series:
         return len(self.ids)
 
     @property
-    def names_of_dropped(self) -> list[str]:
+    def dropped_names(self) -> list[str]:
+        """Names of the series that are left out."""
         if self.dropped is None:
             return []
         return [self.ids[int(k)] for k in np.flatnonzero(self.dropped)]
 
-    def kept(self) -> Series:
-        """Without the series that are left out."""
+    def without_dropped(self) -> Series:
+        """The series that are not left out."""
         if self.dropped is None or not self.dropped.any():
             return self
-        places = np.flatnonzero(~self.dropped)
+        indices = np.flatnonzero(~self.dropped)
         rows = np.flatnonzero(np.repeat(~self.dropped, self.points.lengths))
         return replace(
-            self, ids=tuple(self.ids[int(k)] for k in places), points=self.points.at(places),
+            self, ids=tuple(self.ids[int(k)] for k in indices), points=self.points.select(indices),
             order=None if self.order is None else self.order[rows],
-            spacing=None if self.spacing is None else self.spacing.at(places),
-            groups=None if self.groups is None else tuple(self.groups[int(k)] for k in places),
-            target=None if self.target is None else self.target.at(places), dropped=None,
+            spacing=None if self.spacing is None else self.spacing.select(indices),
+            groups=None if self.groups is None else tuple(self.groups[int(k)] for k in indices),
+            target=None if self.target is None else self.target.select(indices), dropped=None,
         )  # fmt: skip
 
     @property
@@ -78,7 +78,7 @@ class Series:
         return self.points.features
 
     def step(self, row: int, k: int) -> str:
-        """What the step of a row of series k is called."""
+        """The time of a row of series k, as text; its number from 1 without `order`."""
         if self.order is None:
             return str(row - int(self.points.offsets[k]) + 1)
         return step_text(self.order[row])
@@ -86,11 +86,11 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Some rows of some series: a part of a split.
+    """A range of rows of each of some series: a part of a split.
 
     Attributes:
-        series_index: (n,) places of the series.
-        starts, lengths: (n,) rows.
+        series_index: (n,) index of each series.
+        starts, lengths: (n,) first row and number of rows.
     """
 
     series_index: Integers
@@ -101,42 +101,50 @@ class Spans:
         return len(self.series_index)
 
     def frequency(self, series: Series) -> Frequency | None:
-        """How far apart the steps of all of them are; None: unlike, or they have no order."""
-        return None if series.spacing is None else series.spacing.at(self.series_index).common()
+        """The step interval that all of these series share; None if they share none."""
+        return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
-    def kept(self, series: Series) -> Spans:
-        """Without those of series that are left out."""
+    def without_dropped(self, series: Series) -> Spans:
+        """The ranges of series that are not left out."""
         if series.dropped is None:
             return self
         left = ~series.dropped[self.series_index]
         return Spans(self.series_index[left], self.starts[left], self.lengths[left])
 
     @classmethod
-    def of_series(cls, series: Series, places: Sequence[int] | Integers | None = None) -> Spans:
-        """Whole series."""
+    def of_series(cls, series: Series, indices: Sequence[int] | Integers | None = None) -> Spans:
+        """The ranges of whole series.
+
+        Args:
+            series: all series.
+            indices: of the series in the part; None: all.
+        """
         offsets = series.points.offsets
         starts, lengths = np.asarray(offsets[:-1]), np.diff(offsets)
-        if len(lengths) and (lengths == lengths[0]).all():  # of millions of series, no copy
+        if (
+            len(lengths) and (lengths == lengths[0]).all()
+        ):  # a view, not a copy for millions of series
             lengths = np.broadcast_to(lengths[0], len(lengths))
-        if places is None:
+        if indices is None:
             return cls(np.arange(len(series)), starts, lengths)
-        series_index = np.asarray(places, dtype=np.int64)
+        series_index = np.asarray(indices, dtype=np.int64)
         return cls(series_index, starts[series_index], lengths[series_index])
 
 
-def spacing_of(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
-    """How far apart the steps of each sequence are; None: the piece has no order.
+def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
+    """Infer the step interval of each sequence; None without times.
 
     Args:
-        trained: of a model's training sequences; see `Spacing.found`.
+        chunk: the sequences.
+        trained: the step interval of a model's training sequences; see `Spacing.infer`.
     """
     if chunk.order is None:
         return None
-    return Spacing.found(chunk.order, chunk.points.offsets, trained)
+    return Spacing.infer(chunk.order, chunk.points.offsets, trained)
 
 
-def of_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
-    """A piece with some of its rows, which keep their steps; its own target is left out."""
+def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
+    """The chunk with the rows where `keep` is True, and their times; without separate targets."""
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
     order = chunk.order
@@ -144,64 +152,65 @@ def of_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
         order = np.arange(1, len(keep) + 1) - points.offsets[series_index].astype(np.float64)
     lengths = np.bincount(series_index[rows], minlength=len(points))
     return replace(
-        chunk, points=Ragged(points.values[rows], offsets_of(lengths), points.features),
-        where=moved(chunk.where, rows), order=order[rows], target=None, where_target=None,
+        chunk, points=Ragged(points.values[rows], to_offsets(lengths), points.features),
+        where=remap_where(chunk.where, rows), order=order[rows], target=None, where_target=None,
     )  # fmt: skip
 
 
-def last_rows(chunk: Chunk, most: int) -> Chunk:
-    """A piece with the last rows of each sequence."""
+def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
+    """The chunk with the last `max_rows` rows of each sequence."""
     points = chunk.points
-    if (points.lengths <= most).all():
+    if (points.lengths <= max_rows).all():
         return chunk
     ends = np.repeat(points.offsets[1:], points.lengths)
-    return of_rows(chunk, ends - np.arange(len(ends)) <= most)
+    return select_rows(chunk, ends - np.arange(len(ends)) <= max_rows)
 
 
-def moved(where: Where, rows: Integers) -> Where:
-    """`where`, asked for rows of `values[rows]`."""
+def remap_where(where: Where, rows: Integers) -> Where:
+    """The place function of `values[rows]`, from that of `values`."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 
-def columns_apart(config: OwnFile) -> bool:
-    """Whether whole columns are source and others target, row by row."""
+def has_separate_columns(config: OwnFile) -> bool:
+    """Whether some columns are sources and others targets, row by row."""
     lengths = (config.source_length, config.target_length, config.window)
     return config.source_features is not None and not any(lengths)
 
 
-def ended_sides(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
-    """(rows, C): True where a side of a sequence has ended: all its cells are empty to the end."""
+def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
+    """(rows, C): True after the end of a sequence's source or target, where all cells of its
+    columns are empty to the last row."""
     ended = np.zeros(ragged.values.shape, dtype=bool)
     for names in (config.source_features, config.target_features):
-        places = [ragged.features.index(name) for name in names or () if name in ragged.features]
-        if not places:
-            continue  # a file to forecast from need not have the target features
-        empty = np.isnan(ragged.values[:, places]).all(axis=1)
-        for k in np.flatnonzero(any_of_each(empty, ragged.offsets)):
+        indices = [ragged.features.index(name) for name in names or () if name in ragged.features]
+        if not indices:
+            continue  # the input of a forecast may lack the target features
+        empty = np.isnan(ragged.values[:, indices]).all(axis=1)
+        for k in np.flatnonzero(any_per_series(empty, ragged.offsets)):
             first, last = int(ragged.offsets[k]), int(ragged.offsets[k + 1])
             real = last
             while real > first and empty[real - 1]:
                 real -= 1
-            ended[real:last, places] = True
+            ended[real:last, indices] = True
     return ended
 
 
-def any_of_each(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
-    """(N, ...) whether any row of each series is True; of one without rows False.
+def any_per_series(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
+    """(N, ...) whether any row of each series is True; False for a series without rows.
 
     Args:
-        flags: (rows, ...).
-        offsets: (N + 1,).
+        flags: (rows, ...) booleans.
+        offsets: (N + 1,) first row of each series, and the end of the last.
     """
     found = np.zeros((len(offsets) - 1, *flags.shape[1:]), dtype=bool)
     has_rows = np.diff(offsets) > 0
-    if has_rows.any():  # reduceat takes the next row for a series without any
+    if has_rows.any():  # reduceat would use the next row for a series without rows
         found[has_rows] = np.logical_or.reduceat(flags, offsets[:-1][has_rows])
     return found
 
 
-def blocks_of(lengths: Integers, rows: int) -> list[slice]:
-    """Series next to each other, of so many rows together, or one."""
+def block_slices(lengths: Integers, rows: int) -> list[slice]:
+    """Slices of consecutive series with at most `rows` rows together, or of one series."""
     ends = np.cumsum(lengths)
     found, first = list[slice](), 0
     while first < len(lengths):

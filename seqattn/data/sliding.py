@@ -1,4 +1,4 @@
-"""Windows over series: where sources and targets of a given length begin."""
+"""Sliding windows over series: first rows of sources and targets of a given length."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.sequences import Integers
-from seqattn.data.series import Series, Spans, blocks_of
+from seqattn.data.series import Series, Spans, block_slices
 from seqattn.data.windows import WindowNames
 from seqattn.errors import DataError
 
-BLOCK = 2**20
-"""Rows that are looked at together."""
+BLOCK_ROWS = 2**20
+"""Rows that are checked for empty cells together."""
 
 
 @dataclass
 class LeftOut:
-    """What is not among the sequences.
+    """Series and windows that are left out of the sequences.
 
     Attributes:
         too_short: names of series that are too short to be cut.
-        dropped: how many windows, or series, have empty cells; and the names of some.
+        dropped: number of windows, or series, with empty cells.
+        names: names of up to five of these.
     """
 
     too_short: list[str] = field(default_factory=list)
@@ -38,10 +39,10 @@ class LeftOut:
 
 
 class Cut(NamedTuple):
-    """Rows of sources and targets.
+    """First rows and lengths of sources and targets, (N,) each.
 
     Attributes:
-        series_index: (N,) the series of each.
+        series_index: (N,) the series of each sequence.
     """
 
     series_index: Integers
@@ -51,13 +52,18 @@ class Cut(NamedTuple):
     target_lengths: Integers
 
 
-def in_windows(
+def slide_windows(
     series: Series,
     spans: Spans,
     config: OwnFile,
     source_features: tuple[str, ...],
     left_out: LeftOut,
 ) -> Cut:
+    """The windows over the rows of a part that can be used.
+
+    Raises:
+        DataError: no series is long enough for a window.
+    """
     window = config.window
     assert window is not None
     needed = window.source + window.target
@@ -72,7 +78,7 @@ def in_windows(
     span = np.repeat(np.arange(len(spans)), counts)
     of_span = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = spans.starts[span] + of_span * window.stride
-    keep = _usable(series, spans, starts, counts, config, source_features)
+    keep = _usable_windows(series, spans, starts, counts, config, source_features)
     if not keep.all():
         named = WindowNames(
             series.ids, spans.series_index[span],
@@ -89,16 +95,17 @@ def in_windows(
     )
 
 
-def _usable(
+def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """(windows,) which windows may be used: with data.missing: drop_sequence those without an empty
-    cell, else those whose source has a value of each feature to be filled from.
+    """(windows,) which windows can be used: with data.missing: drop_sequence those without an empty
+    cell, otherwise those whose source has an observed value of each feature.
 
     Args:
-        starts: first row of each window, span after span.
-        counts: windows of each span.
+        starts: (windows,) first row of each window, in the order of spans.
+        counts: (spans,) number of windows of each span.
+        source_features: names of the source features.
     """
     window = config.window
     assert window is not None
@@ -109,7 +116,7 @@ def _usable(
     size = window.source + window.target if drops else window.source
     columns = [series.columns.index(name) for name in source_features]
     values, first = series.points.values, 0
-    for block in blocks_of(spans.lengths, BLOCK):
+    for block in block_slices(spans.lengths, BLOCK_ROWS):
         last = first + int(counts[block].sum())
         if last > first:
             low = int(starts[first])

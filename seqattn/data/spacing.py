@@ -1,6 +1,6 @@
-"""How far apart the steps of a sequence are: numbers, spans of time, business days or months.
+"""Step intervals of sequences: numbers, durations, business days or months.
 
-A spacing is found for each sequence from its own steps; see `seqattn.data.grids`.
+The interval of each sequence is inferred from its times; see `seqattn.data.grids`.
 
 Letters: N sequences.
 """
@@ -8,7 +8,7 @@ Letters: N sequences.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,25 +23,25 @@ from seqattn.data.grids import (
     UNKNOWN,
     Floats,
     Integers,
-    Rows,
+    StepRows,
     most_frequent,
     on_day,
 )
 
 UNITS = ("unknown", "number", "time", "business_day", "month")
 END_DAYS = (28, 29, 30)
-SPANS = (("week", 604_800_000_000), ("day", 86_400_000_000), ("hour", 3_600_000_000),
+TIME_UNITS = (("week", 604_800_000_000), ("day", 86_400_000_000), ("hour", 3_600_000_000),
          ("minute", 60_000_000), ("second", 1_000_000), ("microsecond", 1))  # fmt: skip
 
 
 class Frequency(NamedTuple):
-    """One spacing.
+    """A step interval.
 
     Attributes:
         unit: one of `UNITS`, but not unknown.
-        step: units from a row to the next; microseconds for `time`.
-        day: of `month`, where it is one of `END_DAYS`, which in some months is the last: few rows
-            do not show it. Else 0.
+        step: units between two rows; microseconds for `time`.
+        day: for `month`, the day of the month if it is one of `END_DAYS`, which a few rows cannot
+            tell from the last day; else 0.
     """
 
     unit: str
@@ -53,12 +53,12 @@ class Frequency(NamedTuple):
         if unit == "number":
             return f"{int(step)}" if step == round(step) else f"{step:.10g}"
         if unit == "time":
-            unit, size = next(span for span in SPANS if step % span[1] == 0)
+            unit, size = next(span for span in TIME_UNITS if step % span[1] == 0)
             step /= size
         return f"{step:g} {unit.replace('_', ' ')}{'' if step == 1 else 's'}"
 
     def as_plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """As JSON-serializable data."""
         plain = {"unit": self.unit, "step": self.step}
         return {**plain, "day": self.day} if self.day else plain
 
@@ -66,7 +66,7 @@ class Frequency(NamedTuple):
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """
         Raises:
-            KeyError, TypeError, ValueError: it is not what `as_plain` wrote.
+            KeyError, TypeError, ValueError: not the output of `as_plain`.
         """
         unit, step, day = str(plain["unit"]), float(plain["step"]), plain.get("day", 0)
         if unit not in UNITS[1:] or not 0 < step < math.inf:
@@ -77,12 +77,12 @@ class Frequency(NamedTuple):
 
 
 class Spacing(NamedTuple):
-    """The spacing of each of N sequences.
+    """The step interval of each of N sequences.
 
     Attributes:
-        unit: (N,) places in `UNITS`.
-        step: (N,) units from a row to the next, microseconds for time; NaN where unknown.
-        day: (N,) for months the day of the month, 31 for the last; else 0.
+        unit: (N,) indices in `UNITS`.
+        step: (N,) units between two rows, microseconds for time; NaN where unknown.
+        day: (N,) the day of the month for months, 31 for the last; else 0.
     """
 
     unit: NDArray[np.int8]
@@ -90,8 +90,8 @@ class Spacing(NamedTuple):
     day: NDArray[np.int8]
 
     @classmethod
-    def alike(cls, sequences: int, frequency: Frequency) -> Self:
-        """The same spacing for all sequences."""
+    def uniform(cls, sequences: int, frequency: Frequency) -> Self:
+        """One step interval for all sequences."""
         return cls(
             np.full(sequences, UNITS.index(frequency.unit), dtype=np.int8),
             np.full(sequences, float(frequency.step)),
@@ -99,64 +99,65 @@ class Spacing(NamedTuple):
         )
 
     @classmethod
-    def found(
+    def infer(
         cls, order: NDArray[Any], offsets: Integers, trained: Frequency | None = None
     ) -> Self:
-        """
-        Each sequence's own spacing: its smallest distance, on the grid that leaves the fewest rows
-        missing. Two rows alone show no gap, and one row no distance: these take the spacing that
-        is most frequent among the other sequences, if they lie on its grid.
+        """Infer the step interval of each sequence from its times.
+
+        It is the smallest distance between two rows, on the grid with the fewest missing rows. A
+        sequence of one or two rows shows no gaps; it takes the most frequent interval of the other
+        sequences if its rows are on that grid.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.
-            offsets: (N + 1,) the row where each sequence begins, and where the last ends.
-            trained: the spacing of a model's training sequences; it holds for all, wherever the
-                steps are of its kind. None: see above.
+            offsets: (N + 1,) first row of each sequence, and the end of the last.
+            trained: the step interval of a model's training sequences, used for all sequences
+                whose times are of its kind. None: infer it.
         """
-        rows = Rows.of(order, offsets)
-        step = rows.train_step()
+        rows = StepRows.of(order, offsets)
+        step = rows.constant_step()
         if step is not None and trained in (None, Frequency("number", step)):
-            return cls.alike(len(offsets) - 1, Frequency("number", step))
+            return cls.uniform(len(offsets) - 1, Frequency("number", step))
         fits = rows.fits()
-        unit, steps = rows.chosen(fits)
+        unit, steps = rows.choose_grid(fits)
         if trained is not None:
             kind = UNITS.index(trained.unit)
             applies = np.full(len(unit), kind in fits)
             if kind == NUMBER and trained.step == round(trained.step):
-                applies &= rows.are_whole
+                applies &= rows.is_whole
             unit, steps = np.where(applies, kind, unit), np.where(applies, trained.step, steps)
         else:
-            unit, steps = rows.with_the_commonest(unit, steps)
+            unit, steps = rows.assume_most_frequent(unit, steps)
         day = rows.day
-        if trained is not None and trained.day and rows.are_dates:
-            day = np.where(rows.are_on_day(trained.day), trained.day, day)
+        if trained is not None and trained.day and rows.is_date:
+            day = np.where(rows.is_on_day(trained.day), trained.day, day)
         day = np.where(unit == MONTH, day, 0)
         return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
-    def at(self, places: Any) -> Spacing:
-        """The spacing of the sequences at some places."""
-        return Spacing(*(column[places] for column in self))
+    def select(self, indices: Any) -> Spacing:
+        """The intervals of the sequences at these indices."""
+        return Spacing(*(column[indices] for column in self))
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        """(N,)"""
+        """(N,) whether the interval of a sequence is known."""
         return np.asarray(self.unit != UNKNOWN)
 
     def frequency(self, k: int) -> Frequency | None:
-        """Of one sequence; None: unknown."""
+        """The interval of sequence k; None: unknown."""
         unit = int(self.unit[k])
         return None if unit == UNKNOWN else Frequency(UNITS[unit], float(self.step[k]))
 
     def frequencies(self) -> dict[Frequency, int]:
-        """All known ones with how many sequences have them, the most frequent first."""
-        known = self.at(np.flatnonzero(self.is_known))
+        """The known intervals and the number of sequences with each, most frequent first."""
+        known = self.select(np.flatnonzero(self.is_known))
         return {
             Frequency(UNITS[unit], step): count
             for unit, step, count in most_frequent(known.unit, known.step)
         }
 
     def common(self) -> Frequency | None:
-        """The one spacing of all sequences; None: there are several, or one is unknown."""
+        """The interval that all sequences share; None if they share none or one is unknown."""
         found = list(self.frequencies())
         if len(found) != 1 or not self.is_known.all():
             return None
@@ -164,10 +165,9 @@ class Spacing(NamedTuple):
         return found[0]._replace(day=day if day in END_DAYS and (self.day == day).all() else 0)
 
     def distances(self, order: NDArray[Any], offsets: Integers) -> Floats:
-        """(rows - 1,) how many steps each row is after the one before: 1 where none is missing, no
-        whole number off the grid, and 1 too from one sequence to the next, and where the spacing
-        is unknown."""
-        rows = Rows.of(order, offsets)
+        """(rows - 1,) number of steps from each row to the next: 1 without missing rows, not an
+        integer off the grid. Also 1 between two sequences, and where the interval is unknown."""
+        rows = StepRows.of(order, offsets)
         series_index = rows.series_index[:-1]
         steps = np.ones(len(series_index))
         for unit in np.unique(self.unit[self.is_known]):
@@ -179,11 +179,11 @@ class Spacing(NamedTuple):
             steps = np.where(np.abs(steps - near) <= rows.tolerance(self.step), near, steps)
         return steps
 
-    def ahead(
+    def step_after(
         self, series_index: Integers, base: NDArray[Any], count: NDArray[Any]
     ) -> NDArray[Any]:
-        """The step that lies `count` steps after `base` in the sequence `series_index`, (M,) each;
-        NaN or NaT where the spacing is unknown."""
+        """(M,) the time `count` steps after `base` in the sequences `series_index`, (M,) each; NaN
+        or NaT where the interval is unknown."""
         unit, amount = self.unit[series_index], self.step[series_index] * count
         if base.dtype.kind != "M":
             return np.asarray(np.where(unit == NUMBER, base + amount, np.nan))
@@ -201,23 +201,18 @@ class Spacing(NamedTuple):
         found[at] = on_day(month, self.day[series_index][at]).astype(DATES) + into_day[at]
         return found
 
-    def after(self, last: NDArray[Any], steps: int) -> NDArray[Any]:
-        """(N, steps) the steps after each sequence's last, (N,)."""
+    def steps_after(self, last: NDArray[Any], steps: int) -> NDArray[Any]:
+        """(N, steps) the times after the last time of each sequence, (N,)."""
         N = len(last)
         count = np.tile(np.arange(1, steps + 1), N)
-        return self.ahead(
+        return self.step_after(
             np.repeat(np.arange(N), steps), np.repeat(last, steps), count
         ).reshape(N, steps)  # fmt: skip
 
 
-def joined(parts: Sequence[Spacing]) -> Spacing:
-    """The spacing of several sets of sequences, one after the other."""
-    return Spacing(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def with_dashes(order: NDArray[Any]) -> str | None:
-    """The first of whole numbers as a date, where all look like days (YYYYMMDD) or months (YYYYMM)
-    of 1900 to 2099 that somebody wrote without dashes; None: they do not, or are dates."""
+def as_dashed_date(order: NDArray[Any]) -> str | None:
+    """The first of the times as an ISO date, if all times are integers that are days (YYYYMMDD) or
+    months (YYYYMM) of 1900 to 2099 written without dashes; else None."""
     if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
         return None
     steps = np.unique(np.asarray(order, dtype=np.int64))

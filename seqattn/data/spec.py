@@ -1,4 +1,4 @@
-"""The schema of the sequences that a model was trained on. A checkpoint keeps it."""
+"""The schema of the sequences that a model was trained on; checkpoints store it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class DataSpec:
-    """What sequences must have for a model to read them, and what its forecasts are of.
+    """Names, lengths and units of the sequences that a model reads and forecasts.
 
     Attributes:
-        source_features, target_features: names of what is given and of what is forecast.
-        source_length, target_length: steps of the longest.
-        scaling: to the units the model works in, and back.
-        digests: SHA-256 of each file they were read from.
-        frequency: how far apart the steps of all sequences were; None: there was none, or several.
-        roles: of the columns of the table they were read from, inferred or given; None: there was
-            no table, or an earlier version wrote the checkpoint.
-        units: of the features that have one, to be shown beside values.
+        source_features, target_features: names of the features.
+        source_length, target_length: lengths of the longest source and target, in steps.
+        scaling: from the user's units to those of the model, and back.
+        digests: SHA-256 of each file of the training data.
+        frequency: the step interval of all sequences; None if they have none, or several.
+        roles: the roles of the table's columns, inferred or given; None without a table, and in
+            checkpoints of earlier versions.
+        units: unit by feature, of the features that have one.
     """
 
     source_features: tuple[str, ...]
@@ -41,10 +41,10 @@ class DataSpec:
 
     @classmethod
     def of(cls, part: Sequences, scaling: Scaling | None = None) -> DataSpec:
-        """Of sequences that were not read from files.
+        """The schema of sequences in memory.
 
         Args:
-            scaling: None: the model works in their own units.
+            scaling: of the model; None: the identity.
         """
         return cls(
             part.features, part.target_features, part.source_steps, part.target_steps,
@@ -53,6 +53,7 @@ class DataSpec:
 
     @classmethod
     def of_splits(cls, data: Splits) -> DataSpec:
+        """The schema of a data set, from its training part."""
         train = data.train
         return cls(
             train.features, train.target_features, train.source_steps, train.target_steps,
@@ -61,7 +62,7 @@ class DataSpec:
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
-        """For JSON; the names of the keys are those of the first versions."""
+        """As JSON-serializable data. The keys are those of the first version, such as `said`."""
         return {
             "features": list(self.source_features),
             "said": list(self.target_features),
@@ -78,18 +79,18 @@ class DataSpec:
     def from_plain(cls, plain: Mapping[str, Any]) -> DataSpec:
         """
         Raises:
-            KeyError, TypeError, ValueError, AttributeError: it is not what `as_plain` wrote.
+            KeyError, TypeError, ValueError, AttributeError: not the output of `as_plain`.
         """
-        features, said = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
-        kept = plain.get("frequency")
-        if kept is None and plain.get("apart") is not None:  # how checkpoints once had it
-            kept = {"unit": "number", "step": plain["apart"]}
+        source, target = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
+        frequency = plain.get("frequency")
+        if frequency is None and plain.get("apart") is not None:  # checkpoints of early versions
+            frequency = {"unit": "number", "step": plain["apart"]}
         roles = plain.get("roles")
         return cls(
-            features, said, int(plain["source_length"]), int(plain["target_length"]),
-            Scaling.from_plain(plain["scaling"], features, said),
+            source, target, int(plain["source_length"]), int(plain["target_length"]),
+            Scaling.from_plain(plain["scaling"], source, target),
             tuple(str(digest) for digest in plain["digests"]),
-            None if kept is None else Frequency.from_plain(kept),
+            None if frequency is None else Frequency.from_plain(frequency),
             None if roles is None else ColumnRoles.from_plain(roles),
             {str(name): str(unit) for name, unit in plain.get("units", {}).items()},
         )  # fmt: skip

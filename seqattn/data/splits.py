@@ -1,11 +1,11 @@
-"""The three parts of a data set."""
+"""A data set in three parts: training, validation and test."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from seqattn.data.baselines import Rule
+from seqattn.data.baselines import NaiveForecast
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.metrics import InSample
 from seqattn.data.scaling import Scaling
@@ -16,28 +16,28 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts of a data set, and the rule of thumb that its task knows.
+    """A data set in three parts, with what was fitted on its training part.
 
     Attributes:
-        scaling: of the units that a model works in; the parts are in the user's.
-        rule: name and forecast of the task's own parameter-free rule, or None.
-        notes: what a user should be told of files that were read.
-        split: (name, part, first step, last step) of each sequence of such files.
+        train, validation, test: the parts, in the user's units.
+        scaling: from the user's units to those of the model, and back.
+        rule: name and forecast of the naive baseline that belongs to the task, or None.
+        notes: messages for the user about the files.
+        split: (series, part, first step, last step) of each series that was read from files.
         digests: SHA-256 of each path of the config.
-        sources: SHA-256 of each file, where a path stands for several.
-        frequency: how far apart the steps of all training series of such files are; None: they have
-            none, or several.
-        in_sample: season and scale of the errors, of the training series of such files.
-        fitted_on: the training sequences that baselines are fitted to.
-        roles: of the columns of the table they were read from; None: there was none.
-        units: of the features that have one.
+        sources: SHA-256 of each file by its name, where a path stands for several files.
+        frequency: the step interval that all training series share; None if they share none.
+        in_sample: season and error scale of the training series; None for generated data.
+        fitted_on: the training sequences that baselines are fitted to; None: all of them.
+        roles: the roles of the columns of the table; None if no table was read.
+        units: unit by feature, of the features that have one.
     """
 
     train: Sequences
     validation: Sequences
     test: Sequences
     scaling: Scaling
-    rule: tuple[str, Rule] | None = None
+    rule: tuple[str, NaiveForecast] | None = None
     notes: tuple[str, ...] = ()
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()
@@ -54,5 +54,5 @@ class Splits:
         return self.train if self.fitted_on is None else self.fitted_on
 
     def batches(self, size: int) -> int:
-        """Steps of an epoch."""
+        """Number of batches in an epoch."""
         return -(-len(self.train) // size)

@@ -1,4 +1,4 @@
-"""Series in three parts: by sequence, by group or by time."""
+"""Splits series into training, validation and test part by sequence, group or time."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ from seqattn.config import OwnFile
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans
 from seqattn.errors import DataError
-from seqattn.rng import stream
+from seqattn.rng import rng_for
 
 PARTS = ("train", "validation", "test")
 
 
-def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
-    """Training, validation and test part, and the names of series that are too short to be cut in
-    time.
+def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+    """The three parts, and the names of series that are too short for a split by time.
 
     Raises:
-        DataError: a part would have nothing, or the file does not have what it is to be split by.
+        DataError: a part would be empty, or the file lacks the groups or times to split by.
     """
     split, name = config.split, series.name
     if split.by == "time" and config.window is not None:
-        return _cut_in_time(series, config)
+        return _split_in_time(series, config)
     if split.by == "group":
         if series.groups is None:
             raise DataError(f"{name}: has no groups to split by.")
         units: dict[str, list[int]] = {}
         for k, word in enumerate(series.groups):
             units.setdefault(word, []).append(k)
-        members, what = list(units.values()), "groups"
+        members, items = list(units.values()), "groups"
         count = len(members)
     else:
-        members, what, count = None, "sequences", len(series)
+        members, items, count = None, "sequences", len(series)
     if split.by == "time":
         if series.order is None:
             raise DataError(
@@ -43,19 +42,21 @@ def three_parts(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]
             )
         order = np.argsort(series.order[series.points.offsets[:-1]], kind="stable")
     else:
-        order = stream(split.seed, "split", split.by).permutation(count)
-    counts = _counts(count, split.validation, split.test, what, name)
-    found = []
+        order = rng_for(split.seed, "split", split.by).permutation(count)
+    counts = _part_sizes(count, split.validation, split.test, items, name)
+    spans = []
     for first, last in itertools.pairwise(np.cumsum([0, *counts])):
         chosen: Integers = np.sort(order[first:last])
         if members is not None:
             chosen = np.sort(np.concatenate([members[unit] for unit in order[first:last]]))
-        found.append(Spans.of_series(series, chosen))
-    return found, []
+        spans.append(Spans.of_series(series, chosen))
+    return spans, []
 
 
-def _counts(n: int, validation: float, test: float, what: str, name: str) -> tuple[int, int, int]:
-    """How many of n each part gets."""
+def _part_sizes(
+    n: int, validation: float, test: float, items: str, name: str
+) -> tuple[int, int, int]:
+    """The number of items of each part out of n."""
     of_validation, of_test = round(n * validation), round(n * test)
     of_train = n - of_validation - of_test
     for part, count in zip(PARTS, (of_train, of_validation, of_test), strict=True):
@@ -68,31 +69,33 @@ def _counts(n: int, validation: float, test: float, what: str, name: str) -> tup
             else:
                 hint = "Change the shares in data.split"
             raise DataError(
-                f"{name}: of {n} {what} the {part} part would get {max(count, 0)}. {hint}."
+                f"{name}: of {n} {items} the {part} part would get {max(count, 0)}. {hint}."
             )
     return of_train, of_validation, of_test
 
 
-def _cut_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
-    """Each series in three: the first points train, the last test."""
+def _split_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+    """Split each series by time: the first steps train, the last test."""
     name, window, split = series.name, config.window, config.split
     if series.target is not None:
-        raise DataError(f"{name}: keeps targets apart, so there is no series to cut in time.")
+        raise DataError(f"{name}: has separate targets, so there is no series to split by time.")
     assert window is not None
     needed = window.source + window.target
-    whole = Spans.of_series(series)
-    L = whole.lengths
+    spans = Spans.of_series(series)
+    L = spans.lengths
     of_test, of_validation = (np.rint(L * share).astype(np.int64)
                               for share in (split.test, split.validation))  # fmt: skip
     sizes = np.stack([L - of_validation - of_test, of_validation, of_test])
     is_short = (sizes < needed).any(axis=0)
-    kept = np.flatnonzero(~is_short)
-    if not kept.size:
+    long_enough = np.flatnonzero(~is_short)
+    if not long_enough.size:
         part = int(np.flatnonzero(sizes[:, 0] < needed)[0])
         raise DataError(
             f"{name}: the {PARTS[part]} part of series {series.ids[0]!r} has {sizes[part, 0]} of"
             f" its {L[0]} points, but a window needs {needed} (data.window)."
         )
-    begins = whole.starts + np.concatenate([np.zeros((1, len(L)), np.int64), sizes[:2].cumsum(0)])
-    parts = [Spans(kept, begins[part][kept], sizes[part][kept]) for part in range(3)]
+    begins = spans.starts + np.concatenate([np.zeros((1, len(L)), np.int64), sizes[:2].cumsum(0)])
+    parts = [
+        Spans(long_enough, begins[part][long_enough], sizes[part][long_enough]) for part in range(3)
+    ]
     return parts, [series.ids[int(k)] for k in np.flatnonzero(is_short)]

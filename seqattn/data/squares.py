@@ -1,35 +1,34 @@
-"""Noisy squares: a walk round the corners of a square, from any corner, either way.
+"""Noisy squares: the corners of a square in order, from any corner, in either direction.
 
-The draws and their order are fixed for good, so a seed names the same points everywhere.
-They come from NumPy's legacy stream (`RandomState(seed)`), one of its own: every base, then
-(only if lengths vary) every length, then every direction, then the noise of each sequence
-in turn.
+The draws and their order never change, so that a seed gives the same points in all versions. They
+come from NumPy's legacy generator (`RandomState(seed)`): first all starting corners, then (if
+lengths vary) all lengths, then all directions, then the noise of each sequence.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from seqattn.data.sequences import Floats, Integers, Sequences, padded
+from seqattn.data.sequences import Floats, Integers, Sequences, pad_sequences
 
 CORNERS = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [1.0, -1.0]])
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
 
 
-def walks(
+def draw_walks(
     n: int, seed: int, *, noise: float = 0.1, variable_length: bool = False
 ) -> tuple[list[Floats], list[Floats], Integers]:
-    """Whole walks, before they are cut into source and target.
+    """Draw whole sequences, before they are cut into source and target.
 
     Args:
-        n: how many.
+        n: number of sequences.
         seed: 0 to 2**32 - 1.
-        noise: standard deviation of each coordinate's normal noise.
-        variable_length: 2, 3 or 4 corners instead of always 4.
+        noise: standard deviation of the normal noise of each coordinate.
+        variable_length: whether sequences have 2, 3 or 4 corners instead of always 4.
 
     Returns:
-        points: n arrays (L, 2); corners: n arrays (L, 2), the same without noise;
+        points: n arrays (L, 2); corners: n arrays (L, 2), the points without noise;
         directions: (n,), 1 for clockwise.
     """
     stream = np.random.RandomState(seed)
@@ -44,24 +43,24 @@ def walks(
     return points, corners, directions.astype(np.int64)
 
 
-def generate(
+def generate_squares(
     n: int, seed: int, *, noise: float, source_length: int, variable_length: bool
 ) -> Sequences:
-    """Walks cut in two: the first `source_length` corners in, the rest out.
+    """Generate squares whose first `source_length` corners are the source and the rest the target.
 
-    A walk too short for that keeps its last corner as the target, so that every sequence has
-    at least one corner of each.
+    The last corner of a short sequence is always its target, so that source and target have at
+    least one corner each.
     """
-    points, corners, directions = walks(n, seed, noise=noise, variable_length=variable_length)
+    points, corners, directions = draw_walks(n, seed, noise=noise, variable_length=variable_length)
     cuts = [min(source_length, len(walk) - 1) for walk in points]
-    source, source_lengths = padded(
+    source, source_lengths = pad_sequences(
         [walk[:cut] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
     )
-    target, target_lengths = padded(
+    target, target_lengths = pad_sequences(
         [walk[cut:] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
     )
-    ideal, _ = padded(
-        [_ideal_rest(walk, cut) for walk, cut in zip(corners, cuts, strict=True)], len(FEATURES)
+    ideal, _ = pad_sequences(
+        [_ideal_target(walk, cut) for walk, cut in zip(corners, cuts, strict=True)], len(FEATURES)
     )
     return Sequences(
         source=source,
@@ -76,14 +75,14 @@ def generate(
 
 
 def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Floats:
-    """The task's own rule, with nothing learned: a corner is minus the one two steps before.
+    """Forecast of squares: a corner is minus the corner two steps before.
 
-    With one source corner the next may lie to either side, and the best guess is their mean, 0.
+    After a single source corner the next may be either neighbour, so the forecast is their mean, 0.
 
     Args:
-        source: (N, S, 2) given corners.
+        source: (N, S, 2) corners.
         source_lengths: (N,).
-        steps: T, how many corners to say.
+        steps: T, target length.
 
     Returns:
         (N, T, 2).
@@ -93,17 +92,17 @@ def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Flo
     walk[:, :S] = source
     rows = np.arange(N)
     for step in range(steps):
-        here = source_lengths + step
-        known = (here >= 2)[:, None]
-        walk[rows, here] = np.where(known, -walk[rows, here - 2], 0.0)
+        at = source_lengths + step
+        known = (at >= 2)[:, None]
+        walk[rows, at] = np.where(known, -walk[rows, at - 2], 0.0)
     return np.stack([walk[rows, source_lengths + step] for step in range(steps)], axis=1)
 
 
-def _ideal_rest(corners: Floats, cut: int) -> Floats:
-    """What one would say of the corners from `cut` on who knows those before it, without noise.
+def _ideal_target(corners: Floats, cut: int) -> Floats:
+    """The best forecast of the corners from `cut` on, given the true corners before.
 
-    Two corners tell the direction and so everything. One does not: the corners beside it may come
-    in either order, and the mean of the two, the middle of the square, is the least wrong.
+    Two corners determine the direction, and so all others. After one corner its neighbours may come
+    in either order, and their mean, the centre of the square, has the lowest error.
     """
     rest = corners[cut:].copy()
     if cut == 1:
@@ -112,6 +111,6 @@ def _ideal_rest(corners: Floats, cut: int) -> Floats:
 
 
 def _corners(base: int, direction: int) -> Floats:
-    """Four corners from `base` on; the way back is the same list reversed."""
+    """Four corners from `base` on; the other direction is the same list reversed."""
     clockwise = CORNERS[(base + np.arange(4)) % 4]
     return clockwise if direction else clockwise[::-1]

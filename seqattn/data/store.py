@@ -1,4 +1,5 @@
-"""Series gathered from several pieces, in memory or in files of a folder that are then mapped."""
+"""Stores series that are added chunk by chunk, in memory or in files that are then
+memory-mapped."""
 
 from __future__ import annotations
 
@@ -15,22 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.column_roles import ColumnRoles
-from seqattn.data.files.chunk import Ragged, offsets_of
+from seqattn.data.files.chunk import Ragged, to_offsets
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
 
 META = "meta.json"
 VERSION = 2
-"""Of the layout of a folder; another one is not read."""
+"""Version of the layout of a folder; folders of other versions are not read."""
 
 
-class Names(collections.abc.Sequence[str]):
-    """Texts in one array of bytes.
+class PackedNames(collections.abc.Sequence[str]):
+    """A sequence of strings in one array of bytes.
 
     Args:
-        content: (bytes,) UTF-8.
-        lengths: (N,) bytes of each text.
+        content: (bytes,) the strings in UTF-8, concatenated.
+        lengths: (N,) number of bytes of each string.
     """
 
     def __init__(self, content: NDArray[np.uint8], lengths: Integers) -> None:
@@ -38,9 +39,8 @@ class Names(collections.abc.Sequence[str]):
 
     @functools.cached_property
     def offsets(self) -> Integers:
-        """(N + 1,) where each text begins, and where the last ends; worked out once a name is
-        asked for, which is seldom."""
-        return offsets_of(self.lengths)
+        """(N + 1,) first byte of each string, and the end of the last; computed on first use."""
+        return to_offsets(self.lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -57,12 +57,12 @@ class SeriesStore:
     """Collects series of one layout.
 
     Args:
-        folder: an empty one, for the rows; None: they stay in memory.
+        folder: an empty folder for the rows; None: keep them in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self.kept: dict[str, list[NDArray[Any]]] = {}
+        self.arrays: dict[str, list[NDArray[Any]]] = {}
         self.dtypes: dict[str, str] = {}
         self.ids, self.groups = list[str](), list[str]()
         self.first: Series | None = None
@@ -71,9 +71,10 @@ class SeriesStore:
         self.count = 0
 
     def add(self, series: Series) -> None:
-        """
+        """Add some series.
+
         Raises:
-            OSError: there is no room in the folder.
+            OSError: the disk is full.
         """
         self.first = self.first or series
         self.empty += series.empty
@@ -96,16 +97,16 @@ class SeriesStore:
         self._append_names("ids", self.ids, series.ids)
         self._append_names("groups", self.groups, series.groups or ())
 
-    def _append_names(self, name: str, kept: list[str], words: Sequence[str]) -> None:
+    def _append_names(self, name: str, arrays: list[str], words: Sequence[str]) -> None:
         if self.folder is None:
-            kept.extend(words)
+            arrays.extend(words)
             return
         texts = [word.encode() for word in words]
         self._append(name, np.frombuffer(b"".join(texts), dtype=np.uint8))
         self._append(f"{name}_lengths", np.array([len(text) for text in texts], np.int64))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all series."""
         if self.folder is not None:
             for file in self.folder.iterdir():
                 file.unlink()
@@ -113,19 +114,23 @@ class SeriesStore:
 
     @contextlib.contextmanager
     def sibling(self) -> Iterator[SeriesStore]:
-        """Another store, on the disk where this one is, that goes away at the end."""
+        """A temporary store on the same disk."""
         if self.folder is None:
             yield SeriesStore()
             return
         with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix="making-") as place:
             yield SeriesStore(Path(place))
 
-    def finished(self, name: str) -> Series:
-        """All of them, for as long as the store is there."""
+    def finish(self, name: str) -> Series:
+        """All series; valid as long as the store exists.
+
+        Args:
+            name: of the files, for messages.
+        """
         if self.folder is None:
             return self.series(name, {})
         self.write(name, {}, {})
-        found = mapped(self.folder)
+        found = open_mapped(self.folder)
         assert found is not None
         return found
 
@@ -133,7 +138,7 @@ class SeriesStore:
         array = np.ascontiguousarray(array)
         self.bytes += array.nbytes
         if self.folder is None:
-            self.kept.setdefault(name, []).append(array)
+            self.arrays.setdefault(name, []).append(array)
             return
         before = np.dtype(self.dtypes.setdefault(name, array.dtype.str))
         dtype = np.promote_types(before, array.dtype)
@@ -141,41 +146,43 @@ class SeriesStore:
         if dtype != before:
             _widen(path, before, dtype)
             self.dtypes[name] = dtype.str
-        _add_to(path, array.astype(dtype, copy=False))
+        _append_to(path, array.astype(dtype, copy=False))
 
     def series(self, name: str, digests: dict[str, str]) -> Series:
-        """All of them, in memory.
+        """All series of a store in memory.
 
         Args:
-            name: of what they were read from.
-            digests: SHA-256 of each file.
+            name: of the files, for messages.
+            digests: SHA-256 of each file, by name.
         """
         assert self.first is not None and self.folder is None
         arrays = {key: parts[0] if len(parts) == 1 else np.concatenate(parts)
-                  for key, parts in self.kept.items()}  # fmt: skip
+                  for key, parts in self.arrays.items()}  # fmt: skip
         groups = self.groups if self.first.groups is not None else None
-        return _made(self._about(name, digests), arrays, self.ids, groups)
+        return _build_series(self._metadata(name, digests), arrays, self.ids, groups)
 
     def write(self, name: str, digests: dict[str, str], more: dict[str, Any]) -> None:
-        """What is needed to map the folder, written last.
+        """Write the metadata, after which the folder can be memory-mapped.
 
         Args:
-            more: is kept beside.
+            name: of the files, for messages.
+            digests: SHA-256 of each file, by name.
+            more: further entries of the metadata.
         """
         assert self.first is not None and self.folder is not None
-        about = {
-            **self._about(name, digests), "version": VERSION, "dtypes": self.dtypes, **more,
+        metadata = {
+            **self._metadata(name, digests), "version": VERSION, "dtypes": self.dtypes, **more,
             "has_groups": self.first.groups is not None,
             "bytes": {key: self._size(key) for key in self.dtypes},
         }  # fmt: skip
-        (self.folder / META).write_text(json.dumps(about))
+        (self.folder / META).write_text(json.dumps(metadata))
 
     def _size(self, key: str) -> int:
         assert self.folder is not None
         path = self.folder / key
         return path.stat().st_size if path.exists() else 0
 
-    def _about(self, name: str, digests: dict[str, str]) -> dict[str, Any]:
+    def _metadata(self, name: str, digests: dict[str, str]) -> dict[str, Any]:
         assert self.first is not None
         target = self.first.target
         return {
@@ -186,66 +193,71 @@ class SeriesStore:
         }  # fmt: skip
 
 
-def _add_to(path: Path, array: NDArray[Any]) -> None:
+def _append_to(path: Path, array: NDArray[Any]) -> None:
     if array.size:
         with path.open("ab") as file:
-            file.write(array.view(np.uint8).data)  # dates have no buffer of their own
+            file.write(array.view(np.uint8).data)  # dates do not support the buffer protocol
 
 
 def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    """Write a file of numbers again, in a type that holds those of a later file, too."""
+    """Rewrite a file of numbers with a wider dtype."""
     if not path.exists():
         return
     wide = path.with_name(f"{path.name}.wide")
     for _, some in row_blocks(np.memmap(path, dtype=before, mode="r")):
-        _add_to(wide, np.ascontiguousarray(some, dtype=dtype))
+        _append_to(wide, np.ascontiguousarray(some, dtype=dtype))
     wide.replace(path)
 
 
-def mapped(folder: Path) -> Series | None:
-    """The series that a folder holds; None: it is not whole, or of another version."""
+def open_mapped(folder: Path) -> Series | None:
+    """The series of a folder; None if it is incomplete or of another version."""
     try:
-        about = json.loads((folder / META).read_text())
-        if about["version"] != VERSION:
+        metadata = json.loads((folder / META).read_text())
+        if metadata["version"] != VERSION:
             return None
-        arrays = {key: _mapped(folder / key, about["dtypes"][key], size)
-                  for key, size in about["bytes"].items()}  # fmt: skip
+        arrays = {key: _map_file(folder / key, metadata["dtypes"][key], size)
+                  for key, size in metadata["bytes"].items()}  # fmt: skip
     except (OSError, ValueError, KeyError):
         return None
-    columns = len(about["columns"])
+    columns = len(metadata["columns"])
     arrays["values"] = arrays["values"].reshape(-1, columns)
-    if about["target_columns"] is not None:
-        arrays["target_values"] = arrays["target_values"].reshape(-1, len(about["target_columns"]))
-    texts = {key: Names(arrays[key], arrays[f"{key}_lengths"]) for key in ("ids", "groups")}
-    return _made(about, arrays, texts["ids"], texts["groups"] if about["has_groups"] else None)
+    if metadata["target_columns"] is not None:
+        arrays["target_values"] = arrays["target_values"].reshape(
+            -1, len(metadata["target_columns"])
+        )
+    texts = {key: PackedNames(arrays[key], arrays[f"{key}_lengths"]) for key in ("ids", "groups")}
+    return _build_series(
+        metadata, arrays, texts["ids"], texts["groups"] if metadata["has_groups"] else None
+    )
 
 
-def _mapped(path: Path, dtype: str, size: int) -> NDArray[Any]:
-    """
+def _map_file(path: Path, dtype: str, size: int) -> NDArray[Any]:
+    """Memory-map one array.
+
     Raises:
         ValueError: the file has another size.
     """
     if not size:
         return np.zeros(0, dtype=dtype)
     if path.stat().st_size != size:
-        raise ValueError(f"{path} is not whole")
+        raise ValueError(f"{path} is incomplete")
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _made(
-    about: dict[str, Any], arrays: dict[str, NDArray[Any]], ids: Sequence[str],
+def _build_series(
+    metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], ids: Sequence[str],
     groups: Sequence[str] | None,
 ) -> Series:  # fmt: skip
     spacing, target = None, None
     if "unit" in arrays:
         spacing = Spacing(*(np.asarray(arrays[key]) for key in ("unit", "step", "day")))
-    if about["target_columns"] is not None:
-        target = Ragged(arrays["target_values"], offsets_of(arrays["target_lengths"]),
-                        tuple(about["target_columns"]))  # fmt: skip
-    points = Ragged(arrays["values"], offsets_of(arrays["lengths"]), tuple(about["columns"]))
+    if metadata["target_columns"] is not None:
+        target = Ragged(arrays["target_values"], to_offsets(arrays["target_lengths"]),
+                        tuple(metadata["target_columns"]))  # fmt: skip
+    points = Ragged(arrays["values"], to_offsets(arrays["lengths"]), tuple(metadata["columns"]))
     return Series(
-        about["name"], ids, points, arrays.get("order"), spacing, groups, target, about["empty"],
-        arrays["dropped"] if arrays["dropped"].any() else None, tuple(about["notes"]),
-        dict(about["digests"]),
-        None if about["roles"] is None else ColumnRoles.from_plain(about["roles"]),
+        metadata["name"], ids, points, arrays.get("order"), spacing, groups, target,
+        metadata["empty"], arrays["dropped"] if arrays["dropped"].any() else None,
+        tuple(metadata["notes"]), dict(metadata["digests"]),
+        None if metadata["roles"] is None else ColumnRoles.from_plain(metadata["roles"]),
     )  # fmt: skip

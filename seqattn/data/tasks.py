@@ -1,10 +1,11 @@
-"""Made sequences that know where a model should look.
+"""Generated tasks whose true alignment is known.
 
-Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is told by one source step, and
-`alignment` has its place. A corner of a polygon follows from two others, so no single step tells
-it, and `polygons` has no alignment.
+Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is determined by one source step,
+and `alignment` has its index. A corner of a polygon follows from two others, so `polygons` has no
+alignment.
 
-Every draw is a function of (seed, what it is for): more noise or other lengths move no point.
+Each random draw is a function of (seed, purpose): changing noise or lengths leaves all other draws
+unchanged.
 """
 
 from __future__ import annotations
@@ -17,57 +18,53 @@ from numpy.typing import NDArray
 
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort, Squares
 from seqattn.data import squares
-from seqattn.data.baselines import Rule
-from seqattn.data.sequences import Floats, Integers, Sequences, real_points
-from seqattn.rng import stream
+from seqattn.data.baselines import NaiveForecast
+from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
+from seqattn.rng import rng_for
 
 Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag
 
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
-SMALLEST, LARGEST = 0.5, 1.5  # distances of a polygon's corners from the middle
+MIN_RADIUS, MAX_RADIUS = 0.5, 1.5  # distance of the corners of a polygon from its centre
 
 
 def generate(task: Task, n: int, seed: int) -> Sequences:
-    """`n` sequences of a task; a function of the seed."""
+    """Generate `n` sequences of a task, deterministically from the seed."""
     match task:
         case Squares():
-            return squares.generate(
-                n,
-                seed,
-                noise=task.noise,
-                source_length=task.source_length,
+            return squares.generate_squares(
+                n, seed, noise=task.noise, source_length=task.source_length,
                 variable_length=task.variable_length,
-            )
+            )  # fmt: skip
         case Polygons():
-            return _polygons(task, n, seed)
+            return _generate_polygons(task, n, seed)
         case Copy():
-            return _paths(task, n, seed, _in_order)
+            return _generate_paths(task, n, seed, _identity_order)
         case Reverse():
-            return _paths(task, n, seed, _backwards)
+            return _generate_paths(task, n, seed, _reverse_order)
         case Sort():
-            return _paths(task, n, seed, _by_first_coordinate)
+            return _generate_paths(task, n, seed, _sorted_order)
         case Recall():
-            return _recall(task, n, seed)
+            return _generate_recall(task, n, seed)
         case Lag():
-            return _lag(task, n, seed)
+            return _generate_lag(task, n, seed)
         case _:
             assert_never(task)
 
 
-def rule_of(task: Task) -> tuple[str, Rule] | None:
-    """Name and forecast of what a task's own rule says of noisy sources, with nothing learned.
+def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
+    """Name and forecast of the naive baseline of a task: its rule applied to the noisy sources.
 
-    None for copy, reverse, sort and lag, where the rule is all there is to know: it scores the
-    noise floor itself.
+    None for copy, reverse, sort and lag, whose rule reaches the noise floor.
     """
     match task:
         case Squares():
             return "minus the source corner", squares.opposite_corner
         case Polygons():
-            return "turn on by the last angle", turn_on
+            return "turn on by the last angle", rotate_on
         case Recall():
-            return "value of the nearest key", value_of_nearest_key
+            return "value of the nearest key", nearest_key_value
         case Copy() | Reverse() | Sort() | Lag():
             return None
         case _:
@@ -77,23 +74,25 @@ def rule_of(task: Task) -> tuple[str, Rule] | None:
 # --- random paths ---------------------------------------------------------------------------------
 
 
-def _paths(
+def _generate_paths(
     task: Copy | Reverse | Sort, n: int, seed: int, order: Callable[[Floats, Integers], Integers]
 ) -> Sequences:
-    """Points anywhere in the square, and as targets the same in another order."""
-    lengths = _drawn(n, seed, task.min_length, task.length)
-    source = _points(n, seed, "points", task.length, lengths)
-    return _told(source, lengths, lengths, order(source, lengths), task.noise, seed)
+    """Sources of random points in a square; targets are the same points in another order."""
+    lengths = _draw_lengths(n, seed, task.min_length, task.length)
+    source = _draw_points(n, seed, "points", task.length, lengths)
+    return _build_from_alignment(source, lengths, lengths, order(source, lengths), task.noise, seed)
 
 
-def _lag(task: Lag, n: int, seed: int) -> Sequences:
-    lengths = _drawn(n, seed, task.min_length, task.length)
-    source = _points(n, seed, "points", task.length, lengths)
-    alignment = _steps_before(lengths, task.lag, task.steps)
-    return _told(source, lengths, np.full(n, task.steps), alignment, task.noise, seed)
+def _generate_lag(task: Lag, n: int, seed: int) -> Sequences:
+    lengths = _draw_lengths(n, seed, task.min_length, task.length)
+    source = _draw_points(n, seed, "points", task.length, lengths)
+    alignment = _lagged_order(lengths, task.lag, task.steps)
+    return _build_from_alignment(
+        source, lengths, np.full(n, task.steps), alignment, task.noise, seed
+    )
 
 
-def _told(
+def _build_from_alignment(
     source: Floats,
     source_lengths: Integers,
     target_lengths: Integers,
@@ -101,11 +100,11 @@ def _told(
     noise: float,
     seed: int,
 ) -> Sequences:
-    """Sequences whose target step t is source point `alignment[:, t]`, with noise."""
+    """Sequences whose target step t is the source step `alignment[:, t]` plus noise."""
     N, T = alignment.shape
-    ideal = _picked(source, alignment)
-    moved = stream(seed, "data", "noise").standard_normal(ideal.shape) * noise
-    target = np.where(real_points(target_lengths, T)[:, :, None], ideal + moved, 0.0)
+    ideal = _gather_points(source, alignment)
+    deviation = rng_for(seed, "data", "noise").standard_normal(ideal.shape) * noise
+    target = np.where(valid_mask(target_lengths, T)[:, :, None], ideal + deviation, 0.0)
     return Sequences(
         source=source,
         source_lengths=source_lengths,
@@ -118,49 +117,49 @@ def _told(
     )
 
 
-def _in_order(source: Floats, lengths: Integers) -> Integers:
+def _identity_order(source: Floats, lengths: Integers) -> Integers:
     steps = np.arange(source.shape[1])
     return np.where(steps < lengths[:, None], steps, -1)
 
 
-def _backwards(source: Floats, lengths: Integers) -> Integers:
-    places: Integers = lengths[:, None] - 1 - np.arange(source.shape[1])
-    return np.maximum(places, -1)
+def _reverse_order(source: Floats, lengths: Integers) -> Integers:
+    indices: Integers = lengths[:, None] - 1 - np.arange(source.shape[1])
+    return np.maximum(indices, -1)
 
 
-def _by_first_coordinate(source: Floats, lengths: Integers) -> Integers:
-    keep = real_points(lengths, source.shape[1])
+def _sorted_order(source: Floats, lengths: Integers) -> Integers:
+    keep = valid_mask(lengths, source.shape[1])
     order = np.argsort(np.where(keep, source[:, :, 0], np.inf), axis=1, kind="stable")
     return np.where(keep, order, -1)
 
 
-def _steps_before(lengths: Integers, lag: int, steps: int) -> Integers:
-    """(N, steps): point `length + t` is told by point `length + t - lag`; -1 where that is no
-    source point."""
-    places = lengths[:, None] + np.arange(steps) - lag
-    return np.where((places >= 0) & (places < lengths[:, None]), places, -1)
+def _lagged_order(lengths: Integers, lag: int, steps: int) -> Integers:
+    """(N, steps) alignment of the step `length + t` with the step `length + t - lag`; -1 if that is
+    no source step."""
+    indices = lengths[:, None] + np.arange(steps) - lag
+    return np.where((indices >= 0) & (indices < lengths[:, None]), indices, -1)
 
 
-def _picked(source: Floats, alignment: Integers) -> Floats:
-    """(N, T, F): the source points at (N, T) places; 0 where there is none."""
-    found = source[np.arange(len(source))[:, None], np.maximum(alignment, 0)]
-    return np.where(alignment[:, :, None] >= 0, found, 0.0)
+def _gather_points(source: Floats, alignment: Integers) -> Floats:
+    """(N, T, F) the source steps at indices (N, T); 0 at index -1."""
+    points = source[np.arange(len(source))[:, None], np.maximum(alignment, 0)]
+    return np.where(alignment[:, :, None] >= 0, points, 0.0)
 
 
 # --- recall ---------------------------------------------------------------------------------------
 
 
-def _recall(task: Recall, n: int, seed: int) -> Sequences:
-    """Key, value, key, value, ..., and one of the keys again, noisy."""
-    pairs = _drawn(n, seed, task.min_pairs, task.pairs)
+def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
+    """Sources are key, value, key, value, ..., and a noisy copy of one key as the query."""
+    pairs = _draw_lengths(n, seed, task.min_pairs, task.pairs)
     lengths = 2 * pairs + 1
     S, rows = 2 * task.pairs + 1, np.arange(n)
-    source = _points(n, seed, "points", S, lengths)
-    asked = (stream(seed, "data", "asked").random_sample(n) * pairs).astype(np.int64)
-    moved = stream(seed, "data", "noise").standard_normal((n, len(FEATURES))) * task.noise
-    source[rows, lengths - 1] = source[rows, 2 * asked] + moved
-    alignment = (2 * asked + 1)[:, None]
-    target = _picked(source, alignment)
+    source = _draw_points(n, seed, "points", S, lengths)
+    queried = (rng_for(seed, "data", "asked").random_sample(n) * pairs).astype(np.int64)
+    deviation = rng_for(seed, "data", "noise").standard_normal((n, len(FEATURES))) * task.noise
+    source[rows, lengths - 1] = source[rows, 2 * queried] + deviation
+    alignment = (2 * queried + 1)[:, None]
+    target = _gather_points(source, alignment)
     return Sequences(
         source=source,
         source_lengths=lengths,
@@ -168,19 +167,19 @@ def _recall(task: Recall, n: int, seed: int) -> Sequences:
         target_lengths=np.ones(n, dtype=np.int64),
         features=FEATURES,
         ids=tuple(map(str, range(n))),
-        labels=tuple(f"pair {pair + 1} asked" for pair in asked),
+        labels=tuple(f"pair {pair + 1} asked" for pair in queried),
         ideal=target.copy(),
         alignment=alignment,
     )
 
 
-def value_of_nearest_key(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """The value whose key lies nearest to the last source point; at every step the same.
+def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:
+    """Forecast of recall: the value whose key is nearest to the query, at every step.
 
     Args:
-        source: (N, S, F), key, value, ..., and the key that asks.
-        lengths: (N,), odd numbers.
-        steps: T.
+        source: (N, S, F) key, value, ..., and the query.
+        lengths: (N,) odd numbers.
+        steps: T, target length.
 
     Returns:
         (N, T, F).
@@ -191,27 +190,27 @@ def value_of_nearest_key(source: Floats, lengths: Integers, steps: int) -> Float
     query = source[np.arange(N), lengths - 1]
     keys, values = source[:, 0 : S - 1 : 2], source[:, 1::2]
     keys = keys[:, : values.shape[1]]
-    apart = np.square(keys - query[:, None]).sum(axis=-1)
+    distances = np.square(keys - query[:, None]).sum(axis=-1)
     real = np.arange(keys.shape[1]) < (lengths[:, None] - 1) // 2
-    nearest = np.where(real, apart, np.inf).argmin(axis=1)
+    nearest = np.where(real, distances, np.inf).argmin(axis=1)
     return np.repeat(values[np.arange(N), nearest][:, None], steps, axis=1)
 
 
 # --- polygons -------------------------------------------------------------------------------------
 
 
-def _polygons(task: Polygons, n: int, seed: int) -> Sequences:
-    corners = _drawn(n, seed, task.min_corners, task.corners)
-    angles = stream(seed, "data", "rotation").random_sample(n) * 2 * np.pi
-    sizes = SMALLEST + stream(seed, "data", "scale").random_sample(n) * (LARGEST - SMALLEST)
-    clockwise = stream(seed, "data", "direction").randint(2, size=n)
-    starts = (stream(seed, "data", "start").random_sample(n) * corners).astype(np.int64)
+def _generate_polygons(task: Polygons, n: int, seed: int) -> Sequences:
+    corners = _draw_lengths(n, seed, task.min_corners, task.corners)
+    angles = rng_for(seed, "data", "rotation").random_sample(n) * 2 * np.pi
+    sizes = MIN_RADIUS + rng_for(seed, "data", "scale").random_sample(n) * (MAX_RADIUS - MIN_RADIUS)
+    clockwise = rng_for(seed, "data", "direction").randint(2, size=n)
+    starts = (rng_for(seed, "data", "start").random_sample(n) * corners).astype(np.int64)
     steps = np.arange(task.corners)
     turn = np.where(clockwise, -1, 1)[:, None] * (starts[:, None] + steps)
     at = angles[:, None] + 2 * np.pi * turn / corners[:, None]
     ideal = sizes[:, None, None] * np.stack([np.cos(at), np.sin(at)], axis=-1)
-    points = ideal + stream(seed, "data", "noise").standard_normal(ideal.shape) * task.noise
-    keep = real_points(corners, task.corners)[:, :, None]
+    points = ideal + rng_for(seed, "data", "noise").standard_normal(ideal.shape) * task.noise
+    keep = valid_mask(corners, task.corners)[:, :, None]
     points, ideal = np.where(keep, points, 0.0), np.where(keep, ideal, 0.0)
     cut = task.source_length
     return Sequences(
@@ -222,44 +221,45 @@ def _polygons(task: Polygons, n: int, seed: int) -> Sequences:
         features=FEATURES,
         ids=tuple(map(str, range(n))),
         labels=tuple(
-            f"{count} corners, {DIRECTIONS[way]}"
-            for count, way in zip(corners, clockwise, strict=True)
+            f"{count} corners, {DIRECTIONS[direction]}"
+            for count, direction in zip(corners, clockwise, strict=True)
         ),
         ideal=ideal[:, cut:].copy(),
     )
 
 
-def turn_on(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Turn the last source point on round the middle, by the angle between the last two.
+def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
+    """Forecast of polygons: rotate the last source step about the centre by the angle between the
+    last two steps.
 
     Args:
         source: (N, S, 2).
-        lengths: (N,); a source of one point is repeated.
-        steps: T.
+        lengths: (N,); a source of one step is repeated.
+        steps: T, target length.
 
     Returns:
         (N, T, 2).
     """
     rows = np.arange(len(source))
     last, before = source[rows, lengths - 1], source[rows, np.maximum(lengths - 2, 0)]
-    here, there = (p[:, 0] + 1j * p[:, 1] for p in (last, before))
-    turn = np.angle(here * there.conj())
-    said = here[:, None] * np.exp(1j * turn[:, None] * np.arange(1, steps + 1))
-    return np.stack([said.real, said.imag], axis=-1)
+    end, start = (p[:, 0] + 1j * p[:, 1] for p in (last, before))
+    angle = np.angle(end * start.conj())
+    forecast = end[:, None] * np.exp(1j * angle[:, None] * np.arange(1, steps + 1))
+    return np.stack([forecast.real, forecast.imag], axis=-1)
 
 
 # --- draws ----------------------------------------------------------------------------------------
 
 
-def _drawn(n: int, seed: int, least: int | None, most: int) -> Integers:
-    """(n,) whole numbers from `least` to `most`; without `least` all are `most`."""
-    if least is None:
-        return np.full(n, most, dtype=np.int64)
-    shares: NDArray[np.float64] = stream(seed, "data", "lengths").random_sample(n)
-    return (least + shares * (most - least + 1)).astype(np.int64)
+def _draw_lengths(n: int, seed: int, low: int | None, high: int) -> Integers:
+    """(n,) uniform integers from `low` to `high`; all are `high` if `low` is None."""
+    if low is None:
+        return np.full(n, high, dtype=np.int64)
+    shares: NDArray[np.float64] = rng_for(seed, "data", "lengths").random_sample(n)
+    return (low + shares * (high - low + 1)).astype(np.int64)
 
 
-def _points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
-    """(n, longest, 2) points in the square from -1 to 1; 0 beyond each length."""
-    drawn = 2 * stream(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
-    return np.where(real_points(lengths, longest)[:, :, None], drawn, 0.0)
+def _draw_points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
+    """(n, longest, 2) uniform points in the square from -1 to 1; 0 at padding."""
+    drawn = 2 * rng_for(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
+    return np.where(valid_mask(lengths, longest)[:, :, None], drawn, 0.0)

@@ -1,4 +1,4 @@
-"""Units of features: shown beside values that are in the data's units."""
+"""Units of features, which are shown with values."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ _HAS_A_SIGN_OF_UNITS = re.compile(r"[^\W\d_]|[%°‰$€£]")
 
 
 def unit_in_name(name: str) -> str | None:
-    """What the brackets at the end of a name hold, such as degC of "temp (degC)"; None: nothing
-    that could be a unit."""
+    """The unit in brackets at the end of a name, such as degC of "temp (degC)"; None: there is
+    none."""
     found = _IN_BRACKETS.search(name)
     unit = (found.group(1) or found.group(2)).strip() if found else ""
     return unit if _HAS_A_SIGN_OF_UNITS.search(unit) and len(unit) <= 40 else None
 
 
 def units_in_names(names: Sequence[str]) -> dict[str, str]:
-    """The units that names of features end in."""
+    """Unit by feature, from the names that end in one."""
     return {name: unit for name in names if (unit := unit_in_name(name)) is not None}
 
 
 def with_unit(name: str, units: Units, shown: str | None = None) -> str:
-    """A feature with its unit, such as "temperature [degC]"; without it where it has none, or its
-    name says it.
+    """A feature with its unit, such as "temperature [degC]"; the name alone if it has no unit or
+    contains it.
 
     Args:
-        shown: what stands for the name, where it is shortened.
+        name: of the feature.
+        units: unit by feature.
+        shown: a shorter text for the name; None: the name.
     """
     unit = units.get(name)
     shown = name if shown is None else shown
@@ -43,7 +45,7 @@ def with_unit(name: str, units: Units, shown: str | None = None) -> str:
 def check_units(units: Units, features: Sequence[str]) -> None:
     """
     Raises:
-        DataError: a unit is given for what is no feature.
+        DataError: a unit belongs to no feature.
     """
     for name in units:
         if name not in features:

@@ -1,9 +1,9 @@
-"""Sources and targets as stretches of rows of one array, gathered when they are asked for.
+"""Sources and targets as ranges of rows of one array, gathered on demand.
 
-A set of windows that overlap takes no more memory than the rows that they are cut from, and rows
-that are mapped from a file are read batch by batch.
+Overlapping windows take no more memory than the rows that they are cut from, and rows of a memory-
+mapped file are read batch by batch.
 
-Letters: N sequences, n of them that are gathered, L steps of the longest, C columns, F features.
+Letters: N sequences, n gathered sequences, L steps of the longest, C columns, F features.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.row_ranges import RowRanges, filled_linearly
-from seqattn.data.sequences import Floats, Integers, Sequences, real_points
+from seqattn.data.row_ranges import RowRanges, interpolate_linearly
+from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
-"""Numbers that are gathered together."""
+"""Values that `Windows.chunks` gathers together."""
 
 
 class WindowNames(collections.abc.Sequence[str]):
-    """What sequences are called: as their series, or series@step, where their target begins.
+    """Names of sequences: the name of the series, or series@step with the first step of the target.
 
     Args:
         of_series: names of all series.
-        series_index: (N,) the series of each.
-        step: the step of the sequence at a place, in words; None: the name of the series alone.
+        series_index: (N,) the series of each sequence.
+        step: text of the first target step of sequence k; None: names are those of the series.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class WindowNames(collections.abc.Sequence[str]):
         return len(self.series_index)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
-        if isinstance(place, slice):
-            return tuple(self[k] for k in range(len(self))[place])
-        k = range(len(self))[place]
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self[k] for k in range(len(self))[index])
+        k = range(len(self))[index]
         name = self.of_series[int(self.series_index[k])]
         return name if self.step is None else f"{name}@{self.step(k)}"
 
@@ -64,22 +64,22 @@ class WindowNames(collections.abc.Sequence[str]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def at(self, places: slice | Integers) -> WindowNames:
-        chosen = np.arange(len(self))[places] if isinstance(places, slice) else places
+    def select(self, indices: slice | Integers) -> WindowNames:
+        chosen = np.arange(len(self))[indices] if isinstance(indices, slice) else indices
         step = self.step
         return WindowNames(
-            self.of_series, self.series_index[places],
-            None if step is None else lambda place: step(int(chosen[place])),
+            self.of_series, self.series_index[indices],
+            None if step is None else lambda index: step(int(chosen[index])),
         )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class SeriesSteps:
-    """The steps that windows lie on.
+    """The times of the rows that windows are cut from.
 
     Attributes:
-        order: (rows,) of the rows of all series; None: they are counted.
-        spacing: of all series; None: there is no order.
+        order: (rows,) time of each row, numbers or dates; None: steps are counted.
+        spacing: the step interval of each series; None without `order`.
         series_index: (N,) the series of each window.
     """
 
@@ -87,31 +87,31 @@ class SeriesSteps:
     spacing: Spacing | None
     series_index: Integers
 
-    def at(self, places: slice | Integers) -> SeriesSteps:
-        """Those of some windows."""
-        return replace(self, series_index=self.series_index[places])
+    def select(self, indices: slice | Integers) -> SeriesSteps:
+        """The steps of some windows."""
+        return replace(self, series_index=self.series_index[indices])
 
     def spacings(self) -> Spacing | None:
-        """Of each window."""
-        return None if self.spacing is None else self.spacing.at(self.series_index)
+        """The step interval of each window."""
+        return None if self.spacing is None else self.spacing.select(self.series_index)
 
     def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
-        """What rows are called; None: they are counted."""
+        """The times of rows; None: steps are counted."""
         has_steps = self.order is not None and self.spacing is not None
         return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
 
 
 class Windows(Sequences):
-    """N sequences whose points are gathered each time they are asked for.
+    """N sequences whose values are gathered each time they are read.
 
-    It stands for `Sequences`: whoever asks for an array of all of them gets it, and pays for it.
-    `chunks` and `at` give some at a time. Empty source cells are filled linearly between points of
-    their own source; at an end the nearest value stays.
+    A subclass of `Sequences`. Its array attributes gather all sequences, which may not fit in
+    memory; `chunks` and `select` gather some of them. Empty source cells are interpolated linearly
+    between the observed values of the same source; at an end the nearest value is repeated.
 
     Args:
-        sources, targets: one of each for every sequence.
-        names: of the sequences.
-        steps: that they lie on.
+        sources, targets: the rows of each sequence.
+        names: names of the sequences.
+        steps: times of the rows.
         has_empty: whether any cell of the arrays is NaN.
     """
 
@@ -124,10 +124,10 @@ class Windows(Sequences):
         *,
         has_empty: bool,
     ) -> None:
-        given = {"sources": sources, "targets": targets, "names": names, "steps": steps,
-                 "has_empty": has_empty, "features": sources.features,
-                 "target_features": targets.features}  # fmt: skip
-        for name, value in given.items():  # the class above is frozen
+        fields = {"sources": sources, "targets": targets, "names": names, "steps": steps,
+                  "has_empty": has_empty, "features": sources.features,
+                  "target_features": targets.features}  # fmt: skip
+        for name, value in fields.items():  # the base class is frozen
             object.__setattr__(self, name, value)
 
     sources: RowRanges
@@ -144,7 +144,7 @@ class Windows(Sequences):
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether the rows are mapped from a file."""
+        """Whether the rows are in a memory-mapped file."""
         return self.sources.pages.mapping is not None
 
     @property
@@ -173,7 +173,7 @@ class Windows(Sequences):
 
     @property
     def source_observed(self) -> NDArray[np.bool_] | None:
-        return self._source(slice(None))[1] if self.masks_sources else None
+        return self._source(slice(None))[1] if self.has_masked_sources else None
 
     @functools.cached_property
     def _whole_target(self) -> tuple[Floats, NDArray[np.bool_] | None]:
@@ -185,15 +185,15 @@ class Windows(Sequences):
 
     @property
     def target_observed(self) -> NDArray[np.bool_] | None:
-        return self._whole_target[1] if self.masks_targets else None
+        return self._whole_target[1] if self.has_masked_targets else None
 
     @functools.cached_property
-    def masks_sources(self) -> bool:
-        return self._hides_some(self.sources)
+    def has_masked_sources(self) -> bool:
+        return self._has_unobserved(self.sources)
 
     @functools.cached_property
-    def masks_targets(self) -> bool:
-        return self._hides_some(self.targets)
+    def has_masked_targets(self) -> bool:
+        return self._has_unobserved(self.targets)
 
     @property
     def last_steps(self) -> NDArray[np.generic] | None:
@@ -203,95 +203,97 @@ class Windows(Sequences):
     def spacing(self) -> Spacing | None:
         return self.steps.spacings()
 
-    def at(self, places: slice | Integers) -> Sequences:
-        return self._gathered(places, self._last_steps(places), self.steps.at(places).spacings())
+    def select(self, indices: slice | Integers) -> Sequences:
+        spacing = self.steps.select(indices).spacings()
+        return self._gather(indices, self._last_steps(indices), spacing)
 
-    def subset(self, places: Integers) -> Windows:
-        """Some of the sequences, not gathered either."""
+    def subset(self, indices: Integers) -> Windows:
+        """Some of the sequences, without gathering them."""
         return Windows(
-            self.sources.at(places), self.targets.at(places), self.names.at(places),
-            self.steps.at(places), has_empty=self.has_empty,
+            self.sources.select(indices), self.targets.select(indices), self.names.select(indices),
+            self.steps.select(indices), has_empty=self.has_empty,
         )  # fmt: skip
 
-    def points_at(self, places: slice | Integers) -> Sequences:
-        """As `at`, without steps and spacing: what a training step needs."""
-        return self._gathered(places, None, None)
+    def select_points(self, indices: slice | Integers) -> Sequences:
+        """The same as `select` without steps and spacing, as a training step needs it."""
+        return self._gather(indices, None, None)
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
-        for places in self._places():
-            yield places, self.points_at(places)
+        for indices in self._chunk_slices():
+            yield indices, self.select_points(indices)
 
-    def _places(self) -> Iterator[slice]:
+    def _chunk_slices(self) -> Iterator[slice]:
         of_source = self.source_steps * len(self.features)
         of_target = self.target_steps * len(self.target_features)
         size = max(1, CHUNK_NUMBERS // max(1, of_source + of_target))
         for first in range(0, len(self), size):
             yield slice(first, min(first + size, len(self)))
 
-    def known_sources(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """(places, (n, F) whether a feature was observed in each source), some after the other."""
-        for places in self._places():
-            keep = self._keep(self.sources, places)
-            found = self.sources.gather(places)
-            yield places, np.asarray((keep & ~np.isnan(found)).any(axis=1))
+    def observed_sources(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+        """Yields (slice of indices, (n, F) whether each source has an observed value of a
+        feature)."""
+        for indices in self._chunk_slices():
+            keep = self._valid(self.sources, indices)
+            values = self.sources.gather(indices)
+            yield indices, np.asarray((keep & ~np.isnan(values)).any(axis=1))
 
     def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
-        for places in self._places():
-            yield self._target(places)[1]
+        for indices in self._chunk_slices():
+            yield self._target(indices)[1]
 
-    def _gathered(
-        self, places: slice | Integers, last_steps: NDArray[np.generic] | None,
+    def _gather(
+        self, indices: slice | Integers, last_steps: NDArray[np.generic] | None,
         spacing: Spacing | None,
     ) -> Sequences:  # fmt: skip
-        source, source_observed = self._source(places)
-        target, target_observed = self._target(places)
+        source, source_observed = self._source(indices)
+        target, target_observed = self._target(indices)
         return Sequences(
-            source, self.sources.lengths[places], target, self.targets.lengths[places],
-            self.features, self.names.at(places), target_features=self.target_features,
+            source, self.sources.lengths[indices], target, self.targets.lengths[indices],
+            self.features, self.names.select(indices), target_features=self.target_features,
             last_steps=last_steps, spacing=spacing,
-            source_observed=source_observed if self.masks_sources else None,
-            target_observed=target_observed if self.masks_targets else None,
+            source_observed=source_observed if self.has_masked_sources else None,
+            target_observed=target_observed if self.has_masked_targets else None,
         )  # fmt: skip
 
-    def _last_steps(self, places: slice | Integers) -> NDArray[np.generic] | None:
-        return self.steps.of_rows(self.sources.starts[places] + self.sources.lengths[places] - 1)
+    def _last_steps(self, indices: slice | Integers) -> NDArray[np.generic] | None:
+        return self.steps.of_rows(self.sources.starts[indices] + self.sources.lengths[indices] - 1)
 
-    def _source(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        found, seen = self._observed(self.sources, places)
+    def _source(self, indices: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
+        values, observed = self._observed(self.sources, indices)
         if self.has_empty:
-            keep = self._keep(self.sources, places)
-            lacks = (keep & ~seen).any(axis=(1, 2))
+            keep = self._valid(self.sources, indices)
+            lacks = (keep & ~observed).any(axis=(1, 2))
             if lacks.any():
-                at = self.sources.steps(places, self.steps.order)[lacks]
-                filled = filled_linearly(found[lacks], seen[lacks], at)
-                found[lacks] = np.where(keep[lacks], filled, 0)
-        return found, seen
+                at = self.sources.steps(indices, self.steps.order)[lacks]
+                filled = interpolate_linearly(values[lacks], observed[lacks], at)
+                values[lacks] = np.where(keep[lacks], filled, 0)
+        return values, observed
 
-    def _target(self, places: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
-        return self._observed(self.targets, places)
+    def _target(self, indices: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
+        return self._observed(self.targets, indices)
 
     def _observed(
-        self, side: RowRanges, places: slice | Integers
+        self, rows: RowRanges, indices: slice | Integers
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """(n, L, F) real cells of one side, 0 beyond its end, and which were observed."""
-        found, keep = side.gather(places), self._keep(side, places)
-        seen = np.broadcast_to(keep, found.shape)
+        """(n, L, F) values of sources or targets, 0 at padding, and which cells were observed."""
+        values, keep = rows.gather(indices), self._valid(rows, indices)
+        observed = np.broadcast_to(keep, values.shape)
         if self.has_empty:
-            seen = keep & ~np.isnan(found)
+            observed = keep & ~np.isnan(values)
         if not keep.all():
-            found = np.where(keep, found, found.dtype.type(0))
-        return found, seen  # type: ignore[return-value]
+            values = np.where(keep, values, values.dtype.type(0))
+        return values, observed  # type: ignore[return-value]
 
     @staticmethod
-    def _keep(side: RowRanges, places: slice | Integers) -> NDArray[np.bool_]:
-        """(n, L, 1): True where a row is within its stretch."""
-        return real_points(side.lengths[places], side.longest)[:, :, None]
+    def _valid(rows: RowRanges, indices: slice | Integers) -> NDArray[np.bool_]:
+        """(n, L, 1): True at valid steps."""
+        return valid_mask(rows.lengths[indices], rows.longest)[:, :, None]
 
-    def _hides_some(self, side: RowRanges) -> bool:
-        """Whether a real cell of one side was not observed."""
+    def _has_unobserved(self, rows: RowRanges) -> bool:
+        """Whether a valid cell was not observed."""
         if not self.has_empty:
             return False
-        for places in self._places():
-            if (self._keep(side, places) & np.isnan(side.gather(places))).any():
+        for indices in self._chunk_slices():
+            if (self._valid(rows, indices) & np.isnan(rows.gather(indices))).any():
                 return True
         return False

@@ -257,7 +257,7 @@ class Run:
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
         weights = self.folder.read_attention()
-        titles = run_pictures.panel_titles(self.folder.read_predictions())
+        titles = run_pictures.sequence_titles(self.folder.read_predictions())
         chosen = [_whole(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
         if not chosen:
             raise UsageError("example: expected a test sequence, counted from 0, or several.")
@@ -327,9 +327,9 @@ def _note(line: str) -> None:
 
 def _is_one(source: Any) -> bool:
     """Whether a source is an array of one sequence."""
-    from seqattn.data.frames import kind_of_frame
+    from seqattn.data.frames import frame_kind
 
-    return kind_of_frame(source) is None and np.ndim(source) == 2
+    return frame_kind(source) is None and np.ndim(source) == 2
 
 
 def _checked(steps: int | None) -> int | None:
@@ -360,9 +360,9 @@ def _sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences
         DataError: no numbers, another shape, or some that are not finite inside a sequence.
     """
     from seqattn.data import Sequences
-    from seqattn.data.frames import kind_of_frame
+    from seqattn.data.frames import frame_kind
 
-    if kind_of_frame(source) is not None:
+    if frame_kind(source) is not None:
         from seqattn.analysis.evaluation.frames import FrameInput
 
         return FrameInput.of(trained, source, _note).sources()

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.analysis.comparison.checks import check_variants
-from seqattn.analysis.comparison.reading import collect_result, seed_folders
-from seqattn.analysis.comparison.result import ComparisonResult, Variant
+from seqattn.analysis.comparison.reading import collect_result, find_seed_folders
+from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
 from seqattn.analysis.comparison.tables import write_tables
-from seqattn.config import as_plain, as_stored_now
+from seqattn.config import as_plain, upgrade_stored
 from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
-from seqattn.plots.comparison_pictures import draw_all
+from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import COMPARISON, PAGE, RunFolder, read_manifest
 from seqattn.runs.storage import exclusive_lock, write_json
 
@@ -95,7 +95,7 @@ def _shown(path: Path, comparison: Comparison, callbacks: Callbacks) -> Comparis
     if write_tables(outcome):
         # A page that was asked for before is of other numbers.
         (path / PAGE).unlink(missing_ok=True)
-    draw_all(outcome)
+    draw_comparison(outcome)
     return outcome
 
 
@@ -135,12 +135,12 @@ def _outcome_of(path: Path, comparison: Comparison) -> ComparisonResult:
     Raises:
         CheckpointError: a run that this command did not ask for is not of this comparison.
     """
-    runs = {variant.name: seed_folders(path / variant.name) for variant in comparison.variants}
+    runs = {variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants}
     if any(seed not in comparison.seeds for folders in runs.values() for seed in folders):
         check_variants(path / COMPARISON, comparison.as_plain()["variants"], runs,
                        resampled=comparison.resample_data)  # fmt: skip
     arms = [
-        Variant.read(variant.name, runs[variant.name], variant.series, variant.at)
+        VariantResult.read(variant.name, runs[variant.name], variant.series, variant.at)
         for variant in comparison.variants
     ]
     data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
@@ -149,7 +149,9 @@ def _outcome_of(path: Path, comparison: Comparison) -> ComparisonResult:
 
 def _more_than_asked(outcome: ComparisonResult, comparison: Comparison) -> list[int]:
     """Seeds in the folder that the command did not ask for."""
-    return sorted({seed for arm in outcome.arms for seed in arm.folders} - set(comparison.seeds))
+    return sorted(
+        {seed for arm in outcome.variants for seed in arm.folders} - set(comparison.seeds)
+    )
 
 
 def _mark(comparison: Comparison) -> dict[str, Any]:
@@ -171,7 +173,7 @@ def _refuse_another(path: Path, comparison: Comparison) -> None:
     now = json.loads(json.dumps(comparison.as_plain()))
     if isinstance(before.get("variants"), dict):
         before = {**before, "variants": {
-            name: as_stored_now(config, str(path)) for name, config in before["variants"].items()
+            name: upgrade_stored(config, str(path)) for name, config in before["variants"].items()
         }}  # fmt: skip
     resampled = bool(before.get("resample_data", False))  # folders of earlier versions have no key
     if before.get("variants") == now["variants"]:

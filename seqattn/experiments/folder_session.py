@@ -11,7 +11,7 @@ from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
 from seqattn.runs import EpochRecord
 from seqattn.runs.storage import BackgroundWriter, write_transaction
-from seqattn.training import Run, RunProgress, RunState, Session, save_best, save_state
+from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
 from seqattn.training.attention_history import write_attention_history
 
 
@@ -59,7 +59,7 @@ class FolderSession(Session):
 
     def __init__(
         self,
-        writers: Mapping[Run, RunWriter],
+        writers: Mapping[TrainingRun, RunWriter],
         callbacks: Callbacks,
         background: BackgroundWriter | None = None,
     ) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config, OwnFile, as_value, resolve
-from seqattn.data.frames import kind_of_frame, notes_of_frame, write_frame
-from seqattn.data.reading import digest_of
+from seqattn.data.frames import frame_kind, frame_notes, write_frame
+from seqattn.data.reading import file_digest
 from seqattn.errors import DataError, UsageError
 from seqattn.runs import RunFolder, check_folder_available
 
@@ -37,9 +37,9 @@ def train_on_frames(
 
     frames = {key: frame for key, frame in frames.items() if frame is not None}
     for key, frame in frames.items():
-        if kind_of_frame(frame) is None:
+        if frame_kind(frame) is None:
             raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
-        for line in notes_of_frame(frame):
+        for line in frame_notes(frame):
             note(line)
     found = _resolved(config, frames, overrides)
     folder = RunFolder(output_dir / found.name)
@@ -100,7 +100,7 @@ def _write(frame: Any, home: Path, name: str) -> tuple[Path, bool]:
     with tempfile.TemporaryDirectory(dir=home, prefix=".frame-") as place:
         made = Path(place) / PLACEHOLDER
         write_frame(frame, made)
-        path = home / f"{name}-{digest_of(made)[:12]}.parquet"
+        path = home / f"{name}-{file_digest(made)[:12]}.parquet"
         if path.exists():
             return path, False
         made.replace(path)

@@ -23,18 +23,18 @@ from seqattn.training import (
     Batch,
     GatheredBatch,
     ProcessGroup,
-    Run,
     RunProgress,
+    TrainingRun,
     batch_in_order,
     batch_of,
-    train,
+    train_models,
 )
 from seqattn.training.attention_history import read_attention_history
 from seqattn.training.threads import choose_threads
 
 
 @dataclass(frozen=True)
-class Compute:
+class Resources:
     """Device, threads and processes of a training.
 
     Attributes:
@@ -50,7 +50,7 @@ class Compute:
     processes: ProcessGroup | None = None
 
 
-def train_group(jobs: Sequence[Job], compute: Compute, callbacks: Callbacks) -> list[Job]:
+def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -> list[Job]:
     """Train jobs side by side and write the results of each.
 
     Returns:
@@ -78,7 +78,7 @@ def train_group(jobs: Sequence[Job], compute: Compute, callbacks: Callbacks) -> 
         if job.state is not None
     }
     with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train(runs, session, states=states, processes=compute.processes)
+        trained = train_models(runs, session, states=states, processes=compute.processes)
     jobs = _finish_jobs(jobs, trained, callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
     processes = compute.processes
@@ -92,7 +92,7 @@ def train_group(jobs: Sequence[Job], compute: Compute, callbacks: Callbacks) -> 
     return jobs
 
 
-def build_runs(jobs: Sequence[Job], device: torch.device) -> list[Run]:
+def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
     """Models and tensors of the jobs; sequences that several share become tensors once."""
     tensors: dict[int, Batch | GatheredBatch] = {}
 
@@ -105,7 +105,7 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[Run]:
         return tensors[id(part)]
 
     return [
-        Run(
+        TrainingRun(
             build_initial_model(job).to(device),
             to_batch(job, job.data.train),
             to_batch(job, job.data.validation),
@@ -118,7 +118,9 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[Run]:
     ]
 
 
-def _choose_threads(jobs: Sequence[Job], runs: Sequence[Run], compute: Compute) -> tuple[int, str]:
+def _choose_threads(
+    jobs: Sequence[Job], runs: Sequence[TrainingRun], compute: Resources
+) -> tuple[int, str]:
     """The number of threads of torch's operations, and the reason for it."""
     if compute.threads:
         return compute.threads, "asked for"
@@ -130,7 +132,7 @@ def _choose_threads(jobs: Sequence[Job], runs: Sequence[Run], compute: Compute) 
     return choose_threads(runs) if compute.device.type == "cpu" else (1, "the device works")
 
 
-def _log_start(jobs: Sequence[Job], compute: Compute, threads: int, reason: str) -> None:
+def _log_start(jobs: Sequence[Job], compute: Resources, threads: int, reason: str) -> None:
     """Write what is known before the first step: split, sources, threads, and the log."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
@@ -246,4 +248,4 @@ def _log_results(job: Job) -> None:
         loss, best = job.summary["test_loss"], job.summary["best_epoch"]
         job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")
         if job.config.logging.tensorboard:
-            tensorboard.write_results(job.folder, job.config, job.summary)
+            tensorboard.write_summary(job.folder, job.config, job.summary)

@@ -12,7 +12,7 @@ from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, NonFiniteError
-from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, parameters_of
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, early_stopping
 from seqattn.training.schedules import ending
@@ -126,7 +126,7 @@ class Job:
     @cached_property
     def parameters(self) -> int:
         """Number of parameters of its model."""
-        return parameters_of(self.config.model, FeatureSpec.of(self.spec), self.lengths)
+        return count_parameters(self.config.model, FeatureSpec.of(self.spec), self.lengths)
 
     def new_model(self) -> Seq2SeqModel:
         """Build the model, initialised by the seed; a linear skip starts at zero."""

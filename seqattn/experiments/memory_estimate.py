@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from seqattn.analysis.evaluation.attention_file import IN_MEMORY
 from seqattn.analysis.evaluation.forecasts import sequences_per_chunk
 from seqattn.config import Config, Generated
-from seqattn.data import Sequences, Splits, shape_of
+from seqattn.data import Sequences, Splits, fixed_shape
 from seqattn.errors import UsageError
 from seqattn.experiments.job import Job
-from seqattn.models import Lengths, parameters_of
+from seqattn.models import Lengths, count_parameters
 from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
-from seqattn.training.validation import sequences_together
+from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
 """Of a sequence's id and label."""
@@ -44,7 +44,7 @@ def estimate_run_memory(job: Job) -> int:
     S, T, F = train.source_steps, train.target_steps, len(train.features)
     N = _resident_sequences(train, (S + T) * F)
     batch = job.config.training.batch_size
-    sequences = max(batch, min(len(job.data.validation), sequences_together(S + T, batch)))
+    sequences = max(batch, min(len(job.data.validation), validation_chunk_size(S + T, batch)))
     kept = activations_per_sequence(job.config.model, S, T, alone=False)
     return 4 * int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
 
@@ -75,7 +75,9 @@ def estimate_training_memory(
     largest = max(phases, key=lambda phase: phases[phase])
     return {
         "the sequences": sum(counts) * _bytes_per_sequence(S, T, features),
-        "the parameters": 4 * COPIES_OF_PARAMETERS * parameters_of(model, features, Lengths(S, T)),
+        "the parameters": 4
+        * COPIES_OF_PARAMETERS
+        * count_parameters(model, features, Lengths(S, T)),
         largest: phases[largest],
     }
 
@@ -102,7 +104,7 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
         features = max(len(data.train.features), len(data.train.target_features))
         train, validation, test = (_resident_sequences(part, (S + T) * features) for part in parts)
         needed = estimate_training_memory(config, S, T, (train, validation, test), features)
-    elif isinstance(config.data, Generated) and (shape := shape_of(config.data)) is not None:
+    elif isinstance(config.data, Generated) and (shape := fixed_shape(config.data)) is not None:
         needed = estimate_training_memory(config, *shape, generated_counts(config.data))
     else:
         return
@@ -131,7 +133,7 @@ def _check_data_fits(configs: Sequence[Config]) -> None:
     different = {repr(config.data): config.data for config in configs}.values()
     needed = 0
     for data in different:
-        if isinstance(data, Generated) and (shape := shape_of(data)) is not None:
+        if isinstance(data, Generated) and (shape := fixed_shape(data)) is not None:
             needed += sum(generated_counts(data)) * _bytes_per_sequence(*shape)
     memory = physical_memory()
     if needed > memory:

@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.config import Config, CosineRate, LinearForcing, Training, differences
+from seqattn.config import Config, CosineRate, LinearForcing, Training, config_differences
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
 from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
-from seqattn.training.checkpoints import read_training, state_of
+from seqattn.training.checkpoints import read_training, restore_state
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
@@ -62,7 +62,7 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
         raise DataError(f"{error}{_changed_files(job)}") from None
-    return state_of(file, job.new_model())
+    return restore_state(file, job.new_model())
 
 
 def _changed_files(job: Job) -> str:
@@ -141,7 +141,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     Raises:
         ConfigError: a change would make it another run.
     """
-    changed = differences(before, config)
+    changed = config_differences(before, config)
     lines = [
         f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in MUTABLE_ON_RESUME
     ]

@@ -56,12 +56,14 @@ def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str
         before, now: content of environment.json; what an older version did not write counts as
             the same.
     """
-    changes = []
+    changes = list[str]()
     if before.get("device") is not None:
         old, new = _device_in_words(before), _device_in_words(now)
-        changes += [f"on {old}, from here on {new}"] if old != new else []
-    old, new = (found.get("packages", {}).get("torch") for found in (before, now))
-    changes += [f"with torch {old}, from here on {new}"] if old not in (None, new) else []
+        if old != new:
+            changes.append(f"on {old}, from here on {new}")
+    old_torch, torch_now = (found.get("packages", {}).get("torch") for found in (before, now))
+    if old_torch not in (None, torch_now):
+        changes.append(f"with torch {old_torch}, from here on {torch_now}")
     if not changes:
         return None
     return (

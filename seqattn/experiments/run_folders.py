@@ -103,11 +103,12 @@ def draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
     """
     folder, hint = job.folder, "; --resume draws the pictures that are missing"
     files = [folder.loss_picture, folder.predictions_picture]
-    files += [folder.attention_picture] if folder.attention.exists() else []
+    if folder.attention.exists():
+        files.append(folder.attention_picture)
     if all(file.exists() for file in files):
         return
     raise_if_stopped(callbacks, [job], hint)
     from seqattn.plots import run_pictures  # matplotlib is slow to import and not needed before
 
-    for path in run_pictures.draw_each(folder):
+    for path in run_pictures.draw_run(folder):
         raise_if_stopped(callbacks, [job], "; nothing is missing" if path == files[-1] else hint)

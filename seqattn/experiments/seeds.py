@@ -47,7 +47,8 @@ def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
 def _check_home(home: Path) -> None:
     kinds = {"a comparison": home / COMPARISON, "a search": home / SEARCH}
     found = [kind for kind, mark in kinds.items() if mark.exists()]
-    found += ["a single run"] if RunFolder(home).is_run else []
+    if RunFolder(home).is_run:
+        found.append("a single run")
     if found:
         raise UsageError(
             f"{home}: is the folder of {found[0]}; many seeds need one of their own. Choose another"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, work_of
+from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
 from seqattn.experiments.job import Job
 from seqattn.models import Seq2SeqModel
 from seqattn.training import ProcessGroup
@@ -36,9 +36,9 @@ def build_initial_model(job: Job) -> Seq2SeqModel:
     `model.skip_map` says so."""
     model = job.new_model()
     if model.skip is not None and _starts_at_map(job):
-        model.skip.trained = job.config.model.skip_map == "finetuned"
+        model.skip.is_trainable = job.config.model.skip_map == "finetuned"
         if job.skip_map is not None:
-            model.skip.start_at(job.skip_map.weight, job.skip_map.bias)
+            model.skip.set_weights(job.skip_map.weight, job.skip_map.bias)
     return model
 
 
@@ -72,7 +72,7 @@ def _has_fitted_map(job: Job) -> bool:
 
 def _starts_at_map(job: Job) -> bool:
     """Whether the skip is not learned from zero."""
-    return _has_fitted_map(job) and work_of(job.data.baseline_part) <= MAX_WORK
+    return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
 
 
 def describe_skip_start(job: Job) -> str:
@@ -89,6 +89,6 @@ def describe_skip_start(job: Job) -> str:
     cells = " in one system for all target cells (here some are empty, so each has its own)"
     return (
         f"model.skip: linear starts at zero and is trained: a source has {numbers:,} numbers, and a"
-        f" ridge map is fitted to {most:,} at most{cells if train.masks_targets else ''}. Shorten"
-        " the source, or set model.skip_map: learned."
+        f" ridge map is fitted to {most:,} at most{cells if train.has_masked_targets else ''}."
+        " Shorten the source, or set model.skip_map: learned."
     )

@@ -49,7 +49,7 @@ class TensorBoardLogger:
         self.written = len(history)
 
 
-def write_results(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
+def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
     """Write the pictures of a finished run, and its hyperparameters with its test loss."""
     from seqattn.plots import run_pictures
 
@@ -64,7 +64,7 @@ def write_results(folder: RunFolder, config: Config, summary: Mapping[str, Any])
         )
         writer.add_figure("predictions", shown)
         if folder.attention.exists():
-            titles = run_pictures.panel_titles(predictions)
+            titles = run_pictures.sequence_titles(predictions)
             weights = folder.read_attention(run_pictures.EXAMPLES)
             figure, _ = run_pictures.attention_picture(weights, titles, run_pictures.EXAMPLES)
             writer.add_figure("attention", figure)

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from seqattn.config import Config
-from seqattn.data.baselines import mean_squared_error
+from seqattn.data.baselines import forecast_mse
 from seqattn.errors import UsageError
 from seqattn.experiments import tensorboard, worker
-from seqattn.experiments.group_training import Compute, train_group
+from seqattn.experiments.group_training import Resources, train_group
 from seqattn.experiments.grouping import group_jobs
 from seqattn.experiments.job import Callbacks, Job, Launch, raise_if_stopped
 from seqattn.experiments.memory_estimate import check_memory_of_runs, checkpoint_bytes
@@ -104,7 +104,7 @@ def train_many(
         launch.before_writing()
         _report_finished(jobs, callbacks)
         if pending := [job for job in jobs if job.is_pending]:
-            compute = Compute(chosen, threads, _environment(chosen, launch), launch.processes)
+            compute = Resources(chosen, threads, _environment(chosen, launch), launch.processes)
             locks.lock_new(job.folder for job in pending)
             report_change_of_numerics(pending, compute.environment, callbacks)
             prepare_folders(pending, compute.environment, threads, overwrite=overwrite)
@@ -151,7 +151,7 @@ def _environment(device: torch.device, launch: Launch) -> dict[str, Any]:
 
 
 def _train_groups(
-    groups: Sequence[Sequence[Job]], compute: Compute, callbacks: Callbacks
+    groups: Sequence[Sequence[Job]], compute: Resources, callbacks: Callbacks
 ) -> list[list[Job]]:
     trained = []
     for group in groups:
@@ -188,7 +188,7 @@ def _report_start(pending: Sequence[Job], callbacks: Callbacks) -> None:
         (job,) = pending
         part, floor = job.data.validation, None
         if part.ideal is not None:
-            floor = mean_squared_error(part.ideal, part, job.data.scaling.target.scale)
+            floor = forecast_mse(part.ideal, part, job.data.scaling.target.scale)
         callbacks.facts({"seed": job.config.seed, "noise_floor": floor})
     finished = sum(job.position[0] for job in pending)
     callbacks.begin(finished, sum(job.config.training.epochs for job in pending))

@@ -12,14 +12,14 @@ from pathlib import Path
 import torch
 
 from seqattn.config import Config, as_plain
-from seqattn.data import Splits, load
+from seqattn.data import Splits, load_data
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import share_skip_map
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, ProcessGroup, Session, load_state, train
+from seqattn.training import PATHS, ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
 """Broadcast by the first process where nothing is left to train; it broadcasts b"" where training
@@ -94,7 +94,7 @@ def run_worker(
     with processes.startup():
         chosen = choose_device(device)
         check_can_be_distributed(config)
-        data = load(config.data)
+        data = load_data(config.data)
         processes.check_same_training(config_fingerprint(config), data_fingerprint(data))
     checkpoint = processes.broadcast(b"")
     if checkpoint == TRAINED:
@@ -109,7 +109,7 @@ def run_worker(
     torch.set_num_threads(threads or 1)
     (run,) = build_runs([job], chosen)
     states = {} if job.state is None else {run: job.state}
-    (trained,) = train([run], WorkerSession(stop), states=states, processes=processes)
+    (trained,) = train_models([run], WorkerSession(stop), states=states, processes=processes)
     if trained.error is not None:
         raise trained.error
     if processes.stopped:

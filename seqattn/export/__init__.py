@@ -1,12 +1,12 @@
-"""A trained run for other programs: ONNX graphs with a card and a runner, or plain safetensors.
+"""Export of a trained run: ONNX graphs with a model card and a runner, or plain safetensors.
 
     DIR/
-      card.json              what the model is, and what goes into and comes out of each graph
+      card.json              description of the model, and of inputs and outputs of each graph
       encoder.onnx           source, source_lengths -> point, memory and state
       step.onnx              point, memory and state -> next point, weights and next state
       free_running.onnx      source, source_lengths -> forecast and all weights
-      *.int8.onnx            the same with weights of one byte, if asked for
-      run.py, example.npz    a runner that needs numpy and onnxruntime only, and what it should say
+      *.int8.onnx            the same with int8 weights, with `int8`
+      run.py, example.npz    a runner that needs numpy and onnxruntime only, and a test case
 
 or, with `safetensors`, weights.safetensors, config.yaml and card.json.
 """
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from seqattn.data import Sequences, Splits
-    from seqattn.export.check import Row
+    from seqattn.export.check import CheckResult
     from seqattn.export.onnx import Graphs
     from seqattn.training import LoadedModel
 
-Form = Literal["onnx", "safetensors"]
+ExportFormat = Literal["onnx", "safetensors"]
 UNITS = "those of the data; scaling is part of the graphs"
-OF_INSTANCES = (
+INSTANCE_UNITS = (
     ", and so are mean and standard deviation of each source (data.normalize: instance), taken over"
     " all its points: graphs do not know which cells were filled"
 )
@@ -52,27 +52,27 @@ INSTALL = (
     "seqattn export --format onnx needs onnx, onnxscript and onnxruntime:"
     ' pip install "seqattn[export]"'
 )
-OURS = "seqattn export"
+MADE_BY = "seqattn export"
 GRAPHS = ("encoder", "step", "free_running")
-OWN = {CARD, RUNNER, EXAMPLE, "weights.safetensors", "config.yaml", "__pycache__",
+EXPORT_FILES = {CARD, RUNNER, EXAMPLE, "weights.safetensors", "config.yaml", "__pycache__",
        *(f"{name}{kind}.onnx" for name in GRAPHS for kind in ("", ".int8"))}  # fmt: skip
-"""Everything that an export writes."""
+"""Names of all files that an export writes."""
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written.
+class ExportResult:
+    """The files of an export and the results of its checks.
 
     Attributes:
         path: the folder.
-        files: name -> bytes.
-        rows: of the check; empty where none was made.
-        losses: test loss by the graphs, "float32" and "int8"; empty where nobody asked.
+        files: file name -> size in bytes.
+        rows: results of the check; empty without a check.
+        losses: test loss of the graphs, "float32" and "int8"; empty without `int8`.
     """
 
     path: Path
     files: dict[str, int]
-    rows: list[Row] = field(default_factory=list)
+    rows: list[CheckResult] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)
 
 
@@ -80,45 +80,47 @@ def export(
     run: Path,
     output: Path,
     *,
-    form: Form = "onnx",
+    export_format: ExportFormat = "onnx",
     steps: int | None = None,
     check: bool = True,
     int8: bool = False,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
-) -> Exported:
-    """Write a trained run for other programs. All of it appears at once, or nothing.
+    log: Callable[[str], None] = lambda line: None,
+) -> ExportResult:
+    """Export a trained run. The folder appears when it is complete, or not at all.
 
     Args:
         run: a run folder, or a checkpoint file in one.
         output: the folder; it must be empty, missing, or (with `overwrite`) an export.
-        steps: of free running; as trained without.
-        check: hold the graphs against the model.
-        int8: write graphs with weights of one byte, too.
+        export_format: "onnx" or "safetensors".
+        steps: number of free-running steps; None: the target length of the training.
+        check: compare the graphs with the model.
+        int8: also write graphs with int8 weights.
+        log: takes progress messages.
 
     Raises:
-        UsageError: a library is missing, more steps than the model can make, a folder with
-            something else in it, or a model that cannot be exported.
-        CheckpointError: the run cannot be read, or the graphs say something else than the model.
+        UsageError: a library is missing, more steps than the model can forecast, a folder with
+            other files in it, or a model that cannot be exported.
+        CheckpointError: the run cannot be read, or the graphs differ from the model.
     """
     output = Path(os.path.abspath(output.resolve() if output.is_symlink() else output))  # noqa: PTH100
-    _refuse_folder(output, overwrite)
-    if form == "onnx":
-        _ask_for_libraries()
+    _check_output(output, overwrite)
+    if export_format == "onnx":
+        _require_libraries()
     _, trained = open_run(run)
     _, checkpoint = find_run(run)
     T = steps or trained.spec.target_length
-    longest = trained.model.longest
-    if longest is not None and longest < T:
+    max_length = trained.model.max_length
+    if max_length is not None and max_length < T:
         raise UsageError(
-            f"--steps {T}: this Transformer has learned {longest} positions (model.longest), so no"
-            " forecast can be longer."
+            f"--steps {T}: this Transformer has learned {max_length} positions (model.longest), so"
+            " no forecast can be longer."
         )
     if trained.model.skip is not None:
         trained.model.skip.check_steps(T)
-    card = _card(trained, checkpoint)
-    with _all_at_once(output) as folder:
-        if form == "safetensors":
+    card = _build_card(trained, checkpoint)
+    with _replace_folder(output) as folder:
+        if export_format == "safetensors":
             from seqattn.training.checksummed import write_plain
 
             write_plain(folder / "weights.safetensors", trained.model.state_dict())
@@ -127,8 +129,8 @@ def export(
                 name: list(tensor.shape) for name, tensor in trained.model.state_dict().items()
             }
             _write_json(folder / CARD, card)
-            return Exported(output, _sizes(folder))
-        return _write_onnx(folder, output, trained, T, card, check=check, int8=int8, say=say)
+            return ExportResult(output, _sizes(folder))
+        return _write_onnx(folder, output, trained, T, card, check=check, int8=int8, log=log)
 
 
 def _write_onnx(
@@ -140,28 +142,28 @@ def _write_onnx(
     *,
     check: bool,
     int8: bool,
-    say: Callable[[str], None],
-) -> Exported:
-    from seqattn.export.check import example
-    from seqattn.export.onnx import graphs_of
+    log: Callable[[str], None],
+) -> ExportResult:
+    from seqattn.export.check import build_example
+    from seqattn.export.onnx import trace_graphs
 
     data: Splits | None = None
     try:
         data = data_of(trained)
     except DataError as error:
-        say(f"Its own sequences cannot be had, so random ones must do. {error}")
-    say("Tracing")
-    graphs = graphs_of(trained, steps)
+        log(f"The run's data cannot be read, so the check uses random sources. {error}")
+    log("Tracing")
+    graphs = trace_graphs(trained, steps)
     card |= {"steps": steps, "graphs": {}, "memory": graphs.memory, "state": graphs.state}
     for name, graph in graphs.by_name().items():
         atomic_write(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
-        card["graphs"][name] = {"file": f"{name}.onnx", **_described(graph)}
+        card["graphs"][name] = {"file": f"{name}.onnx", **_describe_graph(graph)}
     test = None if data is None or not len(data.test) else data.test
-    rows = _checked(graphs, trained, steps, test, card) if check else []
-    write_arrays(folder / EXAMPLE, example(trained, steps, test))
+    rows = _check_graphs(graphs, trained, steps, test, card) if check else []
+    write_arrays(folder / EXAMPLE, build_example(trained, steps, test))
     losses = dict[str, float]()
     if int8:
-        losses = _quantized(folder, graphs, trained, steps, data)
+        losses = _write_int8(folder, graphs, trained, steps, data)
         card["int8"] = {
             "files": {name: f"{name}.int8.onnx" for name in graphs.by_name()},
             "test_loss": losses or None,
@@ -169,25 +171,25 @@ def _write_onnx(
     runner = resources.files("seqattn.export") / "runner.py"
     atomic_write(folder / RUNNER, runner.read_bytes())
     _write_json(folder / CARD, card)
-    return Exported(output, _sizes(folder), rows, losses)
+    return ExportResult(output, _sizes(folder), rows, losses)
 
 
-def _checked(
+def _check_graphs(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, card: dict[str, Any]
-) -> list[Row]:
+) -> list[CheckResult]:
     import onnxruntime
 
-    from seqattn.export.check import MOST
-    from seqattn.export.check import check as held
+    from seqattn.export.check import MAX_DIFFERENCE
+    from seqattn.export.check import check as compare
 
-    rows = held(graphs, trained, steps, test, trained.model.longest)
+    rows = compare(graphs, trained, steps, test, trained.model.max_length)
     for row in rows:
-        if not row.is_right:
+        if not row.is_within_tolerance:
             raise CheckpointError(
-                f"The graphs say something else than the model: {row.graph} on {row.sources} is"
-                f" {row.largest:.1e} away; right is {MOST:.0e} at most, or ten times what the model"
-                f" in float32 is from itself in float64 ({row.noise:.1e}). Nothing was written;"
-                " --no-check writes it all the same."
+                f"The graphs differ from the model: {row.graph} on {row.sources} by"
+                f" {row.largest:.1e}. The tolerance is {MAX_DIFFERENCE:.0e}, or ten times the"
+                f" difference between the model in float32 and in float64 ({row.noise:.1e})."
+                " Nothing was written; --no-check writes the graphs without this check."
             )
     card["check"] = {
         "onnxruntime": onnxruntime.__version__,
@@ -196,25 +198,25 @@ def _checked(
     return rows
 
 
-def _quantized(
+def _write_int8(
     folder: Path, graphs: Graphs, trained: LoadedModel, steps: int, data: Splits | None
 ) -> dict[str, float]:
-    """Write graphs with weights of one byte; the test loss of both, where the truth is known."""
-    from seqattn.data.baselines import mean_squared_error
-    from seqattn.export.check import forecasts, sequences_together
-    from seqattn.export.quantization import quantized
+    """Write graphs with int8 weights; returns the test loss of both, if the targets are known."""
+    from seqattn.data.baselines import forecast_mse
+    from seqattn.export.check import forecasts, sequences_per_batch
+    from seqattn.export.quantization import quantize_int8
 
-    small = {name: quantized(graph) for name, graph in graphs.by_name().items()}
-    for name, graph in small.items():
+    quantized = {name: quantize_int8(graph) for name, graph in graphs.by_name().items()}
+    for name, graph in quantized.items():
         atomic_write(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
     if data is None or steps != data.test.target_steps:
         return {}
     scale = trained.spec.scaling.target.scale
-    together = sequences_together(trained, data.test.source_steps, steps)
+    batch_size = sequences_per_batch(trained, data.test.source_steps, steps)
     return {
-        kind: mean_squared_error(forecasts(graph, data.test, together), data.test, scale)
+        kind: forecast_mse(forecasts(graph, data.test, batch_size), data.test, scale)
         for kind, graph in (
-            ("float32", graphs.free_running), ("int8", small["free_running"]),
+            ("float32", graphs.free_running), ("int8", quantized["free_running"]),
         )
     }  # fmt: skip
 
@@ -222,10 +224,10 @@ def _quantized(
 # --- the card -------------------------------------------------------------------------------------
 
 
-def _card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
+def _build_card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
     spec = trained.spec
     return {
-        "made_by": OURS,
+        "made_by": MADE_BY,
         "version": __version__,
         "checkpoint_sha256": hashlib.sha256(checkpoint.read_bytes()).hexdigest(),
         "epoch": trained.epoch,
@@ -234,16 +236,16 @@ def _card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
         "said": list(spec.target_features),
         "source_length": spec.source_length,
         "target_length": spec.target_length,
-        "units": UNITS + (OF_INSTANCES if spec.scaling.instance else ""),
+        "units": UNITS + (INSTANCE_UNITS if spec.scaling.instance else ""),
         "feature_units": dict(spec.units),
         "scaling": spec.scaling.as_plain(),
     }
 
 
-def _described(graph: ModelProto) -> dict[str, Any]:
+def _describe_graph(graph: ModelProto) -> dict[str, Any]:
     from onnx import TensorProto
 
-    def side(values: Any) -> list[dict[str, Any]]:
+    def describe(values: Any) -> list[dict[str, Any]]:
         return [
             {
                 "name": value.name,
@@ -256,8 +258,8 @@ def _described(graph: ModelProto) -> dict[str, Any]:
 
     return {
         "opset": graph.opset_import[0].version,
-        "inputs": side(graph.graph.input),
-        "outputs": side(graph.graph.output),
+        "inputs": describe(graph.graph.input),
+        "outputs": describe(graph.graph.output),
     }
 
 
@@ -268,40 +270,40 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def _refuse_folder(output: Path, overwrite: bool) -> None:
+def _check_output(output: Path, overwrite: bool) -> None:
     if not output.exists():
         return
     if not output.is_dir():
-        raise UsageError(f"--output {output}: is there, and no folder.")
+        raise UsageError(f"--output {output}: exists and is not a folder; name another one.")
     if not any(output.iterdir()):
         return
     with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
-        if json.loads((output / CARD).read_bytes()).get("made_by") == OURS:
-            strange = sorted(path.name for path in output.iterdir() if path.name not in OWN)
-            if strange:
+        if json.loads((output / CARD).read_bytes()).get("made_by") == MADE_BY:
+            other = sorted(path.name for path in output.iterdir() if path.name not in EXPORT_FILES)
+            if other:
                 raise UsageError(
-                    f"--output {output}: holds {strange[0]}, too, which is not of an export, so"
-                    " nothing in it is touched. Move that, or name another folder."
+                    f"--output {output}: contains {other[0]}, which does not belong to an export,"
+                    " so nothing was changed. Move that file, or name another folder."
                 )
             if overwrite:
                 return
-            raise UsageError(f"--output {output}: holds an export; --overwrite replaces it.")
+            raise UsageError(f"--output {output}: contains an export; --overwrite replaces it.")
     raise UsageError(
-        f"--output {output}: is not empty, and no export of ours; name another folder."
+        f"--output {output}: is not empty and not a seqattn export; name another folder."
     )
 
 
 @contextlib.contextmanager
-def _all_at_once(output: Path) -> Iterator[Path]:
-    """A folder that takes another's place when all in it has been written."""
-    output = Path(os.path.realpath(output))  # a link stays, and the folder at its end is replaced
+def _replace_folder(output: Path) -> Iterator[Path]:
+    """A temporary folder that replaces `output` when the context ends without an error."""
+    output = Path(os.path.realpath(output))  # keeps a link, and replaces the folder at its end
     output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as home:
-        new = Path(home) / "new"
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
+        new = Path(temporary) / "new"
         new.mkdir()
         yield new
         if output.exists():
-            output.rename(Path(home) / "old")
+            output.rename(Path(temporary) / "old")
         new.rename(output)
 
 
@@ -309,7 +311,7 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
-def _ask_for_libraries() -> None:
+def _require_libraries() -> None:
     try:
         for library in LIBRARIES:
             importlib.import_module(library)
@@ -317,4 +319,4 @@ def _ask_for_libraries() -> None:
         raise UsageError(INSTALL) from None
 
 
-__all__ = ["CARD", "EXAMPLE", "INSTALL", "RUNNER", "Exported", "Form", "export"]
+__all__ = ["CARD", "EXAMPLE", "INSTALL", "RUNNER", "ExportFormat", "ExportResult", "export"]

@@ -1,7 +1,8 @@
-"""Graphs held against the model they were made from, by ONNX Runtime.
+"""Comparison of exported graphs in ONNX Runtime with the model they were traced from.
 
-The model forecasts through the library's own door, scaling and all; the graphs get the same
-sources in the user's units. Differences are in the model's units, where features count alike.
+The model forecasts by `free_run`, including the scaling of the data; the graphs get the same
+sources in the units of the data. Differences are in scaled units, where all features have equal
+weight.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ from seqattn.training import LoadedModel
 from seqattn.training.batches import chunk_slices
 
 Arrays = dict[str, NDArray[Any]]
-MOST = 1e-5
-AS_NOISE = 10  # times what the model in float32 is from itself in float64, if that is more
-REAL, LONGER, SHORT = 64, 3, 7
+MAX_DIFFERENCE = 1e-5
+NOISE_FACTOR = 10  # tolerance in multiples of the difference between float32 and float64
+MAX_SOURCES, EXTRA_LENGTH, SMALL_SET = 64, 3, 7
 SEED = 0
-MOST_WEIGHTS = 2**22
-"""Weights of sequences that are looked at together: 16 MiB, of which some ten copies are held."""
-LEVELS = 100  # how far levels are apart, where each sequence has its own
+MAX_BATCH_WEIGHTS = 2**22
+"""Attention weights of one batch: 16 MiB, of which about ten copies are in memory."""
+LEVEL_SPREAD = 100  # standard deviation of levels, if each sequence has its own
 
 
 @dataclass(frozen=True)
-class Row:
-    """How far graphs are from the model.
+class CheckResult:
+    """Differences between graphs and model on one set of sources.
 
     Attributes:
-        graph: what ran: free_running, or encoder and step.
-        sources: what they were given, in words.
-        differences: the largest of the forecast, in the model's units, and of each kind of weights.
-        noise: how far the model is from itself in float64, the largest of all: what is built step
-            on step may make much of the last digit.
+        graph: the graphs that ran: "free_running", or "encoder and step".
+        sources: description of the sources.
+        differences: greatest absolute difference of the forecast, in scaled units, and of each kind
+            of weights.
+        noise: greatest difference between the model in float32 and in float64: rounding errors grow
+            over the steps of a forecast.
     """
 
     graph: str
@@ -52,134 +54,138 @@ class Row:
     noise: float
 
     @property
-    def is_right(self) -> bool:
-        return self.largest <= max(MOST, AS_NOISE * self.noise)
+    def is_within_tolerance(self) -> bool:
+        return self.largest <= max(MAX_DIFFERENCE, NOISE_FACTOR * self.noise)
 
     @property
     def largest(self) -> float:
-        return _larger(*self.differences.values())
+        return _nan_max(*self.differences.values())
 
 
 def check(
-    graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, longest: int | None
-) -> list[Row]:
+    graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, max_length: int | None
+) -> list[CheckResult]:
     """Run graphs and model on the same sources.
 
     Args:
-        test: real sources; None where they are not to be had.
-        longest: points of the longest source that the model can take; None: any number.
+        steps: number of forecast steps.
+        test: the test part; None if it cannot be read.
+        max_length: length of the longest source that the model accepts; None: no limit.
 
     Returns:
-        a row for each graph and set of sources.
+        a result for each graph and set of sources.
     """
-    together = sequences_together(trained, trained.spec.source_length, steps)
-    sets = _sets(trained, min(REAL, 4 * together), test, longest)
-    free = session_of(graphs.free_running)
-    parts = session_of(graphs.encoder), session_of(graphs.step)
-    scaling, rows = trained.spec.scaling, list[Row]()
-    precise = copy.deepcopy(trained.model).double()
-    for words, whole in sets.items():
-        noise, apart = 0.0, dict[str, dict[str, float]]()
-        for places in chunk_slices(len(whole), together):
-            part = all_observed(whole.at(places))
-            unit = scaling.units(part)
-            expected = _in_units(free_run(trained.model, part, steps, scaling=scaling), unit)
-            closer = _in_units(free_run(precise, part, steps, scaling=scaling), unit)
-            noise = _larger(noise, *(_apart(closer[what], expected[what]) for what in expected))
-            del closer
-            given = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
+    batch_size = sequences_per_batch(trained, trained.spec.source_length, steps)
+    sets = _build_test_sets(trained, min(MAX_SOURCES, 4 * batch_size), test, max_length)
+    free_running = build_session(graphs.free_running)
+    encoder_and_step = build_session(graphs.encoder), build_session(graphs.step)
+    scaling, results = trained.spec.scaling, list[CheckResult]()
+    float64_model = copy.deepcopy(trained.model).double()
+    for description, sources in sets.items():
+        noise, differences = 0.0, dict[str, dict[str, float]]()
+        for rows in chunk_slices(len(sources), batch_size):
+            part = as_fully_observed(sources.select(rows))
+            unit = scaling.target_scale(part)
+            expected = _in_scaled_units(free_run(trained.model, part, steps, scaling=scaling), unit)
+            exact = _in_scaled_units(free_run(float64_model, part, steps, scaling=scaling), unit)
+            noise = _nan_max(noise, *(_max_difference(exact[k], expected[k]) for k in expected))
+            del exact
+            inputs = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
             for name in ("free_running", "encoder and step"):
                 found = (
-                    _run(free, given)
+                    _run(free_running, inputs)
                     if name == "free_running"
-                    else step_by_step(*parts, given, steps, graphs.state)
+                    else step_by_step(*encoder_and_step, inputs, steps, graphs.state)
                 )
                 found[FORECAST] = found[FORECAST] / unit
-                of_graph = apart.setdefault(name, {})
-                for what, array in expected.items():
-                    of_graph[what] = _larger(of_graph.get(what, 0.0), _apart(found[what], array))
+                of_graph = differences.setdefault(name, {})
+                for key, array in expected.items():
+                    difference = _max_difference(found[key], array)
+                    of_graph[key] = _nan_max(of_graph.get(key, 0.0), difference)
                 del found
-        rows += [Row(name, words, differences, noise) for name, differences in apart.items()]
-    return rows
+        results += [CheckResult(name, description, each, noise)
+                    for name, each in differences.items()]  # fmt: skip
+    return results
 
 
-def _sets(
-    trained: LoadedModel, many: int, test: Sequences | None, longest: int | None
+def _build_test_sets(
+    trained: LoadedModel, count: int, test: Sequences | None, max_length: int | None
 ) -> dict[str, Sequences]:
-    """Sources of every length that the model takes, by what they are.
+    """Description -> sources; together they have every length that the model accepts.
 
     Args:
-        many: sequences of the largest sets.
-        test, longest: see `check`.
+        count: number of sequences in the largest sets.
+        test, max_length: see `check`.
     """
     sets, S = dict[str, Sequences](), trained.spec.source_length
     if test is not None and len(test):
-        part = test.at(slice(0, many))
+        part = test.select(slice(0, count))
         sets[f"{len(part)} test sequences"] = part
     if trained.model.skip is not None:
-        sets[f"{many} random of {S} points"] = _random(trained, many, S)
+        sets[f"{count} random of {S} points"] = _random_sources(trained, count, S)
         return sets
-    limit = S + LONGER if longest is None else min(S + LONGER, longest)
-    sets["1 random point"] = _random(trained, 1, 1)
-    sets[f"{SHORT} random, up to {limit} points"] = _random(trained, SHORT, limit)
-    sets[f"{many} random, up to {S} points"] = _random(trained, many, S)
+    limit = S + EXTRA_LENGTH if max_length is None else min(S + EXTRA_LENGTH, max_length)
+    sets["1 random point"] = _random_sources(trained, 1, 1)
+    sets[f"{SMALL_SET} random, up to {limit} points"] = _random_sources(trained, SMALL_SET, limit)
+    sets[f"{count} random, up to {S} points"] = _random_sources(trained, count, S)
     return sets
 
 
-def sequences_together(trained: LoadedModel, S: int, T: int) -> int:
-    """How many sequences are looked at together, so that their weights take bounded memory."""
-    return max(
-        1, MOST_WEIGHTS // max(1, attention_weights_per_sequence(trained.config.model, S, T))
-    )
+def sequences_per_batch(trained: LoadedModel, S: int, T: int) -> int:
+    """Batch size with at most `MAX_BATCH_WEIGHTS` attention weights."""
+    weights = attention_weights_per_sequence(trained.config.model, S, T)
+    return max(1, MAX_BATCH_WEIGHTS // max(1, weights))
 
 
-def _larger(*numbers: float) -> float:
-    return float(np.max(numbers))  # NaN stays NaN
+def _nan_max(*numbers: float) -> float:
+    return float(np.max(numbers))  # unlike max(), NaN if any is NaN
 
 
 def step_by_step(
     encoder: onnxruntime.InferenceSession,
     step: onnxruntime.InferenceSession,
-    given: Mapping[str, NDArray[Any]],
+    inputs: Mapping[str, NDArray[Any]],
     steps: int,
     state: Sequence[str],
 ) -> Arrays:
-    """Free running with the encoder and one step after the other: what `free_running` gives."""
-    known = _run(encoder, given)
-    wanted = [argument.name for argument in step.get_inputs()]
-    said, maps = list[NDArray[Any]](), dict[str, list[NDArray[Any]]]()
+    """Free running by the encoder graph and repeated steps; outputs as those of `free_running`.
+
+    Args:
+        inputs: of the encoder.
+        steps: T.
+        state: names of the state in inputs of the step.
+    """
+    known = _run(encoder, inputs)
+    step_inputs = [argument.name for argument in step.get_inputs()]
+    forecast, maps = list[NDArray[Any]](), dict[str, list[NDArray[Any]]]()
     for t in range(steps):
-        made = _run(step, {name: known[name] for name in wanted})
-        known |= {name: made[NEXT + name] for name in (POINT, *state)}
-        said.append(made[NEXT + POINT])
-        for name in set(made) & set(WEIGHTS.values()):
-            row = made[name]
+        outputs = _run(step, {name: known[name] for name in step_inputs})
+        known |= {name: outputs[NEXT + name] for name in (POINT, *state)}
+        forecast.append(outputs[NEXT + POINT])
+        for name in set(outputs) & set(WEIGHTS.values()):
+            row = outputs[name]
             if name == "decoder_self":
                 row = np.pad(row, [(0, 0)] * 3 + [(0, steps - 1 - t)])
             maps.setdefault(name, []).append(row)
     found = {name: np.stack(rows, axis=-2) for name, rows in maps.items()}
     if "encoder_self" in known:
         found["encoder_self"] = known["encoder_self"]
-    return {FORECAST: np.stack(said, axis=1), **found}
+    return {FORECAST: np.stack(forecast, axis=1), **found}
 
 
-def forecasts(graph: ModelProto, part: Sequences, together: int) -> NDArray[np.float64]:
-    """What a graph of free running says (N, T, F) of a part's sources.
-
-    Args:
-        together: sequences that it is given at a time, since it works out all their weights.
-    """
-    session, said = session_of(graph), list[NDArray[np.float64]]()
-    for places in chunk_slices(len(part), together):
-        some = part.at(places)
-        given = {SOURCE: some.source.astype(np.float64), LENGTHS: some.source_lengths}
-        (forecast,) = session.run([FORECAST], given)
-        said.append(forecast)
-    return np.concatenate(said)
+def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np.float64]:
+    """The forecasts (N, T, F) of a free-running graph for the sources of a part."""
+    session, batches = build_session(graph), list[NDArray[np.float64]]()
+    for rows in chunk_slices(len(part), batch_size):
+        batch = part.select(rows)
+        inputs = {SOURCE: batch.source.astype(np.float64), LENGTHS: batch.source_lengths}
+        (forecast,) = session.run([FORECAST], inputs)
+        batches.append(forecast)
+    return np.concatenate(batches)
 
 
-def session_of(graph: ModelProto) -> onnxruntime.InferenceSession:
-    """ONNX Runtime, on the CPU and silent."""
+def build_session(graph: ModelProto) -> onnxruntime.InferenceSession:
+    """An ONNX Runtime session on the CPU with one thread, without log output."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -188,63 +194,64 @@ def session_of(graph: ModelProto) -> onnxruntime.InferenceSession:
     )
 
 
-def _run(session: onnxruntime.InferenceSession, given: Mapping[str, NDArray[Any]]) -> Arrays:
+def _run(session: onnxruntime.InferenceSession, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(given)), strict=True))
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
 def _maps(run: FreeRunningForecast) -> Arrays:
     return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
 
 
-def all_observed(part: Sequences) -> Sequences:
-    """A part as the graphs see it, which are not told what cells of a source were filled."""
+def as_fully_observed(part: Sequences) -> Sequences:
+    """A part without its mask of observed source values, which graphs do not take."""
     return replace(part, source_observed=None)
 
 
-def _in_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arrays:
-    """Forecast, as wide as in the model's units, and weights.
+def _in_scaled_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arrays:
+    """Forecast in scaled units, and weights.
 
     Args:
-        unit: (N, 1, F) what 1 in the model's units is.
+        unit: (N, 1, F), size of one scaled unit in units of the data.
     """
     return {FORECAST: run.values / unit, **_maps(run)}
 
 
-def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
+def _max_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     if one.shape != other.shape:
         return float("inf")
     return float(np.abs(one - other).max())
 
 
-def _random(trained: LoadedModel, n: int, longest: int) -> Sequences:
-    """Sources of normal numbers in the model's units, of every length that it takes; where each
-    has a level or a size of its own, those are anywhere."""
-    spec, numbers = trained.spec, np.random.default_rng(SEED)
-    lengths = np.arange(n, dtype=np.int64)[::-1] % longest + 1
-    lengths[0] = longest
+def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
+    """Standard normal sources in scaled units, of all lengths up to `max_length`, or all of that
+    length for a model with a skip. With `data.relative` or `data.normalize: instance`, each
+    sequence has a random level, and with the latter a random scale."""
+    spec, rng = trained.spec, np.random.default_rng(SEED)
+    lengths = np.arange(n, dtype=np.int64)[::-1] % max_length + 1
+    lengths[0] = max_length
     if trained.model.skip is not None:
-        lengths[:] = longest
+        lengths[:] = max_length
     scaler, F = spec.scaling.source, len(spec.source_features)
-    points = scaler.unscaled(numbers.standard_normal((n, longest, F)))
+    points = scaler.inverse_transform(rng.standard_normal((n, max_length, F)))
     if spec.scaling.relative:
         points[np.arange(n), lengths - 1] = 0
     if spec.scaling.instance:
-        points *= np.exp(numbers.standard_normal((n, 1, F)))
+        points *= np.exp(rng.standard_normal((n, 1, F)))
     if spec.scaling.relative or spec.scaling.instance:
-        points += numbers.standard_normal((n, 1, F)) * LEVELS * scaler.scale
-    points[np.arange(longest) >= lengths[:, None]] = 0
+        points += rng.standard_normal((n, 1, F)) * LEVEL_SPREAD * scaler.scale
+    points[np.arange(max_length) >= lengths[:, None]] = 0
     return Sequences(
         points, lengths, np.zeros((n, 0, len(spec.target_features))), np.zeros(n, dtype=np.int64),
         spec.source_features, tuple(map(str, range(n))), target_features=spec.target_features,
     )  # fmt: skip
 
 
-def example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
-    """Some sources, NaN behind their end, with the model's forecast and weights."""
-    few = slice(0, 4)
-    part = _random(trained, 4, trained.spec.source_length) if test is None else test.at(few)
-    part = all_observed(part)
-    right = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
+def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
+    """Four sources, NaN beyond their end, with the model's forecast and weights."""
+    count, S = 4, trained.spec.source_length
+    part = _random_sources(trained, count, S) if test is None else test.select(slice(0, count))
+    part = as_fully_observed(part)
+    expected = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)
-    return {SOURCE: source, FORECAST: right.values, **_maps(right)}
+    return {SOURCE: source, FORECAST: expected.values, **_maps(expected)}

@@ -1,11 +1,12 @@
-"""A trained model in two parts that can become graphs: read a source, and make one step.
+"""A trained model split into two traceable modules: the encoder and one decoder step.
 
-A graph takes and gives tensors with names, and nothing else: no None, no objects, no Python left
-to run. It works on one run (no leading axis R), always takes lengths, and speaks the user's units.
-What depends on the source alone is its *memory*; what a step hands to the next is its *state*.
+Inputs and outputs of a graph are named tensors; None and other objects are not possible. A graph
+has no axis of runs, always takes lengths, and its inputs and outputs are in units of the data.
+Encoder outputs that all steps read are the *memory*; tensors that a step passes to the next are the
+*state*.
 
 Letters: N sequences, S source length, T target length, F features, H width of the state, A heads,
-t steps made so far.
+t number of previous steps.
 """
 
 from __future__ import annotations
@@ -27,226 +28,230 @@ from seqattn.models import (
     Seq2SeqModel,
     TransformerModel,
 )
-from seqattn.models.attention import Memory
+from seqattn.models.attention import AttentionMemory
 from seqattn.models.cells import Cell, last_valid
 from seqattn.models.fast_weights import StateMemory
-from seqattn.models.recurrent import State
+from seqattn.models.recurrent import DecoderState
 from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding
 
-Named = dict[str, Tensor]
+Tensors = dict[str, Tensor]
 OFFSET, SCALE = "offset", "scale"
-"""Own shift and scale of each sequence's target."""
+"""Shift and scale of each sequence's target."""
 POINT, NEXT = "point", "next_"
 WEIGHTS: dict[AttentionKind, str] = {
     "cross": "weights",
     "encoder_self": "encoder_self",
     "decoder_self": "decoder_self",
 }
-"""What the weights of a kind are called, here as in attention.npz."""
+"""Attention kind -> name of its weights in graphs and in attention.npz."""
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What is known when the source has been read.
+class EncodedSource:
+    """The encoder's output.
 
     Attributes:
-        point: (N, F) what the first step is fed.
-        memory, state: see the module's docstring; every tensor begins with N.
-        maps: the source's own, (N, layers, A, S, S).
+        point: the first decoder input (N, F).
+        memory, state: see the module's docstring; the first axis of every tensor is N.
+        maps: encoder self-attention weights, (N, layers, A, S, S).
     """
 
     point: Tensor
-    memory: Named
-    state: Named
-    maps: Named
+    memory: Tensors
+    state: Tensors
+    maps: Tensors
 
 
 @dataclass(frozen=True)
-class Made:
-    """What came of a step.
+class StepOutput:
+    """The output of one decoder step.
 
     Attributes:
-        point: (N, F) what it says.
-        state: with the names of the state before.
-        maps: one row of each kind of weights, (N, layers, A, S or t).
+        point: the forecast of this step (N, F).
+        state: the new state, with the names of the previous one.
+        maps: weights of this step by kind, (N, layers, A, S or t).
     """
 
     point: Tensor
-    state: Named
-    maps: Named
+    state: Tensors
+    maps: Tensors
 
 
 class Parts(ABC):
-    """A model in the two parts that graphs are made of; all in the model's own units."""
+    """Encoder and decoder step of a model, in scaled units."""
 
     growing: frozenset[str] = frozenset()
-    """State that is a step longer after each step, along its axis -2, from nothing."""
+    """Names of state tensors whose axis -2 has length t: 0 at first, one more after each step."""
 
     @abstractmethod
-    def begin(self, source: Tensor, lengths: Tensor) -> Begun:
-        """Read sources (N, S, F) of lengths (N,)."""
+    def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
+        """Encode sources (N, S, F) of lengths (N,)."""
 
     @abstractmethod
-    def step(self, point: Tensor, memory: Named, state: Named) -> Made:
-        """One step, fed a point (N, F)."""
+    def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
+        """One decoder step with the input `point` (N, F)."""
 
 
 # --- the families ---------------------------------------------------------------------------------
 
 
 class RecurrentParts(Parts):
-    """The recurrent encoder-decoder. Its cells read by `scanned`."""
+    """The recurrent encoder-decoder. Its encoder cells run in `scan_cell`."""
 
     def __init__(self, model: RecurrentModel) -> None:
         self.model = model
         for module in model.modules():
             if isinstance(module, Cell):
-                module.reading = scanned
+                module.scan = scan_cell
 
-    def begin(self, source: Tensor, lengths: Tensor) -> Begun:
+    def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
         model = self.model
         encoded = model.encode(source, lengths)
-        N, _ = encoded.point.shape
-        memory, state = Named(), Named()
+        N, _ = encoded.start_token.shape
+        memory, state = Tensors(), Tensors()
         for layer, cell in enumerate(encoded.state.cells):
             state[f"cell_{layer}"] = cell
-        if model.feeds_input:
+        if model.uses_input_feeding:
             state["fed"] = source.new_zeros(N, model.hidden)
         if model.attention is not None and encoded.memory is not None:
-            kept = encoded.memory
-            assert kept.keep is not None
-            memory = {"keys": kept.keys, "values": kept.values, "keep": kept.keep}
+            keys, keep = encoded.memory.keys, encoded.memory.keep
+            assert keep is not None
+            memory = {"keys": keys, "values": encoded.memory.values, "keep": keep}
             if model.attention.location is not None:
-                *lead, S, _ = kept.keys.shape
-                start = model.attention.location.start(kept.keep, source.new_zeros(*lead, 1, S))
-                if start is not None:
-                    state["last"] = start.clone()
-        return Begun(encoded.point, memory, state, {})
+                *lead, S, _ = keys.shape
+                content = source.new_zeros(*lead, 1, S)
+                initial = model.attention.location.initial_weights(keep, content)
+                if initial is not None:
+                    state["last"] = initial.clone()
+        return EncodedSource(encoded.start_token, memory, state, {})
 
-    def step(self, point: Tensor, memory: Named, state: Named) -> Made:
+    def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         cells = tuple(state[f"cell_{layer}"] for layer in range(1 + len(self.model.decoder_above)))
-        before = State(cells, state.get("fed"), state.get("last"))
-        kept = None
+        decoder_state = DecoderState(cells, state.get("fed"), state.get("last"))
+        attention_memory = None
         if self.model.attention is not None:
-            kept = Memory(memory["keys"], memory["values"], memory["keep"])
-        said, look, after = self.model.step(point, before, kept)
+            attention_memory = AttentionMemory(memory["keys"], memory["values"], memory["keep"])
+        output, attended, after = self.model.step(point, decoder_state, attention_memory)
         new = {f"cell_{layer}": cell for layer, cell in enumerate(after.cells)}
-        new |= {name: rows for name, rows in (("fed", after.fed), ("last", after.last))
-                if rows is not None}  # fmt: skip
-        maps = Named()
-        if look is not None:
-            weights = look.weights.squeeze(-2)  # (N, [A,] S)
+        if after.attentional is not None:
+            new["fed"] = after.attentional
+        if after.prev_weights is not None:
+            new["last"] = after.prev_weights
+        maps = Tensors()
+        if attended is not None:
+            weights = attended.weights.squeeze(-2)  # (N, [A,] S)
             maps["weights"] = weights.unsqueeze(1) if weights.dim() == 3 else weights[:, None, None]
-        return Made(said.squeeze(-2), new, maps)
+        return StepOutput(output.squeeze(-2), new, maps)
 
 
 class FastWeightsParts(Parts):
-    """Fast weights, remembered as the states that were written, in the order of the library's own
-    sums: an inner loop of layer norms makes much of little differences."""
+    """Fast weights with the memory as a list of states, summed in the order of `StateMemory`: an
+    inner loop of layer norms amplifies rounding errors."""
 
     growing = frozenset({"written", "written_factors"})
 
     def __init__(self, model: FastWeightsModel) -> None:
         self.model = model
 
-    def begin(self, source: Tensor, lengths: Tensor) -> Begun:
+    def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
         model = self.model
         N, S, _ = source.shape
         steps = torch.arange(S, device=source.device)
         keep = steps < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
 
-        def read(before: list[Tensor], now: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-            (state, states, factors, point), (projected, here, real, step) = before, now
-            held = projected + model.encoder_state(state)
-            new, _ = model.settle(held, StateMemory(states, factors), model.encoder_norm)
-            written = StateMemory(states, factors).write(new, real, model.decay, model.rate)
-            at = steps == step  # a place for each state is there from the start
-            states = written.states[:, -1:].where(at.unsqueeze(-1), states)
-            factors = written.factors[:, -1:].where(at, written.factors[:, :-1])
-            state = new.where(real.unsqueeze(-1), state)
-            point = here.where(real.unsqueeze(-1), point)
-            return [state, states, factors, point], new.clone()
+        def step(carry: list[Tensor], xs: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+            (state, states, factors, last), (projected, x, valid, index) = carry, xs
+            memory = StateMemory(states, factors)
+            preactivation = projected + model.encoder_state(state)
+            new, _ = model.inner_loop(preactivation, memory, model.encoder_norm)
+            written = memory.write(new, valid, model.decay, model.rate)
+            is_row = steps == index  # the list has S rows from the beginning
+            states = written.states[:, -1:].where(is_row.unsqueeze(-1), states)
+            factors = written.factors[:, -1:].where(is_row, written.factors[:, :-1])
+            state = new.where(valid.unsqueeze(-1), state)
+            last = x.where(valid.unsqueeze(-1), last)
+            return [state, states, factors, last], new.clone()
 
-        start = [source.new_zeros(N, model.hidden), source.new_zeros(N, S, model.hidden),
-                 source.new_zeros(N, S), torch.zeros_like(source[:, 0])]  # fmt: skip
-        rows = [model.encoder_input(source).transpose(0, 1), source.transpose(0, 1), keep.mT, steps]
-        (state, states, factors, point), _ = _scan(read, start, rows)
-        carried = {
-            "hidden": state, "factors": factors,
+        init = [source.new_zeros(N, model.hidden), source.new_zeros(N, S, model.hidden),
+                source.new_zeros(N, S), torch.zeros_like(source[:, 0])]  # fmt: skip
+        xs = [model.encoder_input(source).transpose(0, 1), source.transpose(0, 1), keep.mT, steps]
+        (hidden, states, factors, last), _ = _scan(step, init, xs)
+        state = {
+            "hidden": hidden, "factors": factors,
             "written": states[:, :0].clone(), "written_factors": states[:, :0, :1].clone(),
         }  # fmt: skip
-        return Begun(model.points.start_token(point), {"states": states}, carried, {})
+        return EncodedSource(model.features.start_token(last), {"states": states}, state, {})
 
-    def step(self, point: Tensor, memory: Named, state: Named) -> Made:
+    def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         _, S, _ = memory["states"].shape
-        past = StateMemory(
+        fast_weights = StateMemory(
             torch.cat([memory["states"], state["written"]], dim=-2),
             torch.cat([state["factors"], state["written_factors"].squeeze(-1)], dim=-1),
         )
-        said, hidden, strengths, after = self.model.step(
-            self.model.decoder_input(point), state["hidden"], past
-        )
-        assert isinstance(after, StateMemory) and strengths is not None
+        projected = self.model.decoder_input(point)
+        output, hidden, weights, after = self.model.step(projected, state["hidden"], fast_weights)
+        assert isinstance(after, StateMemory) and weights is not None
         new = {
             "hidden": hidden, "factors": after.factors[:, :S],
             "written": after.states[:, S:], "written_factors": after.factors[:, S:].unsqueeze(-1),
         }  # fmt: skip
-        return Made(said, new, {"weights": strengths[:, None, None, :S]})
+        return StepOutput(output, new, {"weights": weights[:, None, None, :S]})
 
 
 class TransformerParts(Parts):
-    """The Transformer. Its state is the keys and values of the steps made, none at first."""
+    """The Transformer. Its state is the keys and values of the previous steps, empty at first."""
 
-    def __init__(self, model: TransformerModel, longest: int) -> None:
+    def __init__(self, model: TransformerModel, max_length: int) -> None:
         self.model = model
         self.layers = range(len(model.decoder))
         for module in model.modules():
-            if isinstance(module, LearnedPositionalEmbedding) and module.longest < longest:
-                # No source is as long as the examples: what they meet there is no number.
-                none = module.weight.new_full((longest - module.longest, model.width), torch.nan)
-                module.weight = nn.Parameter(torch.cat([module.weight, none]))
-                module.longest = longest
+            if isinstance(module, LearnedPositionalEmbedding) and module.max_length < max_length:
+                # The traced examples may be longer than any source; pad their embeddings with NaN.
+                missing = max_length - module.max_length
+                padding = module.weight.new_full((missing, model.width), torch.nan)
+                module.weight = nn.Parameter(torch.cat([module.weight, padding]))
+                module.max_length = max_length
         self.growing = frozenset(
-            f"{what}_{layer}" for layer in self.layers for what in ("target_keys", "target_values")
+            f"{name}_{layer}" for layer in self.layers for name in ("target_keys", "target_values")
         )
 
-    def begin(self, source: Tensor, lengths: Tensor) -> Begun:
+    def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
         encoded = self.model.encode(source, lengths, with_weights=True)
         assert encoded.keep is not None
-        memory: Named = {"keep": encoded.keep}
-        state = Named()
+        memory: Tensors = {"keep": encoded.keep}
+        state = Tensors()
         for layer, (keys, values) in enumerate(encoded.memory):
             memory |= {f"keys_{layer}": keys, f"values_{layer}": values}
-            none = keys[..., :0, :].clone()
-            state |= {f"target_keys_{layer}": none, f"target_values_{layer}": none.clone()}
+            empty = keys[..., :0, :].clone()
+            state |= {f"target_keys_{layer}": empty, f"target_values_{layer}": empty.clone()}
         maps = {"encoder_self": torch.stack(encoded.weights, dim=1)}
-        return Begun(encoded.point, memory, state, maps)
+        return EncodedSource(encoded.start_token, memory, state, maps)
 
-    def step(self, point: Tensor, memory: Named, state: Named) -> Made:
+    def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         known = [KVCache(memory[f"keys_{k}"], memory[f"values_{k}"]) for k in self.layers]
         caches = [
             KVCache(state[f"target_keys_{k}"], state[f"target_values_{k}"]) for k in self.layers
         ]
-        said, back, over, after = self.model.step(
+        output, self_weights, cross_weights, after = self.model.step(
             point, known, memory["keep"], caches, with_weights=True
         )
-        new = Named()
+        new = Tensors()
         for layer, (keys, values) in enumerate(after):
             new |= {f"target_keys_{layer}": keys, f"target_values_{layer}": values}
-        maps = {"weights": torch.stack(over, dim=1).squeeze(-2),
-                "decoder_self": torch.stack(back, dim=1).squeeze(-2)}  # fmt: skip
-        return Made(said, new, maps)
+        maps = {"weights": torch.stack(cross_weights, dim=1).squeeze(-2),
+                "decoder_self": torch.stack(self_weights, dim=1).squeeze(-2)}  # fmt: skip
+        return StepOutput(output, new, maps)
 
 
-def parts_of(model: Seq2SeqModel, longest: int) -> Parts:
-    """The two parts of a model, which is changed: it can no longer be trained.
+def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
+    """The two parts of a model. Modifies the model, which can no longer be trained.
 
     Args:
-        longest: points of the longest example that it will be traced with.
+        max_length: length of the longest example of the tracing.
 
     Raises:
-        TypeError: a family that has no parts here.
+        TypeError: an unknown kind of model.
     """
     match model:
         case RecurrentModel():
@@ -254,44 +259,45 @@ def parts_of(model: Seq2SeqModel, longest: int) -> Parts:
         case FastWeightsModel():
             return FastWeightsParts(model)
         case TransformerModel():
-            return TransformerParts(model, longest)
+            return TransformerParts(model, max_length)
         case _:
-            raise TypeError(f"{type(model).__name__} has no graphs")
+            raise TypeError(f"{type(model).__name__} cannot be exported")
 
 
-def scanned(cell: Cell, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole sequences (N, L, inputs) in a loop that a graph keeps as a loop; see `Cell.reading`."""
+def scan_cell(cell: Cell, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole sequences (N, L, inputs) by torch's `scan`, which is traced as a loop; see
+    `Cell.scan`."""
     N, _, _ = inputs.shape
     projected = cell.project(inputs).transpose(0, 1)
     weight, bias, kernel = cell.weight_hh, cell.bias_hh, cell.eager_step()
 
-    def read(before: list[Tensor], now: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-        state = kernel(now[0], before[0], weight, bias)
-        # The loop compares strides, and those of a width of 1 are anything.
+    def step(carry: list[Tensor], xs: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+        state = kernel(xs[0], carry[0], weight, bias)
+        # `scan` compares strides, and those of an axis of size 1 are arbitrary.
         return [state.clone(memory_format=torch.contiguous_format)], state.clone()
 
-    start = [inputs.new_zeros(N, cell.parts * cell.hidden)]
-    (last,), states = _scan(read, start, [projected])
+    init = [inputs.new_zeros(N, cell.num_state_tensors * cell.hidden)]
+    (last,), states = _scan(step, init, [projected])
     return states.transpose(0, 1), last
 
 
 def _scan(
     step: Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], Tensor]],
-    start: list[Tensor],
-    rows: list[Tensor],
+    init: list[Tensor],
+    xs: list[Tensor],
 ) -> tuple[list[Tensor], Tensor]:
-    """The state after the last row, and what each step gave, (L, ...)."""
+    """The final carry, and the stacked outputs of all steps, (L, ...)."""
     from torch._higher_order_ops.scan import scan
 
-    last, each = scan(step, start, rows, dim=0)
-    return cast(list[Tensor], last), cast(Tensor, each)
+    carry, ys = scan(step, init, xs, dim=0)
+    return cast(list[Tensor], carry), cast(Tensor, ys)
 
 
 # --- the graphs -----------------------------------------------------------------------------------
 
 
 class Units(nn.Module):
-    """From the user's units, in float64, to the model's, in float32, and back."""
+    """Scaling from units of the data (float64) to scaled units (float32) and back."""
 
     source_shift: Tensor
     source_scale: Tensor
@@ -303,12 +309,12 @@ class Units(nn.Module):
         for side, scaler in (("source", scaling.source), ("target", scaling.target)):
             self.register_buffer(f"{side}_shift", torch.from_numpy(scaler.shift.copy()))
             self.register_buffer(f"{side}_scale", torch.from_numpy(scaler.scale.copy()))
-        self.carried = list(scaling.carried)
+        self.source_index_of_target = list(scaling.source_index_of_target)
         self.relative, self.instance = scaling.relative, scaling.instance
 
-    def given(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Named]:
-        """Source (N, S, F) in the model's units, padding 0; and the own shift and scale of each
-        sequence's target, (N, F). See `Scaling.of_each`."""
+    def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
+        """The source (N, S, F) in scaled units with padding 0, and shift and scale of each
+        sequence's target, (N, F). See `Scaling.sequence_scalers`."""
         _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
@@ -319,15 +325,16 @@ class Units(nn.Module):
             shift, scale = self._statistics(source, lengths, keep.unsqueeze(-1))
         source = (source - shift.unsqueeze(1)) / scale.unsqueeze(1)
         scaled = (source - self.source_shift) / self.source_scale
-        own = {
-            name: torch.cat([values, torch.full_like(values[:, :1], none)], dim=-1)[:, self.carried]
-            for name, values, none in ((OFFSET, shift, 0.0), (SCALE, scale, 1.0))
+        index = self.source_index_of_target  # -1 selects the neutral value in the last column
+        target_scaling = {
+            name: torch.cat([values, torch.full_like(values[:, :1], neutral)], dim=-1)[:, index]
+            for name, values, neutral in ((OFFSET, shift, 0.0), (SCALE, scale, 1.0))
         }
-        return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), own
+        return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), target_scaling
 
     def _statistics(self, source: Tensor, lengths: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """Own shift and scale (N, F) of sources (N, S, F), whose real points `keep` (N, S, 1)
-        tells; the arithmetic of `InstanceStatistics`."""
+        """Shift and scale (N, F) of sources (N, S, F) with valid steps `keep` (N, S, 1), computed
+        as in `InstanceStatistics`."""
         low = source.masked_fill(~keep, torch.inf).amin(dim=1)
         high = source.masked_fill(~keep, -torch.inf).amax(dim=1)
         constant = high - low <= ROUNDING * torch.maximum(low.abs(), high.abs())
@@ -339,49 +346,50 @@ class Units(nn.Module):
         std = spread * (squares.sum(dim=1) / n).sqrt()
         return low + spread * mean, (std / self.source_scale).masked_fill(constant, 1)
 
-    def fed(self, point: Tensor, own: Named) -> Tensor:
-        """A target's point (N, F) in the model's units."""
-        point = (point - own[OFFSET]) / own[SCALE]
+    def scale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
+        """A target step (N, F) from units of the data to scaled units."""
+        point = (point - target_scaling[OFFSET]) / target_scaling[SCALE]
         return ((point - self.target_shift) / self.target_scale).float()
 
-    def said(self, point: Tensor, own: Named) -> Tensor:
-        """A point that the model says, (N, F), in the user's units."""
+    def unscale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
+        """A target step (N, F) from scaled units to units of the data."""
         point = point.double() * self.target_scale + self.target_shift
-        return point * own[SCALE] + own[OFFSET]
+        return point * target_scaling[SCALE] + target_scaling[OFFSET]
 
 
 class Graph(nn.Module, ABC):
-    """The interface of every graph: named tensors in, named tensors out, in this order."""
+    """The interface of every graph: a module with named input and output tensors, in order."""
 
     def __init__(self, model: Seq2SeqModel, parts: Parts, scaling: Scaling) -> None:
         super().__init__()
         self.model, self.parts, self.units = model, parts, Units(scaling)
 
     @abstractmethod
-    def outputs(self, inputs: Named) -> Named:
-        """What comes out of what goes in."""
+    def outputs(self, inputs: Tensors) -> Tensors:
+        """The outputs for the inputs."""
 
-    def forward(self, inputs: Named) -> Named:
+    def forward(self, inputs: Tensors) -> Tensors:
         return self.outputs(inputs)
 
 
 class EncoderGraph(Graph):
-    """source (N, S, F) and source_lengths (N,) -> what the first step takes, and `encoder_self`
-    where the source looks at itself."""
+    """source (N, S, F) and source_lengths (N,) -> inputs of the first step, and `encoder_self` for
+    a Transformer."""
 
-    def outputs(self, inputs: Named) -> Named:
+    def outputs(self, inputs: Tensors) -> Tensors:
         lengths = inputs["source_lengths"]
-        scaled, own = self.units.given(inputs["source"], lengths)
-        begun = self.parts.begin(scaled, lengths)
-        point = self.units.said(begun.point, own)
-        return {POINT: point, **own, **begun.memory, **begun.state, **begun.maps}
+        scaled, target_scaling = self.units.scale_source(inputs["source"], lengths)
+        encoded = self.parts.encode(scaled, lengths)
+        point = self.units.unscale_target(encoded.point, target_scaling)
+        return {POINT: point, **target_scaling, **encoded.memory, **encoded.state, **encoded.maps}
 
 
 class StepGraph(Graph):
-    """A point, memory and state -> next_point, the weights of this step, and the next state."""
+    """point, memory and state -> next_point, the weights of this step, and the next state."""
 
-    def outputs(self, inputs: Named) -> Named:
-        fed = self.units.fed(inputs[POINT], inputs)
-        made = self.parts.step(fed, inputs, inputs)
-        state = {NEXT + name: rows for name, rows in made.state.items()}
-        return {NEXT + POINT: self.units.said(made.point, inputs), **made.maps, **state}
+    def outputs(self, inputs: Tensors) -> Tensors:
+        scaled = self.units.scale_target(inputs[POINT], inputs)
+        output = self.parts.step(scaled, inputs, inputs)
+        point = self.units.unscale_target(output.point, inputs)
+        state = {NEXT + name: rows for name, rows in output.state.items()}
+        return {NEXT + POINT: point, **output.maps, **state}

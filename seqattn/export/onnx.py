@@ -1,7 +1,7 @@
-"""The two parts of a model as ONNX, by torch's own exporter, and free running as a loop of them.
+"""Encoder and decoder step as ONNX graphs by torch's exporter, and free running as a Loop of steps.
 
-Tracing all steps of free running would take minutes and a graph as long as the forecast; here one
-step is traced, and a Loop of ONNX repeats it.
+Tracing all steps of free running would take minutes, and the graph would grow with the forecast.
+Only one step is traced, and an ONNX Loop repeats it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from seqattn.export.graphs import (
     POINT,
     EncoderGraph,
     Graph,
-    Named,
     StepGraph,
-    parts_of,
+    Tensors,
+    split_model,
 )
-from seqattn.export.skip import SkippedParts
+from seqattn.export.skip import SkipParts
 from seqattn.training import LoadedModel
 
 LENGTHS = "source_lengths"
 SOURCE = "source"
 FORECAST = "forecast"
-N, S, T_SO_FAR = 3, 5, 7  # of the examples that are traced; no two alike, none of them special
+N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of traced examples: different, and none is 0 or 1
 STEP = "step/"
-KNOWN = "torch 2.13"
+TESTED_TORCH = "torch 2.13"
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Graphs:
     """A model as graphs.
 
     Attributes:
-        encoder, step, free_running: see `seqattn export --help`.
-        memory, state: names of what goes from the encoder to every step, and of what goes from
-            step to step.
+        encoder, step, free_running: see `seqattn.export`.
+        memory: names of encoder outputs that are inputs of every step.
+        state: names of tensors that each step passes to the next.
     """
 
     encoder: ModelProto
@@ -60,58 +60,60 @@ class Graphs:
         return {"encoder": self.encoder, "step": self.step, "free_running": self.free_running}
 
 
-def graphs_of(trained: LoadedModel, steps: int) -> Graphs:
-    """The graphs of a trained model.
+def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
+    """Trace the graphs of a trained model.
 
     Args:
-        steps: of free running.
+        steps: number of free-running steps.
 
     Raises:
-        UsageError: torch's exporter refuses the model.
+        UsageError: torch cannot export the model.
     """
     model, scaling = copy.deepcopy(trained.model).eval(), trained.spec.scaling
-    points = S if model.skip is None else model.skip.lengths.source
-    parts = parts_of(model, max(points, T_SO_FAR) + 1)
+    length = S if model.skip is None else model.skip.lengths.source
+    parts = split_model(model, max(length, PREVIOUS_STEPS) + 1)
     if model.skip is not None:
-        parts = SkippedParts(parts, model.skip)
-    reading = EncoderGraph(model, parts, scaling).eval()
-    saying = StepGraph(model, parts, scaling).eval()
+        parts = SkipParts(parts, model.skip)
+    encoder_graph = EncoderGraph(model, parts, scaling).eval()
+    step_graph = StepGraph(model, parts, scaling).eval()
     features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
-        given = _example(features, N, points)
-        begun = reading(given)
-        may_vary = model.skip is None
-        axes = _axes(reading, features, points, may_vary)
-        of_source = {0: "N", 1: "S"} if may_vary else {0: "N"}
-        encoder = _traced(kind, reading, given, begun, {SOURCE: of_source, LENGTHS: {0: "N"}})
-        begun = {name: rows for name, rows in begun.items() if name in axes}
-        growing = reading.parts.growing
-        for name in growing:
-            begun[name] = torch.zeros(_longer(begun[name].shape, T_SO_FAR))
-            axes[name] |= {begun[name].dim() - 2: "t"}
-        made = saying(begun)
-        step = _traced(kind, saying, begun, made, axes)
-    state = tuple(name for name in begun if NEXT + name in made and name != POINT)
-    memory = tuple(name for name in begun if name not in (POINT, *state))
-    free = _looped(encoder, step, state, steps)
-    return Graphs(encoder, step, free, memory, state)
+        example = _build_inputs(features, N, length)
+        encoded = encoder_graph(example)
+        length_varies = model.skip is None
+        axes = _find_axes(encoder_graph, features, length, length_varies)
+        source_axes = {0: "N", 1: "S"} if length_varies else {0: "N"}
+        encoder_axes = {SOURCE: source_axes, LENGTHS: {0: "N"}}
+        encoder = _trace(kind, encoder_graph, example, encoded, encoder_axes)
+        inputs = {name: rows for name, rows in encoded.items() if name in axes}
+        for name in encoder_graph.parts.growing:
+            inputs[name] = torch.zeros(_with_length(inputs[name].shape, PREVIOUS_STEPS))
+            axes[name] |= {inputs[name].dim() - 2: "t"}
+        outputs = step_graph(inputs)
+        step = _trace(kind, step_graph, inputs, outputs, axes)
+    state = tuple(name for name in inputs if NEXT + name in outputs and name != POINT)
+    memory = tuple(name for name in inputs if name not in (POINT, *state))
+    free_running = _build_loop(encoder, step, state, steps)
+    return Graphs(encoder, step, free_running, memory, state)
 
 
-def _example(features: int, n: int, s: int) -> Named:
+def _build_inputs(features: int, n: int, s: int) -> Tensors:
     lengths = torch.arange(n) % s + 1
     return {SOURCE: torch.zeros(n, s, features, dtype=torch.float64), LENGTHS: lengths}
 
 
-def _axes(reading: Graph, features: int, s: int, may_vary: bool) -> dict[str, dict[int, str]]:
-    """Which axes of what a step takes are N and which are S: those that change with them.
+def _find_axes(
+    encoder: Graph, features: int, s: int, length_varies: bool
+) -> dict[str, dict[int, str]]:
+    """The axes N and S of each step input: those whose size changes with N or S.
 
     Args:
-        s: points of a source in the example.
-        may_vary: whether sources may have another number of points.
+        s: source length of the example.
+        length_varies: whether sources may have other lengths.
     """
     shapes = [
-        {name: rows.shape for name, rows in reading(_example(features, n, points)).items()}
-        for n, points in ((N, s), (N + 1, s), (N, s + may_vary))
+        {name: rows.shape for name, rows in encoder(_build_inputs(features, n, length)).items()}
+        for n, length in ((N, s), (N + 1, s), (N, s + length_varies))
     ]
     return {
         name: {
@@ -125,55 +127,55 @@ def _axes(reading: Graph, features: int, s: int, may_vary: bool) -> dict[str, di
     }
 
 
-def _longer(shape: torch.Size, t: int) -> list[int]:
+def _with_length(shape: torch.Size, t: int) -> list[int]:
     *lead, _, width = shape
     return [*lead, t, width]
 
 
-def _traced(
-    kind: str, graph: Graph, inputs: Named, outputs: Named, axes: dict[str, dict[int, str]]
+def _trace(
+    kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]]
 ) -> ModelProto:
-    with _in_silence():
+    with _silence_exporter():
         try:
             program = torch.onnx.export(
                 graph, kwargs={"inputs": inputs}, dynamo=True, verbose=False,
                 dynamic_shapes={"inputs": {name: axes[name] for name in inputs}},
                 input_names=[*inputs], output_names=[*outputs],
             )  # fmt: skip
-        except Exception as error:  # whatever a library of this size raises
+        except Exception as error:  # the exporter raises many types
             cause: BaseException = error
             while cause.__cause__ is not None:
                 cause = cause.__cause__
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             raise UsageError(
                 f"torch {torch.__version__} cannot export model.kind {kind}: {reason}\n"
-                f"{KNOWN} can; an older one may not."
+                f"{TESTED_TORCH} can export it; install that version or a newer one."
             ) from error
     assert program is not None
     model = program.model_proto
-    _forget(model)
+    _strip_metadata(model)
     return model
 
 
 @contextlib.contextmanager
-def _in_silence() -> Iterator[None]:
-    """The exporter prints its progress, and warns of libraries that nobody needs here."""
-    chatty = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    before = [logger.level for logger in chatty]
+def _silence_exporter() -> Iterator[None]:
+    """Suppress the exporter's progress output and its warnings of optional libraries."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        for logger in chatty:
+        for logger in loggers:
             logger.setLevel(logging.ERROR)
         try:
             yield
         finally:
-            for logger, level in zip(chatty, before, strict=True):
+            for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
 
 
-def _forget(model: ModelProto) -> None:
-    """Leave out where in whose files each operation was found, and shapes of what is in between,
-    which whoever changes a graph would have to change, too."""
+def _strip_metadata(model: ModelProto) -> None:
+    """Remove source locations of operations, and shapes of intermediate values, which would have to
+    be updated when a graph is changed."""
     for node in _nodes(model.graph.node):
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
@@ -201,19 +203,19 @@ def _nodes(nodes: Any) -> Iterator[NodeProto]:
 # --- free running ---------------------------------------------------------------------------------
 
 
-def _looped(
+def _build_loop(
     encoder: ModelProto, step: ModelProto, state: tuple[str, ...], steps: int
 ) -> ModelProto:
-    """The encoder, and a Loop of the step: source and its lengths -> the forecast, and the weights
+    """The encoder followed by a Loop of the step: source and lengths -> forecast, and the weights
     of all steps, (N, layers, A, queries, keys)."""
     inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
     carried = [POINT, *state]
     known = {value.name: value for value in (*inner.input, *inner.output)}
     maps = [value.name for value in inner.output if not value.name.startswith(NEXT)]
     body = _loop_body(inner, carried, maps, steps)
-    whole = ModelProto()
-    whole.CopyFrom(encoder)
-    graph = whole.graph
+    model = ModelProto()
+    model.CopyFrom(encoder)
+    graph = model.graph
     graph.name = "free_running"
     graph.initializer.extend(
         [helper.make_tensor("steps", TensorProto.INT64, [], [steps]),
@@ -225,22 +227,23 @@ def _looped(
     graph.node.append(helper.make_node("Transpose", [stacked[0]], [FORECAST], perm=[1, 0, 2]))
     for name, rows in zip(maps, stacked[1:], strict=True):
         graph.node.append(helper.make_node("Transpose", [rows], [name], perm=[1, 2, 3, 0, 4]))
-    own = [value for value in graph.output if value.name == "encoder_self"]
+    encoder_weights = [value for value in graph.output if value.name == "encoder_self"]
     del graph.output[:]
     F = known[POINT].type.tensor_type.shape.dim[1].dim_value
     shape = ["N", steps, F]
     graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, shape))
-    graph.output.extend([*(_of_all_steps(known[name], steps) for name in maps), *own])
-    onnx.checker.check_model(whole)
-    return whole
+    step_weights = [_stacked_type(known[name], steps) for name in maps]
+    graph.output.extend([*step_weights, *encoder_weights])
+    onnx.checker.check_model(model)
+    return model
 
 
 def _loop_body(inner: GraphProto, carried: list[str], maps: list[str], steps: int) -> GraphProto:
-    """A step as the body of a Loop, which keeps the point and the weights of each step.
+    """The step as the body of a Loop, which stacks the outputs and the weights of all steps.
 
     Args:
-        inner: the step, which is changed.
-        carried: names of what goes from step to step.
+        inner: the step's graph; modified in place.
+        carried: names of loop-carried values.
         maps: names of the weights.
     """
     for node in _nodes(inner.node):
@@ -248,34 +251,34 @@ def _loop_body(inner: GraphProto, carried: list[str], maps: list[str], steps: in
     known = {value.name: value for value in (*inner.input, *inner.output)}
     nodes = [*inner.node, helper.make_node("Identity", [NEXT + POINT], [STEP + FORECAST])]
     for name in maps:
-        if name == "decoder_self":  # so far; 0 ahead
-            nodes += _padded(name, STEP + name, steps)
+        if name == "decoder_self":  # weights of previous steps, padded with 0 for later ones
+            nodes += _pad_nodes(name, STEP + name, steps)
         else:
             nodes.append(helper.make_node("Identity", [name], [STEP + name]))
     nodes.append(helper.make_node("Identity", ["more"], ["still_more"]))
     inputs = [helper.make_tensor_value_info("made", TensorProto.INT64, []),
               helper.make_tensor_value_info("more", TensorProto.BOOL, []),
-              *(_called(known[name], STEP + name) for name in carried)]  # fmt: skip
+              *(_rename_value(known[name], STEP + name) for name in carried)]  # fmt: skip
     outputs = [helper.make_tensor_value_info("still_more", TensorProto.BOOL, []),
-               *(_called(known[NEXT + name], NEXT + name) for name in carried),
-               _called(known[NEXT + POINT], STEP + FORECAST),
-               *(_bare(known[name], STEP + name) for name in maps)]  # fmt: skip
+               *(_rename_value(known[NEXT + name], NEXT + name) for name in carried),
+               _rename_value(known[NEXT + POINT], STEP + FORECAST),
+               *(_rename_without_shape(known[name], STEP + name) for name in maps)]  # fmt: skip
     return helper.make_graph(nodes, "step", inputs, outputs, initializer=inner.initializer)
 
 
-def _of_all_steps(value: ValueInfoProto, steps: int) -> ValueInfoProto:
-    """The type of the weights of all steps, from that of one step's (N, layers, A, keys)."""
+def _stacked_type(value: ValueInfoProto, steps: int) -> ValueInfoProto:
+    """The type of the weights of all steps, from that of one step, (N, layers, A, keys)."""
     _, layers, heads, keys = (size.dim_value for size in value.type.tensor_type.shape.dim)
-    keys_of_all = steps if value.name == "decoder_self" else keys or "S"
-    shape = ["N", layers, heads, steps, keys_of_all]
+    all_keys = steps if value.name == "decoder_self" else keys or "S"
+    shape = ["N", layers, heads, steps, all_keys]
     return helper.make_tensor_value_info(value.name, TensorProto.FLOAT, shape)
 
 
-def _padded(name: str, row: str, steps: int) -> list[NodeProto]:
-    """Nodes that fill a row (N, layers, A, t) with zeros up to `steps`."""
+def _pad_nodes(name: str, row: str, steps: int) -> list[NodeProto]:
+    """Nodes that pad a row (N, layers, A, t) with zeros up to `steps`."""
 
-    def constant(what: str, values: list[int]) -> NodeProto:
-        return helper.make_node("Constant", [], [f"{row}/{what}"], value_ints=values)
+    def constant(suffix: str, values: list[int]) -> NodeProto:
+        return helper.make_node("Constant", [], [f"{row}/{suffix}"], value_ints=values)
 
     return [
         constant("all", [steps - 1]), constant("none", [0] * 7), constant("at", [0]),
@@ -286,19 +289,19 @@ def _padded(name: str, row: str, steps: int) -> list[NodeProto]:
     ]  # fmt: skip
 
 
-def _called(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """The same type under another name; an axis that grows has no size there."""
-    found = ValueInfoProto()
-    found.CopyFrom(value)
-    found.name = name
-    for size in found.type.tensor_type.shape.dim:
+def _rename_value(value: ValueInfoProto, name: str) -> ValueInfoProto:
+    """A copy under another name; axes that grow from step to step get no size."""
+    renamed = ValueInfoProto()
+    renamed.CopyFrom(value)
+    renamed.name = name
+    for size in renamed.type.tensor_type.shape.dim:
         if size.dim_param not in ("", "N", "S"):
             size.Clear()
-    return found
+    return renamed
 
 
-def _bare(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """The same type under another name, of any shape."""
-    found = _called(value, name)
-    found.type.tensor_type.ClearField("shape")
-    return found
+def _rename_without_shape(value: ValueInfoProto, name: str) -> ValueInfoProto:
+    """A copy under another name and without a shape."""
+    renamed = _rename_value(value, name)
+    renamed.type.tensor_type.ClearField("shape")
+    return renamed

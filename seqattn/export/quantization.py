@@ -1,4 +1,4 @@
-"""Weights of one byte: ONNX Runtime's dynamic quantization, which takes inputs as they come."""
+"""Dynamic int8 quantization by ONNX Runtime, which needs no calibration data."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from onnx import ModelProto
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 
-def quantized(graph: ModelProto) -> ModelProto:
-    """The same graph, the matrices of its weights in int8, those inside loops too."""
+def quantize_int8(graph: ModelProto) -> ModelProto:
+    """A copy of the graph with int8 weight matrices, also within loops."""
     logger = logging.getLogger()
-    before, logger.level = logger.level, logging.ERROR  # it recommends a step that is not needed
+    level, logger.level = logger.level, logging.ERROR  # it recommends unneeded preprocessing
     try:
-        with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
-            target = Path(home) / "int8.onnx"
+        with tempfile.TemporaryDirectory(prefix="seqattn-") as folder:
+            target = Path(folder) / "int8.onnx"
             quantize_dynamic(
                 graph, target, weight_type=QuantType.QInt8, extra_options={"EnableSubgraph": True}
             )
             return onnx.load(target)
     finally:
-        logger.level = before
+        logger.level = level

@@ -1,7 +1,7 @@
-"""Continue sequences with the graph beside this file. It needs numpy and onnxruntime, no torch.
+"""Forecast sequences with the graph in this folder. Needs numpy and onnxruntime, no torch.
 
-python run.py sources.npy forecast.npz   sources (N, S, F), NaN behind the end of shorter ones
-python run.py                            the example beside it, and how far the forecast is from it
+python run.py sources.npy forecast.npz   sources (N, S, F), NaN beyond the end of shorter ones
+python run.py                            example.npz, and the differences from its forecast
 """
 
 import json
@@ -16,19 +16,19 @@ HERE = Path(__file__).parent
 
 def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, np.ndarray]:
     """Forecast (N, T, F) and weights (N, layers, heads, T, S), by their names in card.json."""
-    real = np.isfinite(source).all(axis=2)
-    lengths = real.sum(axis=1).astype("int64")
-    if not lengths.all() or (real != (np.arange(real.shape[1]) < lengths[:, None])).any():
-        sys.exit("A source has no point, or a gap; NaN may only stand behind its end.")
+    valid = np.isfinite(source).all(axis=2)
+    lengths = valid.sum(axis=1).astype("int64")
+    if not lengths.all() or (valid != (np.arange(valid.shape[1]) < lengths[:, None])).any():
+        sys.exit("A source is empty or has a gap; NaN may only stand beyond its end.")
     card = json.loads((HERE / "card.json").read_text(encoding="utf-8"))
     if card["model"].get("skip") == "linear" and (lengths != card["source_length"]).any():
         sys.exit(f"model.skip: linear takes sources of {card['source_length']} points only.")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(HERE / graph), options)
-    given = {"source": source.astype("float64"), "source_lengths": lengths}
+    inputs = {"source": source.astype("float64"), "source_lengths": lengths}
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, given), strict=True))
+    return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 if __name__ == "__main__" and len(sys.argv) == 3:
@@ -37,5 +37,6 @@ elif __name__ == "__main__" and len(sys.argv) > 1:
     sys.exit(__doc__)
 elif __name__ == "__main__":
     example = np.load(HERE / "example.npz")
-    for name, found in forecast(example["source"]).items():
-        print(f"{name}: {found.shape}, {np.abs(found - example[name]).max():.1e} from the example")
+    for name, result in forecast(example["source"]).items():
+        difference = np.abs(result - example[name]).max()
+        print(f"{name}: {result.shape}, {difference:.1e} from the example")

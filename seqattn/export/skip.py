@@ -1,4 +1,4 @@
-"""A model's linear skip in its graphs; see `seqattn.models.skip`.
+"""The linear skip of a model in its graphs; see `seqattn.models.skip`.
 
 Letters: N sequences, S source length, T target length, F features.
 """
@@ -8,36 +8,38 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqattn.export.graphs import Begun, Made, Named, Parts
+from seqattn.export.graphs import EncodedSource, Parts, StepOutput, Tensors
 from seqattn.models import LinearSkip
 
 SKIP = "skip"
 
 
-class SkippedParts(Parts):
-    """The parts of a network with what the skip adds to each step.
+class SkipParts(Parts):
+    """The parts of a network whose steps add the output of a linear skip.
 
-    The state `skip` (N, T, F) has what is still to be added: the next step first, NaN after the
-    last. A source of another length than S gets NaN at every step, since a graph cannot refuse it.
+    The state `skip` (N, T, F) is a queue of the skip's outputs: the next step first, NaN after the
+    last. For a source whose length is not S it is NaN everywhere, since a graph cannot raise an
+    error.
 
     Args:
-        network: the parts of the network alone.
-        skip: the model's.
+        network: the parts of the network without skip.
+        skip: the model's skip.
     """
 
     def __init__(self, network: Parts, skip: LinearSkip) -> None:
         self.network, self.skip, self.growing = network, skip, network.growing
 
-    def begin(self, source: Tensor, lengths: Tensor) -> Begun:
-        begun = self.network.begin(source, lengths)
+    def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
+        encoded = self.network.encode(source, lengths)
         S, T = self.skip.lengths
         fits = (lengths == S)[:, None, None]
-        added = self.skip.mapped(source, T).masked_fill(~fits, torch.nan)
-        return Begun(begun.point, begun.memory, {**begun.state, SKIP: added}, begun.maps)
+        queue = self.skip.apply_weights(source, T).masked_fill(~fits, torch.nan)
+        state = {**encoded.state, SKIP: queue}
+        return EncodedSource(encoded.point, encoded.memory, state, encoded.maps)
 
-    def step(self, point: Tensor, memory: Named, state: Named) -> Made:
-        made = self.network.step(point, memory, state)
-        added = state[SKIP]
-        none = torch.full_like(added[:, :1], torch.nan)
-        left = torch.cat([added[:, 1:], none], dim=1)
-        return Made(made.point + added[:, 0], {**made.state, SKIP: left}, made.maps)
+    def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
+        output = self.network.step(point, memory, state)
+        queue = state[SKIP]
+        empty = torch.full_like(queue[:, :1], torch.nan)
+        rest = torch.cat([queue[:, 1:], empty], dim=1)
+        return StepOutput(output.point + queue[:, 0], {**output.state, SKIP: rest}, output.maps)

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence models behind one contract."""
+"""Sequence-to-sequence models behind one interface, `Seq2SeqModel`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqattn.models.base import (
     AttentionKind,
     AttentionMap,
     FeatureSpec,
-    Forecast,
+    ModelOutput,
     SampledActions,
     Seq2SeqModel,
     WeightSemantics,
@@ -25,38 +25,40 @@ from seqattn.models.transformer import TransformerModel
 
 
 def build_model(
-    config: Model, points: FeatureSpec | int, seed: int, lengths: Lengths | None = None
+    config: Model, features: FeatureSpec | int, seed: int, lengths: Lengths | None = None
 ) -> Seq2SeqModel:
-    """The model that a config describes, freshly initialised.
+    """Build the model of a config and initialize its parameters.
 
     Args:
         config: the `model` section.
-        points: what source and target points have; a number where it is the same.
-        seed: the run's seed; the weights are a function of it.
-        lengths: points of every source and target, for `skip: linear`; None: they vary.
+        features: features of source and target; a number if both have the same.
+        seed: the run's seed; the initial parameters are a function of it.
+        lengths: length of every source and every target, for `skip: linear`; None: they vary.
     """
-    model = _made(config, points, lengths)
+    model = _construct(config, features, lengths)
     init_parameters(model, seed)
     return model
 
 
-def parameters_of(config: Model, points: FeatureSpec | int, lengths: Lengths | None = None) -> int:
-    """How many numbers a model learns, without making it."""
+def count_parameters(
+    config: Model, features: FeatureSpec | int, lengths: Lengths | None = None
+) -> int:
+    """The number of parameter values of a model, counted without allocating them."""
     with torch.device("meta"):
-        model = _made(config, points, lengths)
+        model = _construct(config, features, lengths)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _made(config: Model, points: FeatureSpec | int, lengths: Lengths | None) -> Seq2SeqModel:
-    points = FeatureSpec.alike(points) if isinstance(points, int) else points
+def _construct(config: Model, features: FeatureSpec | int, lengths: Lengths | None) -> Seq2SeqModel:
+    features = FeatureSpec.same(features) if isinstance(features, int) else features
     model: Seq2SeqModel
     match config:
         case Recurrent():
-            model = RecurrentModel(config, points, lengths)
+            model = RecurrentModel(config, features, lengths)
         case FastWeights():
-            model = FastWeightsModel(config, points, lengths)
+            model = FastWeightsModel(config, features, lengths)
         case Transformer():
-            model = TransformerModel(config, points, lengths)
+            model = TransformerModel(config, features, lengths)
         case _:
             assert_never(config)
     return model
@@ -68,14 +70,14 @@ __all__ = [
     "AttentionMap",
     "FastWeightsModel",
     "FeatureSpec",
-    "Forecast",
     "Lengths",
     "LinearSkip",
+    "ModelOutput",
     "RecurrentModel",
     "SampledActions",
     "Seq2SeqModel",
     "TransformerModel",
     "WeightSemantics",
     "build_model",
-    "parameters_of",
+    "count_parameters",
 ]

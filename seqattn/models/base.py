@@ -1,4 +1,5 @@
-"""What every model is: two doors, and a forecast that carries its own explanation.
+"""The interface of every model: a forward pass for training, a free-running forecast, and outputs
+that carry their attention weights.
 
 Letters: N sequences, S source length, T target length, F features, A heads. Every shape may
 carry a leading axis of runs R.
@@ -25,64 +26,71 @@ WeightSemantics = Literal["distribution", "partial", "strength"]
 
 
 class RNG(Protocol):
-    """Random numbers for one training step, from the run's own named streams."""
+    """Random numbers of one training step, from the named streams of each run."""
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
-        """Uniform over [0, 1), of a shape that has no axis of runs; the runs, if there are any,
-        come first, each with the numbers it would draw alone. Every call draws new ones."""
+        """New numbers, uniform over [0, 1), at every call.
+
+        Args:
+            shape: shape for one run. With several runs, the result has a leading axis of runs, and
+                each run gets the numbers that it would draw alone.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What a source point and a target point have.
+    """Features of the source and of the target.
 
     Attributes:
-        given: features of a source point.
-        said: features of a target point.
-        carried: for each feature of a target point its place in a source point, or -1.
+        source_dim: number of features of a source step.
+        target_dim: number of features of a target step.
+        source_index_of_target: for each target feature its index among the source features, or -1.
     """
 
-    given: int
-    said: int
-    carried: tuple[int, ...]
+    source_dim: int
+    target_dim: int
+    source_index_of_target: tuple[int, ...]
 
     @classmethod
-    def alike(cls, features: int) -> FeatureSpec:
-        """The same features on both sides."""
+    def same(cls, features: int) -> FeatureSpec:
+        """The same features in source and target."""
         return cls(features, features, tuple(range(features)))
 
     @classmethod
     def of(cls, spec: DataSpec) -> FeatureSpec:
-        """Those of sequences that a schema describes."""
+        """The features that a `DataSpec` describes."""
         F, G = len(spec.source_features), len(spec.target_features)
-        return cls(F, G, spec.scaling.carried)
+        return cls(F, G, spec.scaling.source_index_of_target)
 
     @property
-    def are_alike(self) -> bool:
-        return self.carried == tuple(range(self.given)) and self.given == self.said
+    def has_same_features(self) -> bool:
+        return (
+            self.source_index_of_target == tuple(range(self.source_dim))
+            and self.source_dim == self.target_dim
+        )
 
-    def start_token(self, point: Tensor) -> Tensor:
-        """What a decoder is fed first: of the last source point (..., N, given) what could have
-        been said, and 0 for what is not given; (..., N, said)."""
-        if self.are_alike:
-            return point
-        with_none = torch.cat([point, torch.zeros_like(point[..., :1])], dim=-1)
-        return with_none[..., list(self.carried)]
+    def start_token(self, last_source: Tensor) -> Tensor:
+        """The first decoder input (..., N, target_dim): the target features of the last valid
+        source step (..., N, source_dim), and 0 for those that the source does not have."""
+        if self.has_same_features:
+            return last_source
+        with_zero = torch.cat([last_source, torch.zeros_like(last_source[..., :1])], dim=-1)
+        return with_zero[..., list(self.source_index_of_target)]
 
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Where one attention layer looked, and what its numbers mean.
+    """The weights of one attention layer and their meaning.
 
     Attributes:
         weights: (..., N, A, queries, keys); 0 at padding.
-        kind: what looked at what: "cross" is the decoder at the source, (T, S); "encoder_self" the
-            source at itself, (S, S); "decoder_self" the target at itself, (T, T), 0 ahead.
+        kind: queries and keys of the layer. "cross": decoder to source, (T, S); "encoder_self":
+            source to source, (S, S); "decoder_self": target to target, (T, T), 0 for later steps.
         meaning: "distribution": non-negative, each row sums to 1 over the keys; "partial":
-            non-negative, each row sums to 1 at most; "strength": signed, how strongly each state
-            was read from a fast memory.
-        layer: which layer of its kind, from 0.
+            non-negative, each row sums to at most 1; "strength": signed, the coefficient of each
+            past state in a read from fast weights.
+        layer: index of the layer among those of its kind, from 0.
     """
 
     weights: Tensor
@@ -93,11 +101,11 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class SampledActions:
-    """Hard choices that were drawn, and by what they are to be reinforced.
+    """Sampled positions of hard attention, for REINFORCE (Williams 1992).
 
     Attributes:
-        log_prob: (..., N, T), the logarithm of the chance of what was chosen at each step.
-        baseline: (..., 1, 1), the mean squared error a step that a choice is measured by.
+        log_prob: (..., N, T), log-probability of the position that was sampled at each step.
+        baseline: (..., 1, 1), expected squared error of one step.
     """
 
     log_prob: Tensor
@@ -105,61 +113,61 @@ class SampledActions:
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What a model says, and where it looked while saying it.
+class ModelOutput:
+    """A forecast and the attention weights that produced it.
 
     Attributes:
         values: (..., N, T, F).
-        attention: one map a layer; empty for a model without attention.
-        choices: to be reinforced; None for a model that draws none.
+        attention: one map per layer; empty for a model without attention.
+        actions: sampled positions to reinforce; None if the model samples none.
     """
 
     values: Tensor
     attention: tuple[AttentionMap, ...] = ()
-    choices: SampledActions | None = None
+    actions: SampledActions | None = None
 
 
 class Seq2SeqModel(nn.Module, ABC):
-    """The interface of every model. It holds weights and nothing else: whatever was worked out
-    on the way is in the forecast.
+    """The interface of every model. A module holds parameters only: intermediate results are in
+    its output.
 
     Attributes:
-        points: what it is given, and what it says.
-        longest: points of the longest source, and of the longest target, that it can take; None:
-            any number.
-        skip: what is added to the network's output; None: nothing.
+        features: features of source and target.
+        max_length: greatest length of a source and of a target; None: no limit.
+        skip: a linear map from the source whose output is added to the network's; None: none.
     """
 
-    points: FeatureSpec
-    longest: int | None = None
+    features: FeatureSpec
+    max_length: int | None = None
 
     def __init__(self) -> None:
         super().__init__()
         self.skip: LinearSkip | None = None
 
     @property
-    def frozen(self) -> frozenset[str]:
+    def frozen_parameters(self) -> frozenset[str]:
         """Names of the parameters that no optimizer changes."""
-        if self.skip is None or self.skip.trained:
+        if self.skip is None or self.skip.is_trainable:
             return frozenset()
         return frozenset(f"skip.{name}" for name, _ in self.skip.named_parameters())
 
-    def skipped(
-        self, source: Tensor, lengths: Tensor | None, stretches: Sequence[int]
+    def skip_outputs(
+        self, source: Tensor, lengths: Tensor | None, segment_lengths: Sequence[int]
     ) -> Sequence[Tensor | None]:
-        """What the skip adds to each stretch of steps, (..., N, steps, F); None without a skip.
+        """The output of the skip for each segment of decoder steps, (..., N, steps, F); None
+        without a skip.
 
         Args:
             source, lengths: as for `forward`.
-            stretches: steps of each, one after the other from the first.
+            segment_lengths: number of steps of each segment, in order from the first step.
 
         Raises:
             DataError, UsageError: lengths or steps that the skip has no weights for.
         """
         if self.skip is None:
-            return [None] * len(stretches)
-        added = self.skip(source, lengths, sum(stretches))
-        return torch.split(added, list(stretches), dim=-2)
+            return [None] * len(segment_lengths)
+        output = self.skip(source, lengths, sum(segment_lengths))
+        return torch.split(output, list(segment_lengths), dim=-2)
 
     @abstractmethod
     def forward(
@@ -170,20 +178,20 @@ class Seq2SeqModel(nn.Module, ABC):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
-        draws: RNG | None = None,
-    ) -> Forecast:
-        """For training: forecast T steps, told the truth wherever a coin says so.
+        rng: RNG | None = None,
+    ) -> ModelOutput:
+        """The training pass: forecast T steps with teacher forcing at some or all of them.
 
         Args:
             source: (..., N, S, F).
             target: (..., N, T, F), where F may differ from that of the source; see `FeatureSpec`.
-            source_lengths: (..., N) real points of each source; None: all S.
-            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: step t is
-                fed the true point of step t - 1; False: the model's own. Step 0 is fed the last
-                source point either way. There is no default: training always says which.
-            with_attention: False leaves the forecast's attention empty, where nobody looks.
-            draws: what dropout and hard choices are drawn from; None: nothing is left to chance,
-                as in validation.
+            source_lengths: (..., N), number of valid steps of each source; None: all S.
+            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: the input of
+                step t is the target at step t - 1; False: the model's own output there. The input
+                of step 0 is the last valid source step in both cases.
+            with_attention: False leaves `attention` of the output empty, which is faster.
+            rng: random numbers for dropout and hard attention; None: no dropout and the best
+                position, as in validation.
 
         Raises:
             ValueError: shapes or lengths that do not fit.
@@ -198,16 +206,16 @@ class Seq2SeqModel(nn.Module, ABC):
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
         override: Override | None = None,
-    ) -> Forecast:
-        """Free running: forecast `steps` points from the source alone.
+    ) -> ModelOutput:
+        """Free running (autoregressive): forecast `steps` steps from the source alone.
 
         Args:
-            source: (..., N, S, F); what stands beyond a length is never read.
+            source: (..., N, S, F); values beyond a sequence's length are never read.
             steps: T, 1 or more.
-            source_lengths: (..., N) real points of each source; None: all S.
-            override: looks elsewhere than the model would; None: the model looks for itself.
+            source_lengths: (..., N), number of valid steps of each source; None: all S.
+            override: replaces the attention weights; None: the model's own weights.
 
         Raises:
             ValueError: shapes or lengths that do not fit.
-            UsageError: an override for a model whose weights are none that could be replaced.
+            UsageError: an override for a model whose weights cannot be replaced.
         """

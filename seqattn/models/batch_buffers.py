@@ -1,4 +1,4 @@
-"""Fixed memory for what recorded operations read and write: a batch, parameters and a gradient.
+"""Buffers of recorded operations: a batch, the parameters, their gradient and the loss.
 
 Letters as in `seqattn.models.op_tape`.
 """
@@ -14,11 +14,11 @@ from seqattn.models.op_tape import OpTape
 
 
 class FlatGradient:
-    """The parameters of R runs and one matrix for their gradient.
+    """The parameters of R runs and one matrix of their gradients.
 
     Attributes:
-        weight: parameter's name -> (R, ...), its memory; R is 1 without an axis of runs.
-        grad: parameter's name -> (R, ...), a view of `gradient`.
+        weight: parameter name -> (R, ...), a view of the parameter; R is 1 without an axis of runs.
+        grad: parameter name -> (R, ...), a view of `gradient`.
         gradient: (R, P), in the parameters' order.
     """
 
@@ -35,19 +35,19 @@ class FlatGradient:
             self.grad[name] = gradient[:, columns].unflatten(1, weight.shape[1:])
 
     def adjacent(self, first: str, second: str) -> Tensor:
-        """The gradients of two vectors that lie side by side, as one: (R, both lengths)."""
+        """The gradients of two adjacent vectors as one view, (R, sum of their lengths)."""
         start, end = self.columns[first], self.columns[second]
         assert start.stop == end.start
         return self.gradient[:, start.start : end.stop]
 
 
-class BatchShape(NamedTuple):
-    """What two batches have in common that one record of operations serves.
+class BufferShape(NamedTuple):
+    """The sizes that determine the buffers and records of a batch.
 
     Attributes:
-        R, N, S, T, F, H: see the module's docstring.
+        R, N, S, T, F, H: see `seqattn.models.op_tape`.
         ragged: whether sources have lengths.
-        mask: features of the target's mask: 0 without one, 1 of points, F of cells.
+        mask: last axis of the target's mask: 0 without a mask, 1 for steps, F for single values.
     """
 
     R: int
@@ -63,43 +63,44 @@ class BatchShape(NamedTuple):
     def of(
         cls, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None,
         *, R: int, H: int,
-    ) -> BatchShape:  # fmt: skip
-        """Of a batch; see `ManualLoss.value_and_grad`."""
+    ) -> BufferShape:  # fmt: skip
+        """The shape of a batch; see `ManualLoss.value_and_grad`."""
         (*_, N, S, F), (*_, T, _) = source.shape, target.shape
         mask = 0 if keep is None else F if keep.dim() == target.dim() else 1
         return cls(R, N, S, T, F, H, lengths is not None, mask)
 
     @property
     def start(self) -> int:
-        """Slot of the state that the decoder starts from: S, the encoder's last; with lengths
-        S + 1, a copy of each sequence's last valid state."""
+        """Slot of the decoder's initial state: S, the encoder's last; with lengths S + 1, a copy of
+        each sequence's last valid state."""
         return self.S + 1 if self.ragged else self.S
 
 
 class BatchBuffers:
-    """A batch, copied to where recorded operations read it.
+    """The buffers of a batch.
 
     Attributes:
         x: (R, slots, N, F), the input of the step from each slot; `load` fills the first S.
         target: (R, N, T, F).
-        padding: (R, N, S), True at padding of the source; None: there is none.
-        last_valid: (1, R, N, H), the last real source point, at each place of a state; or None.
-        ignored: (R, N, T, mask), True where the error does not count; None: it counts everywhere.
-        coins: (T, R, N, 1), True where a step is fed the truth.
-        scale, twice_scale: (R,), 1 / number of target values that count; and 2 / this number.
+        padding: (R, N, S), True at padding of the source; None without lengths.
+        last_valid: (1, R, N, H), index of the last valid source step for `gather`; None without
+            lengths.
+        ignored: (R, N, T, mask), True at masked target values; None without a mask.
+        forced: (T, R, N, 1), True at teacher-forced steps.
+        scale, twice_scale: (R,), 1 / number of unmasked target values, and 2 / this number.
     """
 
-    def __init__(self, tape: OpTape, shape: BatchShape, *, has_runs: bool) -> None:
+    def __init__(self, tape: OpTape, shape: BufferShape, *, has_runs: bool) -> None:
         R, N, S, T, F, H, ragged, mask = shape
         self.tape, self.shape, self.has_runs, new = tape, shape, has_runs, tape.new
         self.x, self.target = new(R, shape.start + T, N, F), new(R, N, T, F)
         source = self.x[:, :S].transpose(1, 2)
-        self.source_in = source if has_runs else source[0]
-        self.target_in = self.target if has_runs else self.target[0]
+        self.source_buffer = source if has_runs else source[0]
+        self.target_buffer = self.target if has_runs else self.target[0]
         self.padding = new(R, N, S).bool() if ragged else None
         self.last_valid = new(1, R, N, H, runs=1).long() if ragged else None
         self.ignored = new(R, N, T, mask).bool() if mask else None
-        self.coins = new(T, R, N, 1, runs=1).bool()
+        self.forced = new(T, R, N, 1, runs=1).bool()
         self.scale = new(R).fill_(1 / (N * T * F))
         self.twice_scale = 2 * self.scale
 
@@ -109,7 +110,7 @@ class BatchBuffers:
         """Copy a batch; see `ManualLoss.value_and_grad`."""
         if keep is not None and self.ignored is not None:
             self.ignored.copy_(~keep.view(self.ignored.shape))
-            if keep.dim() < target.dim():  # unobserved cells hold what is fed for them
+            if keep.dim() < target.dim():  # unobserved values are decoder inputs, so they stay
                 target = target.masked_fill(~keep.unsqueeze(-1), 0)
             features = self.target.shape[-1] // self.ignored.shape[-1]
             counted = (~self.ignored).sum(dim=(1, 2, 3)).clamp(min=1) * features
@@ -121,43 +122,43 @@ class BatchBuffers:
             torch.ge(torch.arange(S, device=source.device), lengths, out=self.padding)
             source = source.masked_fill(self.padding.view(*source.shape[:-1], 1), 0)
             self.last_valid.copy_((lengths - 1).expand(self.last_valid.shape))
-        self.source_in.copy_(source)
-        self.target_in.copy_(target)
+        self.source_buffer.copy_(source)
+        self.target_buffer.copy_(target)
 
     def shift_right(self) -> None:
-        """Fill the decoder's inputs: the last real source point, and then the truth, which a step
-        that is not forced replaces."""
-        do, x, (R, N, S, T, F, *_), D = self.tape.do, self.x, self.shape, self.shape.start
+        """Fill the decoder inputs with the last valid source step and the target shifted right. A
+        step without teacher forcing overwrites its input."""
+        record, x, (R, N, S, T, F, *_), D = self.tape.record, self.x, self.shape, self.shape.start
         if self.last_valid is None:
-            do(x[:, D].copy_, x[:, S - 1])
+            record(x[:, D].copy_, x[:, S - 1])
         else:
-            places = self.last_valid[..., :1].transpose(0, 1).expand(R, 1, N, F)
-            do(torch.gather, x[:, :S], 1, places, out=x[:, D : D + 1])
+            index = self.last_valid[..., :1].transpose(0, 1).expand(R, 1, N, F)
+            record(torch.gather, x[:, :S], 1, index, out=x[:, D : D + 1])
         if T > 1:
-            do(x[:, D + 1 :].copy_, self.target[:, :, :-1].transpose(1, 2))
+            record(x[:, D + 1 :].copy_, self.target[:, :, :-1].transpose(1, 2))
 
     def feed(self, t: int, y: Tensor, *, mixed: bool) -> Tensor:
-        """The input of decoder step t (R, N, F), made the output y of the step before; `mixed`:
-        but the truth where the coin says so."""
+        """Write the output y of step t - 1 into the input of decoder step t, (R, N, F); `mixed`:
+        not for teacher-forced sequences."""
         x = self.x[:, self.shape.start + t]
         if mixed:
-            self.tape.do(torch.where, self.coins[t], x, y, out=x)
+            self.tape.record(torch.where, self.forced[t], x, y, out=x)
         else:
-            self.tape.do(x.copy_, y)
+            self.tape.record(x.copy_, y)
         return x
 
-    def load_coins(self, teacher_forcing: Tensor) -> None:
-        """Copy the coins of steps 0 to T - 1; see `Seq2SeqModel.forward`."""
-        T, R, N, _ = self.coins.shape
-        coins = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
-        self.coins.copy_(coins.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
+    def load_teacher_forcing(self, teacher_forcing: Tensor) -> None:
+        """Copy the mask of teacher-forced steps; see `Seq2SeqModel.forward`."""
+        T, R, N, _ = self.forced.shape
+        forced = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
+        self.forced.copy_(forced.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
 
 
 class MeanSquaredError:
-    """scale * sum(error^2) of each run, error = y - target where it counts and 0 elsewhere.
+    """The mean squared error of each run over unmasked target values: scale * sum(error^2).
 
     Args:
-        y: (R, N, T, F), where the outputs are.
+        y: (R, N, T, F), the buffer of outputs.
     """
 
     def __init__(self, batch: BatchBuffers, y: Tensor) -> None:
@@ -171,19 +172,20 @@ class MeanSquaredError:
         return self.result.clone()
 
     def forward(self) -> None:
-        do, error = self.batch.tape.do, self.error
-        do(torch.sub, self.y, self.batch.target, out=error)
+        """Compute the loss from y."""
+        record, error = self.batch.tape.record, self.error
+        record(torch.sub, self.y, self.batch.target, out=error)
         if self.batch.ignored is not None:
-            do(error.masked_fill_, self.batch.ignored, 0)
+            record(error.masked_fill_, self.batch.ignored, 0)
         if len(error) == 1:
             flat = error.view(1, 1, -1)
-            do(torch.bmm, flat, flat.mT, out=self.sum.view(1, 1, 1))
+            record(torch.bmm, flat, flat.mT, out=self.sum.view(1, 1, 1))
         else:
-            do(torch.mul, error, error, out=self.squares)
-            do(torch.sum, self.squares, (1, 2, 3), out=self.sum)
-        do(self.sum.mul_, self.batch.scale)
+            record(torch.mul, error, error, out=self.squares)
+            record(torch.sum, self.squares, (1, 2, 3), out=self.sum)
+        record(self.sum.mul_, self.batch.scale)
 
     def backward(self, dy: Tensor) -> None:
-        """Write the gradient of y."""
+        """Write the gradient of y into dy (R, N, T, F)."""
         scale = self.batch.twice_scale.view(-1, 1, 1, 1)
-        self.batch.tape.do(torch.mul, self.error, scale, out=dy)
+        self.batch.tape.record(torch.mul, self.error, scale, out=dy)

@@ -1,14 +1,14 @@
-"""Recurrent cells, written over the last axes: one step, and a stretch of known inputs.
+"""Recurrent cells: GRU, LSTM, RNN and bidirectional encoders.
 
-Shapes may carry leading axes: (N, F), (N, L, F) or, for R runs side by side, (R, N, L, F) with
-every weight (R, out, in). Letters: N sequences, L steps, H width of what a cell says, W width of
-its state: H, but 2H for the LSTM, whose state is its output and its memory side by side.
+Shapes may carry leading axes: (N, F), (N, L, F) or, for R runs in one batch, (R, N, L, F) with
+every weight (R, out, in). Letters: N sequences, L steps, H width of a cell's output, W width of its
+state: H, but 2H for the LSTM, whose state is its output and its memory cell.
 
-Everything that depends on inputs alone is one matmul over all steps (`project_steps`), so a step
-is what is left. In between, a cell may keep features before sequences, (R, gates H, N), where that
-is faster (see `seqattn.models.layers`): what was projected is for its own `step` and `run` alone.
+The input projection W x + b of all known steps is one matmul (`project_steps`); a step adds the
+recurrent part. Projected inputs may have features before sequences, (R, gates H, N), where that is
+faster (see `seqattn.models.layers`), so only `step` and `unroll` of the same cell can use them.
 
-Weights have torch's layout and are initialised like torch's: U(-b, b), b = 1/sqrt(H).
+Weights have torch's layout and initial distribution: U(-b, b), b = 1/sqrt(H).
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, assert_never
+from typing import ClassVar, Literal, assert_never
 
 import torch
 from torch import Tensor, nn
 
-from seqattn.models.layers import Linear, affine, affine_of_columns, uses_batch_innermost
+from seqattn.models.layers import Linear, affine, affine_columns, uses_batch_innermost
 
 Kernel = Callable[..., Tensor]
 ScanFn = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
-"""(cell, inputs (..., N, L, inputs)) -> states (..., N, L, W), and the last of them."""
+"""(cell, inputs (..., N, L, inputs)) -> all states (..., N, L, W) and the last (..., N, W)."""
 
 
 class Cell(nn.Module, ABC):
     """The interface of every cell.
 
     Attributes:
-        gates: how many affine maps of the input a step takes.
-        parts: W / H.
+        num_gates: number of gates and candidates, which is the number of rows of a weight / H.
+        num_state_tensors: W / H: 1, or 2 for an LSTM.
         hidden: H.
-        kernel: what makes a step; a compiled one may take its place.
-        reading: what reads whole sequences; None: a step after the other. A graph that is to take
-            sources of any length has a loop of its own here.
+        kernel: function of one step; may be replaced by a compiled one.
+        scan: function over whole sequences; None: a Python loop over steps. An exported graph needs
+            one, to accept sources of any length.
     """
 
-    gates: ClassVar[int]
-    parts: ClassVar[int] = 1
+    num_gates: ClassVar[int]
+    num_state_tensors: ClassVar[int] = 1
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
-        self.weight_ih = nn.Parameter(torch.empty(self.gates * hidden, inputs))
-        self.weight_hh = nn.Parameter(torch.empty(self.gates * hidden, hidden))
-        self.bias_ih = nn.Parameter(torch.empty(self.gates * hidden))
-        self.bias_hh = nn.Parameter(torch.empty(self.gates * hidden))
+        self.weight_ih = nn.Parameter(torch.empty(self.num_gates * hidden, inputs))
+        self.weight_hh = nn.Parameter(torch.empty(self.num_gates * hidden, hidden))
+        self.bias_ih = nn.Parameter(torch.empty(self.num_gates * hidden))
+        self.bias_hh = nn.Parameter(torch.empty(self.num_gates * hidden))
         self.hidden = hidden
-        self.bound = 1 / math.sqrt(hidden)
+        self.init_bound = 1 / math.sqrt(hidden)
         self.kernel: Kernel = self.eager_step()
-        self.reading: ScanFn | None = None
+        self.scan: ScanFn | None = None
 
     @staticmethod
     @abstractmethod
@@ -64,35 +64,36 @@ class Cell(nn.Module, ABC):
         """
 
     def output(self, state: Tensor) -> Tensor:
-        """What a cell says, (..., H), from its state (..., W)."""
+        """The cell's output (..., H), a part of its state (..., W)."""
         return state
 
     def project(self, inputs: Tensor) -> Tensor:
-        """W x + b of all gates: (..., N, inputs) -> what a step takes.
+        """W x + b of all gates: (..., N, inputs) -> the projected input of a step.
 
-        Where a context joins the input later, the columns of the points come first: give the
-        points here and add `project_context`.
+        If a context is concatenated to the input, pass the input without it and add
+        `project_context`: the context's columns are the last ones.
         """
         *_, columns = inputs.shape
         weight: Tensor = self.weight_ih
-        if columns != weight.shape[-1]:  # a slice costs time, here and backward
+        if columns != weight.shape[-1]:  # a slice costs time, forward and backward
             weight = weight[..., :columns]
-        return self._mapped(inputs, weight, self.bias_ih)
+        return self._project(inputs, weight, self.bias_ih)
 
     def project_context(self, context: Tensor) -> Tensor:
-        """The share of the input's last columns, no bias: (..., N, C) -> to add to `project`'s."""
-        return self._mapped(context, self.weight_ih[..., -context.shape[-1] :], None)
+        """W_c c without bias, for the last columns of the input: context (..., N, C) -> a term to
+        add to the result of `project`."""
+        return self._project(context, self.weight_ih[..., -context.shape[-1] :], None)
 
-    def _mapped(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def _project(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if weight.dim() == 3 and uses_batch_innermost(self.weight_hh):
-            return affine_of_columns(inputs.mT, weight, bias)
+            return affine_columns(inputs.mT, weight, bias)
         return affine(inputs, weight, bias)
 
     def project_steps(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """`project` for L known inputs (..., N, L, inputs) at once -> what L steps take.
+        """`project` for L known inputs (..., N, L, inputs) at once -> projected inputs of L steps.
 
-        The steps are moved to the front first, while they are narrow: each step's gates then lie
-        in one piece, and what comes backward is put together without being rearranged.
+        The axis of steps moves to the front before the product, while the rows are narrow: each
+        step's gates are then contiguous, and the backward pass concatenates without a copy.
         """
         *_, N, L, _ = inputs.shape
         if L == 1:
@@ -109,51 +110,52 @@ class Cell(nn.Module, ABC):
             return self.kernel(projected, columns, self.weight_hh, self.bias_hh).mT
         return self.kernel(projected, state, self.weight_hh, self.bias_hh)
 
-    def run(self, steps: Sequence[Tensor], state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """All steps of known inputs.
+    def unroll(self, steps: Sequence[Tensor], state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Steps over known inputs.
 
         Args:
             steps: L projected inputs.
-            state: (..., N, W), or None for zeros.
+            state: initial state (..., N, W), or None for zeros.
 
         Returns:
-            states (..., N, L, W), and the last of them (..., N, W).
+            all states (..., N, L, W) and the last (..., N, W).
         """
         weight, bias = self.weight_hh, self.bias_hh
-        inner = uses_batch_innermost(weight)
-        if inner and state is not None:
+        innermost = uses_batch_innermost(weight)
+        if innermost and state is not None:
             state = state.mT
         states = list[Tensor]()
         for projected in steps:
             state = self.kernel(projected, state, weight, bias)
             states.append(state)
-        last = states[-1].mT if inner else states[-1]
+        last = states[-1].mT if innermost else states[-1]
         if len(states) == 1:
             return last.unsqueeze(-2), last
-        together = torch.stack(states, dim=-2)
-        return together.transpose(1, 3) if inner else together, last
+        stacked = torch.stack(states, dim=-2)
+        return stacked.transpose(1, 3) if innermost else stacked, last
 
-    def read(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Read whole sequences from a state of zeros.
+    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Run over whole sequences, from a state of zeros.
 
         Args:
-            inputs: (..., N, L, inputs), anything finite as padding.
-            lengths: (..., N), or None where all L are real.
+            inputs: (..., N, L, inputs) with finite padding.
+            lengths: (..., N), number of valid steps; None: all L.
 
         Returns:
-            what the cell said (..., N, L, H), and its state at the last real step (..., N, W).
+            outputs (..., N, L, H), and the state at the last valid step (..., N, W).
         """
-        if self.reading is None:
-            states, last = self.run(self.project_steps(inputs))
+        if self.scan is None:
+            states, last = self.unroll(self.project_steps(inputs))
         else:
-            states, last = self.reading(self, inputs)
+            states, last = self.scan(self, inputs)
         return self.output(states), last if lengths is None else last_valid(states, lengths)
 
 
 class GRU(Cell):
-    """A gated recurrent unit (Cho et al. 2014) in torch's variant.
+    """A gated recurrent unit (Cho et al. 2014, "Learning Phrase Representations using RNN
+    Encoder-Decoder for Statistical Machine Translation") in torch's variant.
 
-    With r, z, n stacked in the weights' rows, x_t the input and h the state:
+    The rows of the weights are r, z, n; x_t is the input and h the state:
 
         r = sigmoid(W_r x_t + b_r + U_r h + c_r)
         z = sigmoid(W_z x_t + b_z + U_z h + c_z)
@@ -161,7 +163,7 @@ class GRU(Cell):
         h' = (1 - z) * n + z * h
     """
 
-    gates = 3
+    num_gates = 3
 
     @staticmethod
     def eager_step() -> Kernel:
@@ -170,17 +172,17 @@ class GRU(Cell):
 
 class LSTM(Cell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
-    2000), as torch has it.
+    2000) in torch's variant.
 
-    With i, f, g, o stacked in the weights' rows, h the output and c the memory:
+    The rows of the weights are i, f, g, o; h is the output and c the memory cell:
 
-        i, f, o = sigmoid(W x_t + b + U h + d), each with its own rows
+        i, f, o = sigmoid(W x_t + b + U h + d), each with its rows
         g = tanh(W_g x_t + b_g + U_g h + d_g)
         c' = f * c + i * g
         h' = o * tanh(c')
     """
 
-    gates, parts = 4, 2
+    num_gates, num_state_tensors = 4, 2
 
     @staticmethod
     def eager_step() -> Kernel:
@@ -191,9 +193,9 @@ class LSTM(Cell):
 
 
 class RNN(Cell):
-    """The plain recurrent net (Elman 1990): h' = tanh(W x_t + b + U h + c)."""
+    """A simple recurrent network (Elman 1990): h' = tanh(W x_t + b + U h + c)."""
 
-    gates = 1
+    num_gates = 1
 
     @staticmethod
     def eager_step() -> Kernel:
@@ -201,34 +203,35 @@ class RNN(Cell):
 
 
 class Bidirectional(nn.Module):
-    """A cell that reads forwards and one that reads backwards (Schuster and Paliwal 1997), with a
-    bridge to a decoder of one cell's width.
+    """A bidirectional cell (Schuster and Paliwal 1997) with projections to the width of one cell:
 
-        said_s = M [forwards_s; backwards_s] + m
-        last   = tanh(B [forwards_L; backwards_1] + b)
+        output_s = M [forwards_s; backwards_s] + m
+        last     = tanh(B [forwards_L; backwards_1] + b)
 
-    as in Bahdanau et al. 2015, appendix A.2.2, who take backwards_1 alone. An LSTM's memory
-    crosses a bridge of its own, without the tanh.
+    `last` initializes the decoder as in Bahdanau et al. 2015, appendix A.2.2, which uses
+    backwards_1 alone. An LSTM's memory cell has its own projection, without the tanh.
     """
 
     def __init__(self, cell: type[Cell], inputs: int, hidden: int) -> None:
         super().__init__()
         self.forwards, self.backwards = cell(inputs, hidden), cell(inputs, hidden)
         self.merge = Linear(2 * hidden, hidden)
-        self.bridges = nn.ModuleList([Linear(2 * hidden, hidden) for _ in range(cell.parts)])
-        self.hidden, self.parts = hidden, cell.parts
+        self.bridges = nn.ModuleList(
+            [Linear(2 * hidden, hidden) for _ in range(cell.num_state_tensors)]
+        )
+        self.hidden, self.num_state_tensors = hidden, cell.num_state_tensors
 
-    def read(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """See `Cell.read`. The way back starts at the last real point."""
-        said, last = self.forwards.read(inputs, lengths)
-        back, first = self.backwards.read(reverse_padded(inputs, lengths), lengths)
-        merged = self.merge(torch.cat([said, reverse_padded(back, lengths)], dim=-1))
-        bridged = list[Tensor]()
-        ends = zip(last.chunk(self.parts, -1), first.chunk(self.parts, -1), strict=True)
-        for part, (bridge, both) in enumerate(zip(self.bridges, ends, strict=True)):
-            crossed = bridge(torch.cat(both, dim=-1))
-            bridged.append(crossed.tanh() if part == 0 else crossed)
-        return merged, bridged[0] if self.parts == 1 else torch.cat(bridged, dim=-1)
+    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """See `Cell.forward`. The backward direction starts at the last valid step."""
+        outputs, last = self.forwards.forward(inputs, lengths)
+        reverse, first = self.backwards.forward(reverse_padded(inputs, lengths), lengths)
+        merged = self.merge(torch.cat([outputs, reverse_padded(reverse, lengths)], dim=-1))
+        tensors, state = self.num_state_tensors, list[Tensor]()
+        ends = zip(last.chunk(tensors, -1), first.chunk(tensors, -1), strict=True)
+        for i, (bridge, both) in enumerate(zip(self.bridges, ends, strict=True)):
+            projected = bridge(torch.cat(both, dim=-1))
+            state.append(projected.tanh() if i == 0 else projected)
+        return merged, state[0] if tensors == 1 else torch.cat(state, dim=-1)
 
 
 def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
@@ -237,16 +240,16 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     Args:
         projected: W x + b of all gates, (..., N, 3H), or (R, 3H, N) where the weight
             `uses_batch_innermost`.
-        state: h, (..., N, H), or (R, H, N); None is a state of zeros, whose matmul is left out.
+        state: h, (..., N, H), or (R, H, N); None: zeros, without a matmul.
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
-    recurrent = _of_state(state, weight, bias)
-    # "unsafe" only for who writes into the pieces; without that guard they are cheaper.
+    recurrent = _recurrent_term(state, weight, bias)
+    # The unsafe versions are faster; they are unsafe for in-place writes into the results only.
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
     reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=features)
-    new = (new_x + reset * new_h).tanh()  # addcmul would be slower backward
+    new = (new_x + reset * new_h).tanh()  # addcmul has a slower backward
     if state is None:
         return new - update * new
     return torch.lerp(new, state, update)  # new + update * (state - new)
@@ -257,64 +260,62 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
     Args:
         projected: W x + b of all gates, (..., N, 4H), or (R, 4H, N); see `gru_step`.
-        state: None is a state of zeros.
+        state: None: zeros.
         weight, bias: U (..., 4H, H) and d (..., 4H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
-    before, memory = (None, None) if state is None else state.split(H, dim=features)
-    gates = projected + _of_state(before, weight, bias)
-    into, forget, new, out = torch.unsafe_chunk(gates, 4, dim=features)
-    kept = into.sigmoid() * new.tanh()
-    if memory is not None:
-        kept = kept + forget.sigmoid() * memory
-    return torch.cat([out.sigmoid() * kept.tanh(), kept], dim=features)
+    h, c = (None, None) if state is None else state.split(H, dim=features)
+    gates = projected + _recurrent_term(h, weight, bias)
+    i, f, g, o = torch.unsafe_chunk(gates, 4, dim=features)
+    memory = i.sigmoid() * g.tanh()
+    if c is not None:
+        memory = memory + f.sigmoid() * c
+    return torch.cat([o.sigmoid() * memory.tanh(), memory], dim=features)
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """The equation of `RNN`; shapes as in `gru_step`, with one map instead of three."""
-    return (projected + _of_state(state, weight, bias)).tanh()
+    """The equation of `RNN`; shapes as in `gru_step`, with H rows instead of 3H."""
+    return (projected + _recurrent_term(state, weight, bias)).tanh()
 
 
 def axis_of_features(weight: Tensor) -> int:
-    """Where a kernel with this recurrent weight finds the features."""
+    """The axis of features in tensors of a kernel with this recurrent weight."""
     return -2 if uses_batch_innermost(weight) else -1
 
 
-def _of_state(state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    inner = uses_batch_innermost(weight)
+def _recurrent_term(state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+    innermost = uses_batch_innermost(weight)
     if state is None:
-        return bias.unsqueeze(-1 if inner else -2)
-    return (affine_of_columns if inner else affine)(state, weight, bias)
+        return bias.unsqueeze(-1 if innermost else -2)
+    return (affine_columns if innermost else affine)(state, weight, bias)
 
 
 def last_valid(rows: Tensor, lengths: Tensor) -> Tensor:
-    """The last real row of each sequence: (..., N, L, W) -> (..., N, W)."""
+    """The last valid row of each sequence: (..., N, L, W) -> (..., N, W)."""
     *lead, _, W = rows.shape
-    place = (lengths - 1)[..., None, None]
-    return rows.gather(-2, place.expand(*lead, 1, W)).squeeze(-2)
+    index = (lengths - 1)[..., None, None]
+    return rows.gather(-2, index.expand(*lead, 1, W)).squeeze(-2)
 
 
 def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence's real rows in reverse, its padding where it was: (..., N, L, W)."""
+    """The valid rows of each sequence in reverse order, padding in place: (..., N, L, W)."""
     if lengths is None:
         return rows.flip(-2)
     *_, L, _ = rows.shape
-    places = torch.arange(L, device=rows.device)
-    mirrored = lengths.unsqueeze(-1) - 1 - places
-    found = mirrored.where(mirrored >= 0, places)
-    return rows.gather(-2, found.unsqueeze(-1).expand(rows.shape))
+    positions = torch.arange(L, device=rows.device)
+    reverse = lengths.unsqueeze(-1) - 1 - positions
+    index = reverse.where(reverse >= 0, positions)
+    return rows.gather(-2, index.unsqueeze(-1).expand(rows.shape))
 
 
-def cell_type(name: Literal["gru", "lstm", "rnn"]) -> type[Cell]:
-    """The cell that a config names."""
-    found: Any
+def cell_class(name: Literal["gru", "lstm", "rnn"]) -> type[Cell]:
+    """The class of a config's `cell`."""
     match name:
         case "gru":
-            found = GRU
+            return GRU
         case "lstm":
-            found = LSTM
+            return LSTM
         case "rnn":
-            found = RNN
+            return RNN
         case _:
             assert_never(name)
-    return found  # type: ignore[no-any-return]

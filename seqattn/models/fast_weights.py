@@ -1,27 +1,29 @@
-"""A recurrent net that remembers by fast weights (Ba, Hinton, Mnih, Leibo and Ionescu 2016, "Using
-Fast Weights to Attend to the Recent Past").
+"""A recurrent network with fast weights (Ba, Hinton, Mnih, Leibo and Ionescu 2016, "Using Fast
+Weights to Attend to the Recent Past").
 
-After every step the new state h(t) is written into a memory that fades:
+After every step the new state h(t) is written into a decaying memory:
 
     A(t) = decay A(t-1) + rate h(t) h(t)^T                              (eq. 1)
 
-and the next state settles in an inner loop that reads it, while what comes from outside is held:
+The next state is computed in an inner loop that reads the memory:
 
-    held  = W h(t) + C x(t)
-    h_0   = f(LN(held)),    h_(s+1) = f(LN(held + A(t) h_s))            (eq. 2 and section 3.1)
+    z    = W h(t) + C x(t)                                   (constant during the inner loop)
+    h_0  = f(LN(z)),    h_(s+1) = f(LN(z + A(t) h_s))                   (eq. 2 and section 3.1)
 
-with f = tanh. One memory serves encoder and decoder, which have slow weights of their own: what
-the source wrote is what the target reads.
+with f = tanh. Encoder and decoder have separate slow weights and share one memory: the decoder
+reads the encoder's states from it.
 
-Reading is attention (section 3): A(t) h is the sum over the past of h(tau) times a strength
+Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), with
+weights
 
     rate decay^(t - tau) (h(tau) . h)
 
-so no H x H matrix is needed while there are fewer states than H. The strengths of the last
-reading are this model's attention weights. They are signed, and sum to nothing in particular.
+so no H x H matrix is needed while there are fewer states than H. These read weights, in the last
+iteration of the inner loop, are the attention weights of this model. They are signed and not
+normalized.
 
-Letters: N sequences, S source length, T target length, F features, H width of the state, L states
-in memory; any leading axes of runs.
+Letters: N sequences, S source length, T target length, F features, H width of the state, L number
+of states in memory; any leading axes of runs.
 """
 
 from __future__ import annotations
@@ -34,47 +36,47 @@ from torch import Tensor
 from seqattn.config import FastWeights
 from seqattn.errors import UsageError
 from seqattn.models.attention import Override
-from seqattn.models.base import RNG, AttentionMap, FeatureSpec, Forecast, Seq2SeqModel
-from seqattn.models.layers import LayerNorm, Linear, product
+from seqattn.models.base import RNG, AttentionMap, FeatureSpec, ModelOutput, Seq2SeqModel
+from seqattn.models.layers import LayerNorm, Linear, matmul
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
     check_steps,
     check_target,
-    decoder_input,
-    forced_steps,
+    find_forced_steps,
+    select_decoder_input,
     shift_right,
 )
 
 
 class StateMemory(NamedTuple):
-    """The memory as the states that were written: reading is attention over them.
+    """The memory as the list of written states: reading is attention over them.
 
     Attributes:
         states: (..., N, L, H).
-        factors: (..., N, L), what is left of each: rate decay^age; 0 where nothing was written.
+        factors: rate decay^age of each state, (..., N, L); 0 for padding.
     """
 
     states: Tensor
     factors: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """A h for h (..., N, H), and the strength of each past state in it, (..., N, L)."""
-        strengths = self.factors * product(self.states, state.unsqueeze(-1)).squeeze(-1)
-        return product(strengths.unsqueeze(-2), self.states).squeeze(-2), strengths
+        """A h for h (..., N, H), and the read weight of each past state, (..., N, L)."""
+        weights = self.factors * matmul(self.states, state.unsqueeze(-1)).squeeze(-1)
+        return matmul(weights.unsqueeze(-2), self.states).squeeze(-2), weights
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> StateMemory:
-        """The memory after a state (..., N, H) was written, where `keep` (..., N) is True."""
-        real = _ones(state) if keep is None else keep.to(state.dtype)
-        left = self.factors * (1 - real * (1 - decay)).unsqueeze(-1)
+        """The memory after writing a state (..., N, H) where `keep` (..., N) is True."""
+        valid = state.new_ones(state.shape[:-1]) if keep is None else keep.to(state.dtype)
+        factors = self.factors * (1 - valid * (1 - decay)).unsqueeze(-1)
         return StateMemory(
             torch.cat([self.states, state.unsqueeze(-2)], dim=-2),
-            torch.cat([left, (rate * real).unsqueeze(-1)], dim=-1),
+            torch.cat([factors, (rate * valid).unsqueeze(-1)], dim=-1),
         )
 
 
-class Matrix(NamedTuple):
-    """The memory as the matrix A itself.
+class MatrixMemory(NamedTuple):
+    """The memory as the matrix A.
 
     Attributes:
         A: (..., N, H, H).
@@ -83,111 +85,110 @@ class Matrix(NamedTuple):
     A: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, None]:
-        """A h for h (..., N, H); a matrix has forgotten which state is which."""
-        return product(self.A, state.unsqueeze(-1)).squeeze(-1), None
+        """A h for h (..., N, H); the matrix does not give weights of single states."""
+        return matmul(self.A, state.unsqueeze(-1)).squeeze(-1), None
 
-    def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> Matrix:
-        """The memory after a state (..., N, H) was written, where `keep` (..., N) is True."""
-        written = decay * self.A + rate * state.unsqueeze(-1) * state.unsqueeze(-2)
-        return Matrix(written if keep is None else written.where(keep[..., None, None], self.A))
+    def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> MatrixMemory:
+        """The memory after writing a state (..., N, H) where `keep` (..., N) is True."""
+        A = decay * self.A + rate * state.unsqueeze(-1) * state.unsqueeze(-2)
+        return MatrixMemory(A if keep is None else A.where(keep[..., None, None], self.A))
 
 
-Memory = StateMemory | Matrix
+FastWeightMemory = StateMemory | MatrixMemory
 
 
 class FastWeightsModel(Seq2SeqModel):
-    """See the module's docstring for the equations."""
+    """An encoder-decoder with fast weights; equations in the module's docstring."""
 
     def __init__(
-        self, config: FastWeights, points: FeatureSpec, lengths: Lengths | None = None
+        self, config: FastWeights, features: FeatureSpec, lengths: Lengths | None = None
     ) -> None:
         super().__init__()
-        H = config.hidden_dim
-        self.points, self.hidden = points, H
+        H, F, G = config.hidden_dim, features.source_dim, features.target_dim
+        self.features, self.hidden = features, H
         self.decay, self.rate, self.inner_steps = config.decay, config.rate, config.inner_steps
-        self.encoder_input, self.encoder_state = Linear(points.given, H), Linear(H, H, bias=False)
+        self.encoder_input, self.encoder_state = Linear(F, H), Linear(H, H, bias=False)
         self.encoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.decoder_input, self.decoder_state = Linear(points.said, H), Linear(H, H, bias=False)
+        self.decoder_input, self.decoder_state = Linear(G, H), Linear(H, H, bias=False)
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.output = Linear(H, points.said)
-        self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
+        self.output = Linear(H, G)
+        self.skip = build_skip(config.skip, lengths, F, G, self.output)
 
-    def settle(
-        self, held: Tensor, memory: Memory, norm: LayerNorm | None
+    def inner_loop(
+        self, preactivation: Tensor, memory: FastWeightMemory, norm: LayerNorm | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The inner loop.
+        """All iterations of the inner loop.
 
         Args:
-            held: W h + C x, (..., N, H).
+            preactivation: z = W h + C x, (..., N, H).
 
         Returns:
-            the new state (..., N, H), and the strengths of the last reading (..., N, L) or None.
+            the new state (..., N, H), and the read weights of the last iteration (..., N, L) or
+            None.
         """
-        read, strengths = memory.read(self.settle_for(held, memory, self.inner_steps - 1, norm))
-        return self._bent(held + read, norm), strengths
+        query = self.iterate_inner_loop(preactivation, memory, self.inner_steps - 1, norm)
+        read, read_weights = memory.read(query)
+        return self._activation(preactivation + read, norm), read_weights
 
-    def settle_for(
-        self, held: Tensor, memory: Memory, steps: int, norm: LayerNorm | None
+    def iterate_inner_loop(
+        self, preactivation: Tensor, memory: FastWeightMemory, steps: int, norm: LayerNorm | None
     ) -> Tensor:
-        """The state (..., N, H) after some readings of the inner loop."""
-        state = self._bent(held, norm)
+        """The state h_s (..., N, H) after s = `steps` iterations."""
+        state = self._activation(preactivation, norm)
         for _ in range(steps):
             read, _ = memory.read(state)
-            state = self._bent(held + read, norm)
+            state = self._activation(preactivation + read, norm)
         return state
 
-    def _bent(self, held: Tensor, norm: LayerNorm | None) -> Tensor:
-        return (held if norm is None else norm(held)).tanh()
+    def _activation(self, z: Tensor, norm: LayerNorm | None) -> Tensor:
+        return (z if norm is None else norm(z)).tanh()
 
     def encode(
-        self, source: Tensor, lengths: Tensor | None, *, as_matrix: bool
-    ) -> tuple[Memory, Tensor, Tensor]:
-        """Memory, state and point after the last real source point. Padding is not read, not
-        written, and nothing fades meanwhile."""
+        self, source: Tensor, lengths: Tensor | None, *, use_matrix: bool
+    ) -> tuple[FastWeightMemory, Tensor, Tensor]:
+        """Memory, state and start token after the last valid source step.
+
+        Padding is not written, and the memory does not decay there.
+        """
         *lead, S, _ = source.shape
         keep = None
         if lengths is not None:
             keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)
         state = source.new_zeros(*lead, self.hidden)
-        point = source.select(-2, 0)
-        memory: Memory = (
-            Matrix(source.new_zeros(*lead, self.hidden, self.hidden))
-            if as_matrix
+        last = source.select(-2, 0)
+        memory: FastWeightMemory = (
+            MatrixMemory(source.new_zeros(*lead, self.hidden, self.hidden))
+            if use_matrix
             else StateMemory(source.new_zeros(*lead, 0, self.hidden), source.new_zeros(*lead, 0))
         )
         for t, projected in enumerate(self.encoder_input(source).unbind(-2)):
-            new, _ = self.settle(projected + self.encoder_state(state), memory, self.encoder_norm)
-            real = None if keep is None else keep[..., t]
-            memory = memory.write(new, real, self.decay, self.rate)
-            here = source.select(-2, t)
-            state = new if real is None else new.where(real.unsqueeze(-1), state)
-            point = here if real is None else here.where(real.unsqueeze(-1), point)
-        return memory, state, self.points.start_token(point)
+            preactivation = projected + self.encoder_state(state)
+            new, _ = self.inner_loop(preactivation, memory, self.encoder_norm)
+            valid = None if keep is None else keep[..., t]
+            memory = memory.write(new, valid, self.decay, self.rate)
+            x = source.select(-2, t)
+            state = new if valid is None else new.where(valid.unsqueeze(-1), state)
+            last = x if valid is None else x.where(valid.unsqueeze(-1), last)
+        return memory, state, self.features.start_token(last)
 
     def step(
-        self, projected: Tensor, state: Tensor, memory: Memory
-    ) -> tuple[Tensor, Tensor, Tensor | None, Memory]:
+        self, projected: Tensor, state: Tensor, memory: FastWeightMemory
+    ) -> tuple[Tensor, Tensor, Tensor | None, FastWeightMemory]:
         """One step of the decoder.
 
         Args:
-            projected: C x of what it is fed, (..., N, H).
+            projected: C x of the decoder input, (..., N, H).
             state: (..., N, H).
 
         Returns:
-            the point it says (..., N, F) but for what a skip adds, its new state, the strengths of
-            its last reading over all states in memory (..., N, L) or None, and the memory with the
-            new state.
+            the output (..., N, F) without that of the skip, the new state, the read weights over
+            all states in memory (..., N, L) or None, and the memory with the new state.
         """
-        state, strengths = self.settle(
-            projected + self.decoder_state(state), memory, self.decoder_norm
-        )
-        return (
-            self.output(state),
-            state,
-            strengths,
-            memory.write(state, None, self.decay, self.rate),
-        )
+        preactivation = projected + self.decoder_state(state)
+        state, read_weights = self.inner_loop(preactivation, memory, self.decoder_norm)
+        written = memory.write(state, None, self.decay, self.rate)
+        return self.output(state), state, read_weights, written
 
     def forward(
         self,
@@ -197,30 +198,32 @@ class FastWeightsModel(Seq2SeqModel):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
-        draws: RNG | None = None,
-    ) -> Forecast:
-        check_source(source, source_lengths, self.points)
-        check_target(source, target, self.points, teacher_forcing)
+        rng: RNG | None = None,
+    ) -> ModelOutput:
+        check_source(source, source_lengths, self.features)
+        check_target(source, target, self.features, teacher_forcing)
         *_, S, _ = source.shape
         *_, T, _ = target.shape
-        as_matrix = self._as_matrix(S, T, with_attention)
-        memory, state, point = self.encode(source, source_lengths, as_matrix=as_matrix)
-        skipped = self.skipped(source, source_lengths, [1] * T)
-        known = self.decoder_input(shift_right(point, target))
-        everyone, anyone = forced_steps(teacher_forcing, T)
-        said, values, looks = point, list[Tensor](), list[Tensor]()
-        for t, added in enumerate(skipped):
-            if t == 0 or everyone[t]:
+        use_matrix = self._use_matrix(S, T, with_attention)
+        memory, state, start = self.encode(source, source_lengths, use_matrix=use_matrix)
+        skips = self.skip_outputs(source, source_lengths, [1] * T)
+        known = self.decoder_input(shift_right(start, target))
+        all_forced, any_forced = find_forced_steps(teacher_forcing, T)
+        output, values, weights = start, list[Tensor](), list[Tensor]()
+        for t, skip in enumerate(skips):
+            if t == 0 or all_forced[t]:
                 projected = known.select(-2, t)
             else:
-                fed = decoder_input(teacher_forcing, target, said, t) if anyone[t] else said
+                fed = output
+                if any_forced[t]:
+                    fed = select_decoder_input(teacher_forcing, target, output, t)
                 projected = self.decoder_input(fed)
-            said, state, strengths, memory = self.step(projected, state, memory)
-            said = said if added is None else said + added.squeeze(-2)
-            values.append(said)
-            if strengths is not None:
-                looks.append(strengths[..., :S])
-        return _forecast(values, looks if with_attention else [])
+            output, state, read_weights, memory = self.step(projected, state, memory)
+            output = output if skip is None else output + skip.squeeze(-2)
+            values.append(output)
+            if read_weights is not None:
+                weights.append(read_weights[..., :S])
+        return _strength_output(values, weights if with_attention else [])
 
     def forecast(
         self,
@@ -230,38 +233,35 @@ class FastWeightsModel(Seq2SeqModel):
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
         override: Override | None = None,
-    ) -> Forecast:
-        check_source(source, source_lengths, self.points)
+    ) -> ModelOutput:
+        check_source(source, source_lengths, self.features)
         check_steps(steps)
         if override is not None:
             raise UsageError(
-                "model.kind fast_weights reads signed strengths from one memory: they are no"
-                " weights over the source that another distribution could take the place of."
+                "model.kind fast_weights has signed read weights, not a distribution over the"
+                " source, so no other distribution can replace them."
             )
         *_, S, _ = source.shape
-        as_matrix = self._as_matrix(S, steps, with_attention)
-        memory, state, said = self.encode(source, source_lengths, as_matrix=as_matrix)
-        values, looks = list[Tensor](), list[Tensor]()
-        for added in self.skipped(source, source_lengths, [1] * steps):
-            said, state, strengths, memory = self.step(self.decoder_input(said), state, memory)
-            said = said if added is None else said + added.squeeze(-2)
-            values.append(said)
-            if strengths is not None:
-                looks.append(strengths[..., :S])
-        return _forecast(values, looks if with_attention else [])
+        use_matrix = self._use_matrix(S, steps, with_attention)
+        memory, state, output = self.encode(source, source_lengths, use_matrix=use_matrix)
+        values, weights = list[Tensor](), list[Tensor]()
+        for skip in self.skip_outputs(source, source_lengths, [1] * steps):
+            projected = self.decoder_input(output)
+            output, state, read_weights, memory = self.step(projected, state, memory)
+            output = output if skip is None else output + skip.squeeze(-2)
+            values.append(output)
+            if read_weights is not None:
+                weights.append(read_weights[..., :S])
+        return _strength_output(values, weights if with_attention else [])
 
-    def _as_matrix(self, S: int, T: int, with_attention: bool) -> bool:
-        """The matrix where it is smaller than the states, unless somebody asks for strengths."""
+    def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:
+        """Whether the matrix is smaller than the list of states, and no weights are needed."""
         return self.inner_steps > 0 and self.hidden < S + T and not with_attention
 
 
-def _forecast(values: list[Tensor], looks: list[Tensor]) -> Forecast:
-    said = torch.stack(values, dim=-2)
-    if not looks:
-        return Forecast(said)
-    weights = torch.stack(looks, dim=-2).unsqueeze(-3)
-    return Forecast(said, (AttentionMap(weights, meaning="strength"),))
-
-
-def _ones(state: Tensor) -> Tensor:
-    return state.new_ones(state.shape[:-1])
+def _strength_output(values: list[Tensor], weights: list[Tensor]) -> ModelOutput:
+    output = torch.stack(values, dim=-2)
+    if not weights:
+        return ModelOutput(output)
+    stacked = torch.stack(weights, dim=-2).unsqueeze(-3)
+    return ModelOutput(output, (AttentionMap(stacked, meaning="strength"),))

@@ -1,18 +1,19 @@
-"""The building blocks of every model, written over the last axes.
+"""Linear maps, layer norm, matrix products and parameter initialization.
 
-Shapes may carry leading axes: (N, F), (N, S, F) or, for R runs side by side, (R, N, S, F)
-with every weight (R, out, in). The same code serves one run and many. Sizes and letters:
-N sequences, F features, H width of the state, R runs.
+All functions work on the last axes. Shapes may carry leading axes: (N, F), (N, S, F) or, for R runs
+in one batch, (R, N, S, F) with every weight (R, out, in). Letters: N sequences, S source length,
+F features, H width of the state, R runs.
 
-Where runs are many and states are narrow, the sequences lie innermost in memory: (R, N, ..., H)
-keeps its shape and has the strides of (R, H, ..., N). An operation on some of the features of all
-sequences would else walk through memory in steps of two or four numbers, and that takes longer than
-the arithmetic. Cells begin it (`uses_batch_innermost`); what works on their states keeps it, and is
-right in any order of memory.
+With many runs and narrow states, the sequences are innermost in memory: (R, N, ..., H) keeps its
+shape and has the strides of (R, H, ..., N). With features innermost, an operation on some features
+of all sequences would access memory with a stride of two or four numbers, which takes longer than
+the arithmetic. Cells choose this layout (`uses_batch_innermost`); operations on their states
+preserve it, and are correct for any strides.
 
-Under torch.autocast matrix products are computed in bfloat16, and their results are float32 again
-(`at_least_float32`). Everything between two products is therefore float32: states, positions,
-lengths, norms, softmax and losses. bfloat16 has 8 significant bits: 257 is no number of it.
+Under torch.autocast matrix products are computed in bfloat16 and their results are converted to
+float32 (`at_least_float32`). Everything between two products is therefore float32: states,
+positions, lengths, norms, softmax and losses. bfloat16 has 8 significant bits and cannot represent
+257.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 
-# From measuring; none of them changes a result by more than rounding.
-NARROW = 8  # width of a state up to which many runs have the sequences innermost
-FEW_TERMS = 256  # of a product of matrices, up to which its sums are written out there
-SLOW_BELOW = 400  # terms of a product, below which torch multiplies number by number
-WIDE, MANY = 64, 8192  # a side of a matrix, and terms of all, from which on that is slower still
+# Measured; none of them changes a result by more than rounding.
+MAX_INNERMOST_WIDTH = 8  # greatest H for which several runs have the sequences innermost
+MAX_ELEMENTWISE_TERMS = 256  # L K M up to which a product with innermost sequences is elementwise
+MAX_SLOW_TERMS = 400  # L K M below which torch.bmm uses its slow loop on the CPU
+MIN_SLOW_SIDE = 64  # max(K, M) from which on that loop is slower than an elementwise product,
+MIN_SLOW_TOTAL = 8192  # if the batch has at least so many terms
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -40,10 +42,10 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """A context in which products, too, are computed in the type of their operands.
+    """A context without autocast: products are computed in the dtype of their operands.
 
     Args:
-        x: any tensor of the device.
+        x: any tensor on the device.
     """
     device = x.device.type
     if not torch.is_autocast_enabled(device):
@@ -52,7 +54,7 @@ def without_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W^T + b over the last axis.
+    """x W^T + b on the last axis.
 
     Args:
         x: (..., in), or (R, N, ..., in) where weight has runs.
@@ -64,10 +66,10 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if is_batch_innermost(x):
         columns = x.transpose(1, -1)
         if columns.dim() == 3:
-            return affine_of_columns(columns, weight, bias).mT
-        mapped = affine_of_columns(columns.flatten(2), weight, bias)
+            return affine_columns(columns, weight, bias).mT
+        mapped = affine_columns(columns.flatten(2), weight, bias)
         return mapped.view(*mapped.shape[:2], *columns.shape[2:]).transpose(1, -1)
-    rows = x.flatten(1, -2)  # (R, everything between, in)
+    rows = x.flatten(1, -2)  # (R, all middle axes, in)
     if bias is None:
         mapped = rows @ weight.mT
     else:
@@ -75,7 +77,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return at_least_float32(mapped).reshape(*x.shape[:-1], weight.shape[-2])
 
 
-def affine_of_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def affine_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """W x + b: x (R, in, n), weight (R, out, in), bias (R, out) or None -> (R, out, n)."""
     if bias is None:
         return at_least_float32(torch.bmm(weight, x))
@@ -83,80 +85,84 @@ def affine_of_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def uses_batch_innermost(weight: Tensor) -> bool:
-    """Whether the states of a cell with this recurrent weight have the sequences innermost."""
-    return weight.dim() == 3 and weight.shape[-1] <= NARROW
+    """Whether a cell with this recurrent weight keeps its states with the sequences innermost."""
+    return weight.dim() == 3 and weight.shape[-1] <= MAX_INNERMOST_WIDTH
 
 
 def is_batch_innermost(x: Tensor) -> bool:
-    """Whether the sequences of x, (R, N, ..., features), lie innermost in memory."""
+    """Whether the sequences of x, (R, N, ..., features), are innermost in memory."""
     return x.stride(1) == 1 and x.stride(-1) > 1
 
 
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """torch.cat over the features, (..., features); sequences stay innermost where they are."""
+def concat_features(parts: Sequence[Tensor]) -> Tensor:
+    """torch.cat along the last axis; preserves a layout with the sequences innermost."""
     if parts[0].dim() < 3 or not is_batch_innermost(parts[0]):
         return torch.cat(list(parts), dim=-1)
     return torch.cat([part.transpose(1, -1) for part in parts], dim=1).transpose(1, -1)
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
+def matmul(left: Tensor, right: Tensor) -> Tensor:
     """left @ right for batches of matrices: (..., L, K) and (..., K, M) -> (..., L, M)."""
     *_, L, K = left.shape
     *_, M = right.shape
-    if left.dim() == 4 and L * K * M <= FEW_TERMS and is_batch_innermost(left):
-        # Sums of products, of all sequences at once.
+    if left.dim() == 4 and L * K * M <= MAX_ELEMENTWISE_TERMS and is_batch_innermost(left):
+        # Elementwise products and a sum, for all sequences at once.
         rows, columns = left.permute(0, 3, 2, 1), right.permute(0, 2, 3, 1)
         if L == 1:
             return (rows * columns).sum(1, keepdim=True).permute(0, 3, 1, 2)
         return (rows.unsqueeze(3) * columns.unsqueeze(2)).sum(1).permute(0, 3, 1, 2)
-    slow = L * K * M < SLOW_BELOW and max(K, M) >= WIDE and left.numel() * M >= MANY
+    slow = (
+        L * K * M < MAX_SLOW_TERMS
+        and max(K, M) >= MIN_SLOW_SIDE
+        and left.numel() * M >= MIN_SLOW_TOTAL
+    )
     if slow and left.is_cpu and not torch.compiler.is_compiling():
         if K >= M:
             return (left.unsqueeze(-2) * right.mT.unsqueeze(-3)).sum(-1)
         return (left.unsqueeze(-1) * right.unsqueeze(-3)).sum(-2)
-    # bmm is much cheaper
+    # torch.bmm has less overhead than @.
     return at_least_float32(torch.bmm(left, right) if left.dim() == 3 else left @ right)
 
 
 class Linear(nn.Module):
-    """A learned affine map. Initialised like torch's Linear: U(-b, b), b = 1/sqrt(in)."""
+    """A learned affine map, initialized like torch's Linear: U(-b, b), b = 1/sqrt(in)."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
-        self.bound = 1 / math.sqrt(inputs)
+        self.init_bound = 1 / math.sqrt(inputs)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., in) -> (..., out). Without torch's hooks, which nobody sets and every call pays."""
+        """(..., in) -> (..., out). Skips torch's module hooks, which cost time at every call."""
         return affine(x, self.weight, self.bias)
 
 
 class LearnedVector(nn.Module):
-    """Some learned numbers that start where they are told to: a temperature, a baseline.
+    """A learned vector with a constant initial value, such as a temperature or a baseline.
 
     Args:
-        start: where they start.
-        size: how many.
+        init: initial value of all elements.
+        size: number of elements.
     """
 
-    def __init__(self, start: float, size: int = 1) -> None:
+    def __init__(self, init: float, size: int = 1) -> None:
         super().__init__()
         self.value = nn.Parameter(torch.empty(size))
-        self.start = start
+        self.init = init
 
-    def over(self, x: Tensor) -> Tensor:
-        """The one number, shaped to be broadcast over x (..., or runs first)."""
+    def broadcast_to(self, x: Tensor) -> Tensor:
+        """A vector of size 1, shaped to broadcast to x (...), or to x (R, ...) with runs."""
         value: Tensor = self.value
         return value if value.dim() == 1 else value.view(-1, *[1] * (x.dim() - 1))
 
 
 class LayerNorm(nn.Module):
-    """Each row to mean 0 and variance 1, times a learned gain, plus a learned bias (Ba, Kiros and
-    Hinton 2016, "Layer Normalization", eq. 4).
+    """Layer normalization (Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 4): each row is
+    normalized to mean 0 and variance 1, then multiplied by a learned gain plus a learned bias.
 
     Args:
-        width: of a row.
+        width: length of a row.
     """
 
     def __init__(self, width: int) -> None:
@@ -175,28 +181,29 @@ class LayerNorm(nn.Module):
 
 
 def init_parameters(model: nn.Module, seed: int) -> None:
-    """Draw every parameter from its own stream, named after it.
+    """Draw every parameter from a random stream that is named after it.
 
-    A model with one part more draws the same numbers for all its other parts.
+    A model with an additional module gets the same initial values in all its other modules.
 
     Args:
-        model: made of `LearnedVector`, and of modules that say how far from 0 their numbers start
-            (`bound`), and of modules of these.
+        model: every module with parameters of its own is a `LearnedVector` or has `init_bound`, the
+            b of its initial distribution U(-b, b).
         seed: the run's seed.
+
+    Raises:
+        TypeError: a module without an initial distribution.
     """
     with torch.no_grad():
-        drawn = dict[str, tuple[nn.Parameter, float]]()
+        uniform = dict[str, tuple[nn.Parameter, float]]()
         for module_name, module in model.named_modules():
             if isinstance(module, LearnedVector):
-                module.value.fill_(module.start)
+                module.value.fill_(module.init)
                 continue
             for name, parameter in module.named_parameters(recurse=False):
-                if not isinstance(bound := getattr(module, "bound", None), float):
-                    raise TypeError(f"{module_name}.{name} has no rule of initialisation")
-                drawn[f"{module_name}.{name}"] = parameter, bound
-        places = ((seed, name) for name in drawn)
-        for (parameter, bound), numbers in zip(
-            drawn.values(), streams(places, "init"), strict=True
-        ):
-            draw = numbers.uniform(-bound, bound, size=tuple(parameter.shape))
-            parameter.copy_(torch.from_numpy(draw))
+                if not isinstance(bound := getattr(module, "init_bound", None), float):
+                    raise TypeError(f"{module_name}.{name} has no init_bound")
+                uniform[f"{module_name}.{name}"] = parameter, bound
+        keys = ((seed, name) for name in uniform)
+        for (parameter, bound), rng in zip(uniform.values(), rngs_for(keys, "init"), strict=True):
+            values = rng.uniform(-bound, bound, size=tuple(parameter.shape))
+            parameter.copy_(torch.from_numpy(values))

@@ -1,33 +1,34 @@
-"""The loss of the default family of models, with its backward pass derived by hand.
+"""The loss of the default model family, with a hand-written backward pass.
 
-Autograd records every operation, and for small models the record costs more than the arithmetic.
-Here both passes of one model family are written out: the GRU encoder-decoder of `recurrent.py`
-with `context: output`, `readout: linear` and a score of dot products. Methods F1 to F4 each stand
-above their gradient, B1 to B4. Nothing else knows of this file; without it all works, slower.
+Autograd records every operation, and for small models that costs more than the arithmetic. Here
+forward and backward pass of one family are written out: the GRU encoder-decoder of `recurrent.py`
+with `context: output`, `readout: linear` and a dot-product score. Each forward stage F1 to F4 is
+followed by its gradient B1 to B4. This file is optional: without it autograd computes the gradient.
 
 Letters: R runs, N sequences, S source length, T target length, F features, H width of the state;
-dx is the gradient of the loss by x. A step leads from the state in its slot to the one in the next:
+dx is the gradient of the loss by x. A step maps the state in its slot to the state in the next
+slot:
 
     slot     0       1 .. S     D + 1 .. D + T
     state    zeros   encoder    decoder
 
-The decoder starts from slot D. Without lengths that is S, the encoder's last state; with lengths
-it is S + 1, a copy of the state at the last real point. Three identities keep the passes short.
+Slot D has the decoder's initial state. Without lengths D = S, the encoder's last state; with
+lengths D = S + 1, a copy of the state at the last valid step. Three identities shorten the passes.
 
-1. Every score of the family is one bilinear form of decoder state h and encoder state e. With
+1. Every score of the family is a bilinear form of decoder state h and encoder state e. With
    q = A h + a and k = B e + b (Vaswani et al. 2017, section 3.2.1),
 
        q . k / sqrt(K) = h . M e + v . e + (a term that does not depend on e)
        M = A^T B / sqrt(K),  v = B^T a / sqrt(K)
 
-   A softmax ignores a term that is the same for all e, so b has gradient zero. `general` (Luong et
-   al. 2015, section 3.1) is M = W, v = 0; without projections M is the identity.
-2. Weights sum to 1, so what is done to a context can be done to the values before:
+   Softmax is invariant to a term that is the same for all e, so the gradient of b is zero. For
+   `general` (Luong et al. 2015, section 3.1) M = W, v = 0; without projections M is the identity.
+2. Weights sum to 1, so the output projection W_c of the context can be applied to the values:
    W_c sum_s w_s (V e_s + u) = sum_s w_s (W_c V e_s) + W_c u.
-3. The state's share of the output, W_h h + b, has the form of F more scores: keys W_h, bias b.
+3. The state's term of the output, W_h h + b, has the form of F more scores: keys W_h, bias b.
 
-So [M; v; W_c V] e is the key, bias and value of a state e, and one matmul with the decoder's states
-gives scores and their share of the output.
+So [M; v; W_c V] e is the key, bias and value of a state e, and one matmul with the decoder states
+gives the scores and the state's term of the output.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from torch import Tensor, nn
 
 from seqattn.models.attention import Attention, Softmax
 from seqattn.models.attention.scores import DotScore, GeneralScore, ScaledDotScore, Score
-from seqattn.models.batch_buffers import BatchBuffers, BatchShape, FlatGradient, MeanSquaredError
+from seqattn.models.batch_buffers import BatchBuffers, BufferShape, FlatGradient, MeanSquaredError
 from seqattn.models.cells import GRU
 from seqattn.models.layers import Linear
 from seqattn.models.op_tape import GRUGates, OpTape
@@ -47,10 +48,10 @@ from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
 
 # Measured; none of them changes a result by more than rounding.
-LONG = 8  # target steps up to which a plan is one record; longer ones have too many plans
-RUNS_INNER_FROM, RUNS_INNER_WIDTH = 8, 4  # least runs and greatest H of runs innermost in memory
+MAX_FUSED_TARGET_LENGTH = 8  # greatest T for which all segments of a plan are one record
+MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # R and H of a layout with the runs innermost
 
-# Classes of all modules of a covered model. A subclass may compute something else.
+# Classes of all modules of a supported model. A subclass may compute something else.
 COVERED_CLASSES = frozenset({
     RecurrentModel, nn.ModuleList, GRU, Linear, Attention, Softmax,
     DotScore, ScaledDotScore, GeneralScore,
@@ -58,11 +59,11 @@ COVERED_CLASSES = frozenset({
 
 
 def supports(model: object) -> bool:
-    """Whether this file has the backward pass of a model."""
+    """Whether this file implements the backward pass of a model."""
     return (
         type(model) is RecurrentModel
         and all(type(module) in COVERED_CLASSES for module in model.modules())
-        and model.points.are_alike
+        and model.features.has_same_features
         and not model.decoder_above
         and model.dropout == 0
         and model.context_is_output
@@ -72,24 +73,24 @@ def supports(model: object) -> bool:
     )
 
 
-def wants_runs_inner(model: RecurrentModel, runs: int) -> bool:
-    """Whether the runs should lie innermost in memory, where tiny matrices multiply fastest."""
-    return runs >= RUNS_INNER_FROM and model.encoder.hidden <= RUNS_INNER_WIDTH
+def prefers_runs_innermost(model: RecurrentModel, runs: int) -> bool:
+    """Whether the axis of runs should be innermost in memory: faster for very small matrices."""
+    return runs >= MIN_INNERMOST_RUNS and model.encoder.hidden <= MAX_INNERMOST_WIDTH
 
 
 class ManualLoss:
-    """The mean squared error of a covered model under teacher forcing, and its gradient.
+    """The mean squared error of a supported model and its gradient.
 
     Args:
-        model: its parameters, (R, ...) for runs side by side, must stay where they are in memory.
-        gradient: where `value_and_grad` leaves the gradient, (R, P), in the parameters' order.
+        model: a model whose parameters, (R, ...) with runs, keep their memory.
+        gradient: the output buffer of `value_and_grad`, (R, P), in the order of the parameters.
     """
 
     def __init__(self, model: RecurrentModel, gradient: Tensor) -> None:
         self.model = model
         self.parameters = FlatGradient(model, gradient, has_runs=model.output.weight.dim() == 3)
         self.R, self.H = gradient.shape[0], model.encoder.hidden
-        self.passes: dict[BatchShape, ForwardBackward] = {}
+        self.passes: dict[BufferShape, ForwardBackward] = {}
 
     def value_and_grad(
         self,
@@ -100,17 +101,17 @@ class ManualLoss:
         target_keep: Tensor | None,
         teacher_forcing: Tensor,
     ) -> Tensor:
-        """The loss of each run, (R,), or () without runs; its gradient is left in `gradient`.
+        """The loss of each run, (R,), or () without runs; writes its gradient into `gradient`.
 
         Args:
-            target_keep: (..., N, T), True at real target points, or (..., N, T, F), True at
-                observed cells; None: all.
+            target_keep: (..., N, T), True at valid target steps, or (..., N, T, F), True at
+                observed values; None: all.
             source, target, source_lengths, teacher_forcing: see `Seq2SeqModel.forward`.
         """
         passes = self._load(source, target, source_lengths, target_keep)
         plan = segments(teacher_forcing, target.shape[-2])
         if any(segment.feed == "mixed" for segment in plan):
-            passes.batch.load_coins(teacher_forcing)
+            passes.batch.load_teacher_forcing(teacher_forcing)
         with torch.inference_mode():
             passes.tape.run(passes.encode)
             passes.decode(plan)
@@ -125,22 +126,22 @@ class ManualLoss:
         source_lengths: Tensor | None,
         target_keep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """The loss free running and the loss under full teacher forcing, without gradients."""
+        """The free-running and the teacher-forced loss, without gradients."""
         passes = self._load(source, target, source_lengths, target_keep)
         T = target.shape[-2]
         with torch.inference_mode():
             passes.tape.run(passes.encode)
             passes.decode((Segment(0, T, "forced"),))
             forced = passes.error.loss()
-            # The first step is the same; from the second on each is fed the output before it.
-            passes.decode(tuple(Segment(t, t + 1, "own") for t in range(1, T)))
+            # Step 0 is the same in both; from step 1 on the input is the previous output.
+            passes.decode(tuple(Segment(t, t + 1, "free") for t in range(1, T)))
         return passes.error.loss(), forced
 
     def _load(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> ForwardBackward:
-        """The passes over batches of this shape, with this batch in their buffers."""
-        shape = BatchShape.of(source, target, lengths, keep, R=self.R, H=self.H)
+        """The passes for this batch shape, with this batch in their buffers."""
+        shape = BufferShape.of(source, target, lengths, keep, R=self.R, H=self.H)
         passes = self.passes.get(shape)
         if passes is None:
             passes = self.passes[shape] = ForwardBackward(self.model, self.parameters, shape)
@@ -149,12 +150,12 @@ class ManualLoss:
 
 
 class GRUPass:
-    """Encoder and decoder over all slots (Cho et al. 2014, in the variant of `cells.GRU`):
+    """The GRUs of encoder and decoder (Cho et al. 2014, in the variant of `cells.GRU`):
 
         gi = W x + b,  gh = U h + c,  h' = gates of gi, gh and h; see `GRUGates`
 
     Attributes:
-        states, dstates: (slots + 1, R, N, H); `encoded` and `decoded` are (S or T, R, N, H) of it.
+        states, dstates: (slots + 1, R, N, H); `encoded` and `decoded` are views, (S or T, R, N, H).
     """
 
     def __init__(self, tape: OpTape, parameters: FlatGradient, batch: BatchBuffers) -> None:
@@ -179,9 +180,9 @@ class GRUPass:
             self.affine(self.gi[cell], self.batch.x[:, slots].flatten(1, 2), cell, "ih")
 
     def b1_inputs(self) -> None:
-        """dW = dgi^T x, dU = dgh^T h, and db and dc are sums, over all steps."""
+        """dW = dgi^T x, dU = dgh^T h, db and dc = sums of dgi and dgh, over all steps."""
         tape, grad = self.tape, self.parameters.grad
-        self.gates.inputs_back(slice(None))
+        self.gates.inputs_backward(slice(None))
         for cell, slots in self.slots.items():
             both = self.gates.dg[:, slots].flatten(3, 5).flatten(1, 2)  # (R, steps * N, 6H)
             dgi, dgh = both.chunk(2, dim=-1)
@@ -189,55 +190,56 @@ class GRUPass:
             tape.matmul(grad[f"{cell}.weight_ih"], dgi.mT, x)
             tape.matmul(grad[f"{cell}.weight_hh"], dgh.mT, h)
             dbiases = self.parameters.adjacent(f"{cell}.bias_ih", f"{cell}.bias_hh")
-            tape.do(torch.sum, both, 1, out=dbiases)
+            tape.record(torch.sum, both, 1, out=dbiases)
 
-    def affine(self, out: Tensor, x: Tensor, cell: str, of: str) -> None:
-        """gi (of: ih) or gh (of: hh) of x (R, n, in): out (3, R, n, H)."""
-        weight, bias = self.weight[f"{cell}.weight_{of}"], self.weight[f"{cell}.bias_{of}"]
+    def affine(self, out: Tensor, x: Tensor, cell: str, name: str) -> None:
+        """W x + b or U x + c of x (R, n, in) by the parameters `name` (ih, hh): out (3, R, n,
+        H)."""
+        weight, bias = self.weight[f"{cell}.weight_{name}"], self.weight[f"{cell}.bias_{name}"]
         self.tape.matmul_by_gate(out, x, weight, bias)
 
     def f2_encode(self) -> None:
         S, D, last_valid = self.batch.shape.S, self.batch.shape.start, self.batch.last_valid
         for slot in range(S):
             self.step(slot, "encoder")
-        if last_valid is not None:  # start = the state at the last real source point
-            self.tape.do(torch.gather, self.encoded, 0, last_valid, out=self.states[D : D + 1])
+        if last_valid is not None:  # states[D] = the state at the last valid source step
+            self.tape.record(torch.gather, self.encoded, 0, last_valid, out=self.states[D : D + 1])
 
     def b2_encode(self) -> None:
         S, D, last_valid = self.batch.shape.S, self.batch.shape.start, self.batch.last_valid
-        if last_valid is not None:  # start = the state at the last real source point
-            self.tape.do(self.dencoded.scatter_add_, 0, last_valid, self.dstates[D : D + 1])
+        if last_valid is not None:  # states[D] = the state at the last valid source step
+            self.tape.record(self.dencoded.scatter_add_, 0, last_valid, self.dstates[D : D + 1])
         for slot in reversed(range(S)):
-            self.step_back(slot, "encoder")
+            self.step_backward(slot, "encoder")
 
     def step(self, slot: int, cell: str) -> None:
-        """h' of gi and h."""
+        """h' from gi and h."""
         gh = self.gates.gh[slot]
-        if slot == 0:  # from zeros
+        if slot == 0:  # h = 0
             bias = self.weight[f"{cell}.bias_hh"]
-            self.tape.do(gh.copy_, bias.unflatten(1, (3, -1)).transpose(0, 1).unsqueeze(2))
+            self.tape.record(gh.copy_, bias.unflatten(1, (3, -1)).transpose(0, 1).unsqueeze(2))
         else:
             self.affine(gh, self.states[slot], cell, "hh")
         self.gates.step(slot, self.gi_of_slot[slot])
 
-    def step_back(self, slot: int, cell: str) -> None:
-        """From dh' to dgh and dh."""
-        self.gates.step_back(slot)
+    def step_backward(self, slot: int, cell: str) -> None:
+        """dgh and dh from dh'."""
+        self.gates.step_backward(slot)
         if slot > 0:
             dh, dgh = self.dstates[slot], self.gates.dgh[:, slot].flatten(2, 3)
             self.tape.matmul(dh, dgh, self.weight[f"{cell}.weight_hh"], dh)
 
 
 class AttentionPass:
-    """Attention with the new state as query (Luong et al. 2015, section 3), and y = W [c; h] + b:
+    """Attention with the new state as query (Luong et al. 2015, section 3) and y = W [c; h] + b:
 
-        memory = [M; v; W_c V] e for all e, and below it [W_h; b]
-        joint  = bias + h keys^T                        scores, and the state's share of y
-        y      = share + softmax(scores) values
+        memory = [M; v; W_c V] e for all e, and [W_h; b] in F more rows
+        joint  = bias + h keys^T                        S scores, and the state's term of y
+        y      = (state's term) + softmax(scores) values
 
     Attributes:
         memory: (S + F, R, N, H + 1 + F): columns of keys, bias and values.
-        joint, djoint: (R, N, T, S + F); the last columns of `djoint` are the gradient of y.
+        joint, djoint: (R, N, T, S + F); the last F columns of `djoint` are the gradient of y.
     """
 
     def __init__(self, tape: OpTape, parameters: FlatGradient, gru: GRUPass, score: Score) -> None:
@@ -263,29 +265,29 @@ class AttentionPass:
         return each[..., :H], each[..., H].unsqueeze(2), each[:, :, :S, H + 1 :]
 
     def f3_memory(self) -> None:
-        """Keys, biases and values of all encoder states, and those of the output."""
+        """Keys, biases and values of all encoder states, and the output's keys and biases."""
         tape, padding, memory = self.tape, self.gru.batch.padding, self.memory
         _, _, S, _, _, H, *_ = self.gru.batch.shape
         self.f3_weights()
         tape.matmul_to_steps(memory[:S], tape.steps_as_rows(self.gru.encoded), self.to_memory.mT)
         if padding is not None:
-            tape.do(memory[:S, ..., H].masked_fill_, padding.permute(2, 0, 1), -math.inf)
+            tape.record(memory[:S, ..., H].masked_fill_, padding.permute(2, 0, 1), -math.inf)
         output = self.w["output.weight"][..., H:].transpose(0, 1)
-        tape.do(memory[S:, ..., :H].copy_, output.unsqueeze(2))
-        tape.do(memory[S:, ..., H].copy_, self.bias.transpose(0, 1))
+        tape.record(memory[S:, ..., :H].copy_, output.unsqueeze(2))
+        tape.record(memory[S:, ..., H].copy_, self.bias.transpose(0, 1))
 
     def b3_memory(self) -> None:
         tape, dmemory = self.tape, self.dmemory
         _, _, S, _, _, H, *_ = self.gru.batch.shape
         dkeys, dbias, dvalues = self.unpack(dmemory)
-        # joint = bias + queries keys^T, y = ... + weights values: of all steps at once
+        # joint = bias + queries keys^T, y = ... + weights values, for all steps at once
         tape.matmul(dkeys, self.djoint.mT, self.gru.decoded.permute(1, 2, 0, 3))
-        tape.do(torch.sum, self.djoint, 2, keepdim=True, out=dbias)
+        tape.record(torch.sum, self.djoint, 2, keepdim=True, out=dbias)
         tape.matmul(dvalues, self.weights.mT, self.djoint[..., S:])
-        # memory = to_memory e, and below it the output's own keys and bias
+        # memory = to_memory e, and the output's keys and biases
         doutput = self.d["output.weight"][..., H:].transpose(0, 1)
-        tape.do(torch.sum, dmemory[S:, ..., :H], 2, out=doutput)
-        tape.do(torch.sum, dmemory[S:, ..., H], 2, out=self.d["output.bias"].T)
+        tape.record(torch.sum, dmemory[S:, ..., :H], 2, out=doutput)
+        tape.record(torch.sum, dmemory[S:, ..., H], 2, out=self.d["output.bias"].T)
         rows, encoded = tape.steps_as_rows(dmemory[:S]), tape.steps_as_rows(self.gru.encoded)
         tape.matmul(self.dto_memory, rows.mT, encoded)
         tape.matmul_to_steps(self.gru.dencoded, rows, self.to_memory, accumulate=True)
@@ -301,15 +303,15 @@ class AttentionPass:
             a = w["attention.score.query.bias"].unsqueeze(1)
             tape.matmul(M, A.mT, B)
             tape.matmul(v, a, B)
-            tape.do(self.to_memory[:, : H + 1].mul_, 1 / math.sqrt(B.shape[1]))
+            tape.record(self.to_memory[:, : H + 1].mul_, 1 / math.sqrt(B.shape[1]))
         elif self.is_general:
-            tape.do(M.copy_, w["attention.score.key.weight"])
+            tape.record(M.copy_, w["attention.score.key.weight"])
         if self.has_value:
             V, u = w["attention.value.weight"], w["attention.value.bias"].unsqueeze(2)
             tape.matmul(mapped, context, V)
             tape.matmul(self.bias, context, u, w["output.bias"].unsqueeze(2))
         else:
-            tape.do(mapped.copy_, context)
+            tape.record(mapped.copy_, context)
 
     def b3_weights(self) -> None:
         tape, w, d, (*_, F, H, _, _) = self.tape, self.w, self.d, self.gru.batch.shape
@@ -319,14 +321,14 @@ class AttentionPass:
             A, dA = (of["attention.score.query.weight"] for of in (w, d))
             a, da = (of["attention.score.query.bias"].unsqueeze(2) for of in (w, d))
             B, dB = (of["attention.score.key.weight"] for of in (w, d))
-            tape.do(self.dto_memory[:, : H + 1].mul_, 1 / math.sqrt(B.shape[1]))
+            tape.record(self.dto_memory[:, : H + 1].mul_, 1 / math.sqrt(B.shape[1]))
             tape.matmul(dA, B, dM.mT)
             tape.matmul(da, B, dv.mT)
-            tape.do(d["attention.score.key.bias"].zero_)  # clipping may have written into it
+            tape.record(d["attention.score.key.bias"].zero_)  # gradient clipping writes into it
             tape.matmul(dB, A, dM)
             tape.matmul(dB, a, dv, dB)
         elif self.is_general:
-            tape.do(d["attention.score.key.weight"].copy_, dM)
+            tape.record(d["attention.score.key.weight"].copy_, dM)
         if self.has_value:
             context, V = w["output.weight"][..., :H], w["attention.value.weight"]
             u, du = w["attention.value.bias"].unsqueeze(1), d["attention.value.bias"].unsqueeze(2)
@@ -335,10 +337,10 @@ class AttentionPass:
             tape.matmul(dcontext, dmapped, V.mT)
             tape.matmul(dcontext, dbias, u, dcontext)
         else:
-            tape.do(dcontext.copy_, dmapped)
+            tape.record(dcontext.copy_, dmapped)
 
     def f4_attend(self, first: int, last: int) -> None:
-        """Attention and output of decoder steps first to last - 1."""
+        """Attention and output of decoder steps `first` to `last - 1`."""
         tape, (_, _, S, *_) = self.tape, self.gru.batch.shape
         queries = self.gru.decoded[first:last].permute(1, 2, 0, 3)
         joint, weights = self.joint[:, :, first:last], self.weights[:, :, first:last]
@@ -347,30 +349,30 @@ class AttentionPass:
         tape.matmul(self.y[:, :, first:last], weights, self.values, joint[..., S:])
 
     def b4_attend(self, first: int, last: int, djoint: Tensor | None = None) -> None:
-        """From dy, the last columns of djoint (R, N, steps, S + F), to all of djoint and dh."""
+        """All of djoint (R, N, steps, S + F) and dh from dy, the last F columns of djoint."""
         tape, (_, _, S, *_) = self.tape, self.gru.batch.shape
         djoint = self.djoint[:, :, first:last] if djoint is None else djoint
         weights, total = self.weights[:, :, first:last], self.total[:, :, first:last]
         tape.matmul(djoint[..., :S], djoint[..., S:], self.values.mT)
-        tape.softmax_back(djoint[..., :S], weights, total)
+        tape.softmax_backward(djoint[..., :S], weights, total)
         dqueries = self.gru.ddecoded[first:last].permute(1, 2, 0, 3)
         tape.matmul(dqueries, djoint, self.keys, dqueries)
 
 
 class ForwardBackward:
-    """Both passes over one shape of batch."""
+    """Forward and backward pass for one batch shape."""
 
-    def __init__(self, model: RecurrentModel, parameters: FlatGradient, shape: BatchShape) -> None:
+    def __init__(self, model: RecurrentModel, parameters: FlatGradient, shape: BufferShape) -> None:
         R, N, S, _, F, *_ = shape
         like = parameters.weight["output.weight"]
         assert model.attention is not None
         tape = self.tape = OpTape(like, runs_innermost=like.stride(0) == 1 and R > 1)
-        self.run_plan = tape.run if shape.T <= LONG else tape.run_parts
+        self.run_segments = tape.run if shape.T <= MAX_FUSED_TARGET_LENGTH else tape.run_directly
         self.batch = BatchBuffers(tape, shape, has_runs=parameters.has_runs)
         self.gru = GRUPass(tape, parameters, self.batch)
         self.attention = AttentionPass(tape, parameters, self.gru, model.attention.score)
         self.error = MeanSquaredError(self.batch, self.attention.y)
-        self.dfed, self.dlate = tape.new(R, N, F), tape.new(R, N, 1, S + F)
+        self.dfed, self.djoint_prev = tape.new(R, N, F), tape.new(R, N, 1, S + F)
 
     def encode(self) -> None:
         """F1 to F3: one record."""
@@ -380,13 +382,13 @@ class ForwardBackward:
 
     def decode(self, plan: tuple[Segment, ...]) -> None:
         """F4 and the error."""
-        self.run_plan(self.f4_decode, plan)
+        self.run_segments(self.f4_decode, plan)
         self.tape.run(self.error.forward)
 
     def backward(self, plan: tuple[Segment, ...]) -> None:
-        """From the error to B1."""
-        self.tape.run(self.begin_backward)
-        self.run_plan(self.b4_decode, plan)
+        """From the gradient of the error to B1."""
+        self.tape.run(self.start_backward)
+        self.run_segments(self.b4_decode, plan)
         self.tape.run(self.b3_to_b1)
 
     def b3_to_b1(self) -> None:
@@ -394,58 +396,58 @@ class ForwardBackward:
         self.gru.b2_encode()
         self.gru.b1_inputs()
 
-    def begin_backward(self) -> None:
+    def start_backward(self) -> None:
         self.error.backward(self.attention.djoint[..., self.batch.shape.S :])
-        self.tape.do(self.gru.dstates.zero_)
-        self.gru.gates.derivatives()
+        self.tape.record(self.gru.dstates.zero_)
+        self.gru.gates.compute_jacobians()
 
     def f4_decode(self, plan: tuple[Segment, ...]) -> None:
         run, T, D = self.tape.run, self.batch.shape.T, self.batch.shape.start
-        one_by_one = all(last - first == 1 for first, last, _ in plan)
+        is_stepwise = all(last - first == 1 for first, last, _ in plan)
         for first, last, feed in plan:
             if feed != "forced":
-                run(self.f4_feed, first, feed)
+                run(self.f4_input, first, feed)
             for slot in range(D + first, D + last):
                 run(self.gru.step, slot, "decoder")
-            if one_by_one or last < T:  # the next step is fed its output
+            if is_stepwise or last < T:  # the output is the next input
                 run(self.attention.f4_attend, last - 1, last)
-        if not one_by_one:  # all others, and these again, at once
+        if not is_stepwise:  # all steps at once, including those already computed
             run(self.attention.f4_attend, 0, T)
 
     def b4_decode(self, plan: tuple[Segment, ...]) -> None:
         run, T, D = self.tape.run, self.batch.shape.T, self.batch.shape.start
-        one_by_one = all(last - first == 1 for first, last, _ in plan)
-        if not one_by_one:
+        is_stepwise = all(last - first == 1 for first, last, _ in plan)
+        if not is_stepwise:
             run(self.attention.b4_attend, 0, T)
         for first, last, feed in reversed(plan):
-            if one_by_one:
+            if is_stepwise:
                 run(self.attention.b4_attend, first, last)
             for slot in reversed(range(D + first, D + last)):
-                run(self.gru.step_back, slot, "decoder")
+                run(self.gru.step_backward, slot, "decoder")
             if feed != "forced":
-                run(self.b4_feed, first, feed, one_by_one)
+                run(self.b4_input, first, feed, is_stepwise)
 
-    def f4_feed(self, t: int, feed: str) -> None:
-        """x = y, or the truth where the coin says so; gi = W x + b."""
+    def f4_input(self, t: int, feed: str) -> None:
+        """x = y of the previous step, or the target if teacher-forced; gi = W x + b."""
         x = self.batch.feed(t, self.attention.y[:, :, t - 1], mixed=feed == "mixed")
         self.gru.affine(self.gru.gi_of_slot[self.batch.shape.start + t], x, "decoder", "ih")
 
-    def b4_feed(self, t: int, feed: str, one_by_one: bool) -> None:
+    def b4_input(self, t: int, feed: str, is_stepwise: bool) -> None:
         tape, S, slot = self.tape, self.batch.shape.S, self.batch.shape.start + t
-        self.gru.gates.inputs_back(slice(slot, slot + 1))
+        self.gru.gates.inputs_backward(slice(slot, slot + 1))
         dgi = self.gru.gates.dgi[:, slot].flatten(2, 3)
         weight = self.gru.weight["decoder.weight_ih"]
         djoint = self.attention.djoint[:, :, t - 1 : t]
         dy = djoint[:, :, 0, S:]
-        if one_by_one and feed == "own":
+        if is_stepwise and feed == "free":
             tape.matmul(dy, dgi, weight, dy)
             return
         tape.matmul(self.dfed, dgi, weight)
         if feed == "mixed":
-            tape.do(self.dfed.masked_fill_, self.batch.coins[t], 0)
-        if one_by_one:
-            tape.do(dy.add_, self.dfed)
-        else:  # B4 of step t - 1 was without this gradient: add what it alone gives
-            tape.do(self.dlate[..., S:].copy_, self.dfed.unsqueeze(2))
-            self.attention.b4_attend(t - 1, t, self.dlate)
-            tape.do(djoint.add_, self.dlate)
+            tape.record(self.dfed.masked_fill_, self.batch.forced[t], 0)
+        if is_stepwise:
+            tape.record(dy.add_, self.dfed)
+        else:  # B4 is linear in dy, and ran without dfed: add the result for dfed alone
+            tape.record(self.djoint_prev[..., S:].copy_, self.dfed.unsqueeze(2))
+            self.attention.b4_attend(t - 1, t, self.djoint_prev)
+            tape.record(djoint.add_, self.djoint_prev)

@@ -1,6 +1,6 @@
-"""Random numbers of a forward pass: dropout and hard choices.
+"""Random numbers of a forward pass: dropout and hard attention.
 
-Letters: N sequences, L steps, A heads, H width of the state.
+Letters: N sequences, L steps, A heads, H width of the state, W width of the readout's input.
 """
 
 from __future__ import annotations
@@ -16,46 +16,47 @@ class Dropout(NamedTuple):
     """Dropout of a Transformer's forward pass.
 
     Attributes:
-        draws: None: nothing is dropped.
-        chance: of a number.
+        rng: source of the random numbers; None: no dropout.
+        p: probability of an element to be zeroed.
     """
 
-    draws: RNG | None
-    chance: float
+    rng: RNG | None
+    p: float
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.draws is None or self.chance == 0:
+        if self.rng is None or self.p == 0:
             return x
-        kept = self.draws.uniform("dropout", *x.shape[-3:]) >= self.chance
-        return x * kept.to(x.dtype) / (1 - self.chance)
+        kept = self.rng.uniform("dropout", *x.shape[-3:]) >= self.p
+        return x * kept.to(x.dtype) / (1 - self.p)
 
 
 class Noise(NamedTuple):
     """Random numbers of L decoder steps of a recurrent model.
 
     Attributes:
-        choices: (..., N, [A,] L), uniform, for hard attention; None: it takes the best.
-        layers: (..., N, L, H) factors of dropout below each layer but the first.
-        readout: (..., N, L, W) factors of dropout on what makes the point; None: no dropout.
+        attention: (..., N, [A,] L), uniform over [0, 1), to sample positions of hard attention;
+            None: the most probable position.
+        layer_dropout: (..., N, L, H), dropout factors of the input of each layer but the first.
+        readout_dropout: (..., N, L, W), dropout factors of the readout's input; None: no dropout.
     """
 
-    choices: Tensor | None = None
-    layers: tuple[Tensor, ...] = ()
-    readout: Tensor | None = None
+    attention: Tensor | None = None
+    layer_dropout: tuple[Tensor, ...] = ()
+    readout_dropout: Tensor | None = None
 
-    def steps(self, first: int, last: int) -> Noise:
-        """Those of steps first to last - 1."""
+    def slice_steps(self, first: int, last: int) -> Noise:
+        """The numbers of steps `first` to `last - 1`."""
         if self is NO_NOISE:
             return self
         return Noise(
-            None if self.choices is None else self.choices[..., first:last],
-            tuple(factors[..., first:last, :] for factors in self.layers),
-            None if self.readout is None else self.readout[..., first:last, :],
+            None if self.attention is None else self.attention[..., first:last],
+            tuple(factors[..., first:last, :] for factors in self.layer_dropout),
+            None if self.readout_dropout is None else self.readout_dropout[..., first:last, :],
         )
 
-    def on_readout(self, x: Tensor) -> Tensor:
+    def drop_readout(self, x: Tensor) -> Tensor:
         """x (..., N, L, W) after dropout."""
-        return x if self.readout is None else x * self.readout
+        return x if self.readout_dropout is None else x * self.readout_dropout
 
 
 NO_NOISE = Noise()

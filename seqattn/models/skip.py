@@ -1,31 +1,30 @@
-"""A linear map from the source window to the forecast, beside the network (`model.skip: linear`).
+"""A linear skip connection from the source window to the forecast (`model.skip: linear`):
 
     forecast[t, g] = network[t, g] + sum over s, f of W[t, g, s, f] source[s, f] + b[t, g]
 
 Many real series are close to linear in their past, and one linear map from the window to all steps
-of the forecast is a strong forecaster of them (Zeng et al. 2023, "Are Transformers Effective for
-Time Series Forecasting?", LTSF-Linear). Here the network only has to learn what the map misses.
+of the forecast is a strong baseline for them (Zeng et al. 2023, "Are Transformers Effective for
+Time Series Forecasting?", LTSF-Linear). The network learns the residual of the map.
 
-Weight and bias of the network's output layer start at zero, so that the first forecast is the
-map's, and nothing random is in it. A residual branch that starts at zero is from ReZero
-(Bachlechner et al. 2020, "ReZero is All You Need"); they scale the branch by a number that starts
-at 0, where we start the branch's last layer at 0.
+Weight and bias of the network's output layer are initialized to zero, so that the initial forecast
+is that of the map alone. ReZero (Bachlechner et al. 2020, "ReZero is All You Need") initializes a
+residual branch to zero by a scalar factor; here it is the branch's last layer.
 
-`model.skip_map` says where W and b come from:
+`model.skip_map` selects W and b:
 
-- `frozen`: the ridge regression of the training sequences (`seqattn.data.ridge`), which stays as it
-  is. The first gradient reaches the output layer alone.
-- `finetuned`: the same, trained with the network. Adam moves each of the T G S F weights by about
-  the learning rate at each step, however small its gradient, so that a high rate destroys a fitted
-  map that has many.
-- `learned`: both start at zero, and are trained. The first forecast is 0 everywhere (with
+- `frozen`: ridge regression on the training sequences (`seqattn.data.ridge`), not trained. The
+  first gradient reaches the output layer only.
+- `finetuned`: the same, trained with the network. Adam changes each of the T G S F weights by about
+  the learning rate in each step, however small its gradient, so a high learning rate destroys a
+  fitted map with many weights.
+- `learned`: both are initialized to zero and trained. The initial forecast is 0 everywhere (with
   `data.relative`, the last source point).
 
-`build_model` makes W and b zero and trained; `seqattn.experiments.skip_start` fits and freezes them
-before a training begins.
+`build_model` sets W and b to zero and trainable; `seqattn.experiments.skip_start` fits and freezes
+them before training.
 
-A map has one shape, so all sources have S points and all forecasts T at most. What the network is
-fed back when it runs free is the whole forecast, the map's share included.
+The map has a fixed shape, so all sources have S points and all forecasts at most T. In free running
+the decoder input is the whole forecast, including the output of the map.
 
 Letters: N sequences, S source length, T target length, F features of a source point, G of a target
 point.
@@ -46,7 +45,7 @@ from seqattn.models.layers import Linear, affine, without_autocast
 
 
 class Lengths(NamedTuple):
-    """Points that every source and every target has."""
+    """Length of every source and of every target."""
 
     source: int
     target: int
@@ -57,90 +56,86 @@ class LinearSkip(nn.Module):
 
     Args:
         lengths: S and T.
-        given: F, features of a source point.
-        said: G, features of a target point.
+        source_dim: F.
+        target_dim: G.
 
     Attributes:
-        weight: (T, G, S, F); a leading axis is one of runs.
-        bias: (T, G); likewise.
-        bound: how far from 0 both start: not at all.
-        trained: whether an optimizer changes them.
+        weight: (T, G, S, F), or (R, T, G, S, F) with runs.
+        bias: (T, G), or (R, T, G) with runs.
+        init_bound: 0: both are initialized to zero.
+        is_trainable: whether an optimizer changes them.
     """
 
-    def __init__(self, lengths: Lengths, given: int, said: int) -> None:
+    def __init__(self, lengths: Lengths, source_dim: int, target_dim: int) -> None:
         super().__init__()
         S, T = self.lengths = lengths
-        self.weight = nn.Parameter(torch.empty(T, said, S, given))
-        self.bias = nn.Parameter(torch.empty(T, said))
-        self.bound = 0.0
-        self.trained = True
+        self.weight = nn.Parameter(torch.empty(T, target_dim, S, source_dim))
+        self.bias = nn.Parameter(torch.empty(T, target_dim))
+        self.init_bound = 0.0
+        self.is_trainable = True
 
-    def start_at(self, weight: NDArray[np.float32], bias: NDArray[np.float32]) -> None:
-        """
-        Args:
-            weight: (T, G, S, F).
-            bias: (T, G).
-        """
+    def set_weights(self, weight: NDArray[np.float32], bias: NDArray[np.float32]) -> None:
+        """Copy W (T, G, S, F) and b (T, G) into the parameters."""
         with torch.no_grad():
             self.weight.copy_(torch.from_numpy(weight))
             self.bias.copy_(torch.from_numpy(bias))
 
     def __call__(self, source: Tensor, lengths: Tensor | None, steps: int) -> Tensor:
-        """The map's share of a forecast, in the weights' type even under autocast: a first guess in
-        bfloat16 would leave the network rounding errors to learn.
+        """The output of the map, in the dtype of its weights even under autocast: in bfloat16 the
+        network would have to learn its rounding errors.
 
         Args:
-            source: (..., N, L, F) with L >= S; what stands beyond S is never read.
-            lengths: (..., N) real points of each source; None: all L.
-            steps: of the forecast, T at most.
+            source: (..., N, L, F) with L >= S; values beyond S are never read.
+            lengths: (..., N), number of valid steps of each source; None: all L.
+            steps: number of forecast steps, at most T.
 
         Returns:
             (..., N, steps, G).
 
         Raises:
-            DataError: a source has not S points.
+            DataError: the length of a source is not S.
             UsageError: more steps than T.
         """
         *_, L, _ = source.shape
         self.check_steps(steps)
         self.check_sources([L] if lengths is None else lengths.flatten().tolist())
-        return self.mapped(source, steps)
+        return self.apply_weights(source, steps)
 
-    def mapped(self, source: Tensor, steps: int) -> Tensor:
-        """The same for sources that were checked before."""
+    def apply_weights(self, source: Tensor, steps: int) -> Tensor:
+        """`__call__` without its checks."""
         S, _ = self.lengths
-        whole: tuple[Tensor, Tensor] = self.weight, self.bias
-        if not self.trained:
-            whole = self.weight.detach(), self.bias.detach()
-        weight = whole[0][..., :steps, :, :, :].flatten(-2).flatten(-3, -2)
-        bias = whole[1][..., :steps, :].flatten(-2)
+        parameters: tuple[Tensor, Tensor] = self.weight, self.bias
+        if not self.is_trainable:
+            parameters = self.weight.detach(), self.bias.detach()
+        weight = parameters[0][..., :steps, :, :, :].flatten(-2).flatten(-3, -2)
+        bias = parameters[1][..., :steps, :].flatten(-2)
         with without_autocast(source):
-            mapped = affine(source[..., :S, :].flatten(-2), weight, bias)
-        return mapped.view(*mapped.shape[:-1], steps, -1)
+            output = affine(source[..., :S, :].flatten(-2), weight, bias)
+        return output.view(*output.shape[:-1], steps, -1)
 
     def check_sources(self, lengths: Iterable[int], ids: Iterable[str] | None = None) -> None:
-        """Refuse sources that the map has no weights for.
+        """Check that the map has weights for all sources.
 
         Args:
-            lengths: points of each source.
-            ids: their names, for the message; None: there are none.
+            lengths: length of each source.
+            ids: sequence ids for the message; None: no ids.
 
         Raises:
-            DataError: one has another number of points than S.
+            DataError: a length is not S.
         """
         S, _ = self.lengths
-        places = list(lengths)
-        wrong = next((k for k, length in enumerate(places) if length != S), None)
+        lengths = list(lengths)
+        wrong = next((k for k, length in enumerate(lengths) if length != S), None)
         if wrong is None:
             return
         name = "a source" if ids is None else f"the source of sequence {list(ids)[wrong]!r}"
         raise DataError(
             f"model.skip: linear was trained on sources of {S} points and has weights for exactly"
-            f" these; {name} has {places[wrong]}. Give each source {S} points."
+            f" these; {name} has {lengths[wrong]}. Give each source {S} points."
         )
 
     def check_steps(self, steps: int) -> None:
-        """Refuse a longer forecast than the map has weights for.
+        """Check that the map has weights for all forecast steps.
 
         Raises:
             UsageError: more steps than T.
@@ -154,14 +149,14 @@ class LinearSkip(nn.Module):
 
 
 def build_skip(
-    kind: str, lengths: Lengths | None, given: int, said: int, output: Linear
+    kind: str, lengths: Lengths | None, source_dim: int, target_dim: int, output: Linear
 ) -> LinearSkip | None:
-    """The skip of a model, and its output layer made to start at zero beside it.
+    """Build the skip of a model, and initialize the model's output layer to zero if it has one.
 
     Args:
         kind: `model.skip`.
-        lengths: S and T; None: they vary, or nobody said.
-        given, said: features of a source and of a target point.
+        lengths: S and T; None: they vary or are unknown.
+        source_dim, target_dim: F and G.
         output: the model's last layer.
 
     Raises:
@@ -171,5 +166,5 @@ def build_skip(
         return None
     if lengths is None:
         raise ValueError("model.skip: linear needs the lengths of source and target")
-    output.bound = 0.0
-    return LinearSkip(lengths, given, said)
+    output.init_bound = 0.0
+    return LinearSkip(lengths, source_dim, target_dim)

@@ -1,4 +1,5 @@
-"""What a decoder is fed while it learns: the truth, or its own word, as the coins fall.
+"""Decoder inputs in training: the target (teacher forcing, Williams and Zipser 1989) or the model's
+own output, as in scheduled sampling (Bengio et al. 2015).
 
 Shapes may carry leading axes of runs; letters as in `seqattn.models.base`.
 """
@@ -15,51 +16,63 @@ from torch import Tensor
 from seqattn.models.base import FeatureSpec
 
 
-def shift_right(point: Tensor, target: Tensor, forced: Sequence[int] | None = None) -> Tensor:
-    """What is fed where the truth is told: the last source point (..., N, F), then, as each step
-    is told the point before it, the target (..., N, T, F) without its last.
+def shift_right(
+    start_token: Tensor, target: Tensor, forced_steps: Sequence[int] | None = None
+) -> Tensor:
+    """The start token and the target shifted right by one step: teacher-forced decoder inputs.
 
     Args:
-        forced: steps but the first, in their order; None: all.
+        start_token: (..., N, F).
+        target: (..., N, T, F).
+        forced_steps: the teacher-forced steps without step 0, in order; None: all.
 
     Returns:
-        (..., N, 1 + steps told, F).
+        (..., N, 1 + number of forced steps, F).
     """
-    first, steps = point.unsqueeze(-2), target.shape[-2] - 1
-    if forced is None or len(forced) == steps:
+    first, steps = start_token.unsqueeze(-2), target.shape[-2] - 1
+    if forced_steps is None or len(forced_steps) == steps:
         return torch.cat([first, target.narrow(-2, 0, steps)], dim=-2) if steps else first
-    if not forced:
+    if not forced_steps:
         return first
-    return torch.cat([first, target[..., [t - 1 for t in forced], :]], dim=-2)
+    return torch.cat([first, target[..., [t - 1 for t in forced_steps], :]], dim=-2)
 
 
-def decoder_input(teacher_forcing: Tensor, target: Tensor, own: Tensor, step: int) -> Tensor:
-    """What is fed at a step but the first: (..., N, F) of the target (..., N, T, F), the point
-    before, where the coin says so, of the decoder's own word (..., N, F) elsewhere."""
-    coins = teacher_forcing if teacher_forcing.shape[-1] == 1 else teacher_forcing[..., step, None]
-    return torch.where(coins.to(target.device), target.select(-2, step - 1), own)
+def select_decoder_input(
+    teacher_forcing: Tensor, target: Tensor, output: Tensor, step: int
+) -> Tensor:
+    """The input of a step after the first, (..., N, F): the target at step - 1 where teacher
+    forcing is True, the model's output elsewhere.
+
+    Args:
+        teacher_forcing: booleans that broadcast to (..., N, T).
+        target: (..., N, T, F).
+        output: (..., N, F), the model's output at step - 1.
+    """
+    forced = teacher_forcing if teacher_forcing.shape[-1] == 1 else teacher_forcing[..., step, None]
+    return torch.where(forced.to(target.device), target.select(-2, step - 1), output)
 
 
-def forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
-    """For each step: whether all sequences (of all runs) are told the truth, and whether any is."""
+def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
+    """For each step, whether all sequences (of all runs) are teacher-forced, and whether any is."""
     if teacher_forcing.dim() == 1:
         forced = teacher_forcing.tolist()
         forced = forced * steps if len(forced) == 1 else forced
         return forced, forced
-    tosses = teacher_forcing.flatten(0, -2)
-    heads = tosses.sum(dim=0).tolist() * (steps // tosses.shape[-1])
-    return [count == len(tosses) for count in heads], [count > 0 for count in heads]
+    rows = teacher_forcing.flatten(0, -2)
+    counts = rows.sum(dim=0).tolist() * (steps // rows.shape[-1])
+    return [count == len(rows) for count in counts], [count > 0 for count in counts]
 
 
-Feed = Literal["forced", "own", "mixed"]
+Feed = Literal["forced", "free", "mixed"]
 
 
 class Segment(NamedTuple):
-    """Decoder steps `first` to `last - 1`, whose inputs are all known once the first has its own.
+    """Decoder steps `first` to `last - 1`, of which only the first may need an output of the model
+    as input.
 
     Attributes:
-        feed: what the first step is fed: "forced", the truth (step 0: the last source point);
-            "own", the model's own output; "mixed", either, as each sequence's coin says.
+        feed: input of the first step. "forced": the target (at step 0 the start token); "free": the
+            model's output; "mixed": either, per sequence.
     """
 
     first: int
@@ -68,24 +81,30 @@ class Segment(NamedTuple):
 
 
 def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
-    """The decoder's steps, cut before each that needs the output of the step before it."""
-    everyone, anyone = forced_steps(teacher_forcing, steps)
-    return _segments(tuple(everyone), tuple(anyone))
+    """The decoder steps, split before each step that needs the output of the previous one."""
+    all_forced, any_forced = find_forced_steps(teacher_forcing, steps)
+    return _segments(tuple(all_forced), tuple(any_forced))
 
 
 @lru_cache(maxsize=4096)
-def _segments(everyone: tuple[bool, ...], anyone: tuple[bool, ...]) -> tuple[Segment, ...]:
-    cuts = [t for t in range(1, len(everyone)) if not everyone[t]]
-    feeds: list[Feed] = ["forced", *("mixed" if anyone[t] else "own" for t in cuts)]
-    return tuple(map(Segment, [0, *cuts], [*cuts, len(everyone)], feeds))
+def _segments(all_forced: tuple[bool, ...], any_forced: tuple[bool, ...]) -> tuple[Segment, ...]:
+    splits = [t for t in range(1, len(all_forced)) if not all_forced[t]]
+    feeds: list[Feed] = ["forced", *("mixed" if any_forced[t] else "free" for t in splits)]
+    return tuple(map(Segment, [0, *splits], [*splits, len(all_forced)], feeds))
 
 
-def check_source(source: Tensor, lengths: Tensor | None, points: FeatureSpec) -> None:
-    """Refuse shapes that cannot be meant. Values on a device are not looked at: that would wait."""
-    if source.dim() < 3 or source.shape[-1] != points.given or source.shape[-2] < 1:
+def check_source(source: Tensor, lengths: Tensor | None, features: FeatureSpec) -> None:
+    """Check the shape of a source (..., N, S, F) and of its lengths (..., N).
+
+    Values of lengths are checked on the CPU only: on another device that would synchronize.
+
+    Raises:
+        ValueError: a shape or a length that does not fit.
+    """
+    F = features.source_dim
+    if source.dim() < 3 or source.shape[-1] != F or source.shape[-2] < 1:
         raise ValueError(
-            f"source must be (..., N, S, {points.given}) with S >= 1, has shape"
-            f" {tuple(source.shape)}"
+            f"source must be (..., N, S, {F}) with S >= 1, has shape {tuple(source.shape)}"
         )
     if lengths is None:
         return
@@ -96,24 +115,34 @@ def check_source(source: Tensor, lengths: Tensor | None, points: FeatureSpec) ->
     if lengths.device.type == "cpu" and lengths.numel():
         least, most = (int(bound) for bound in lengths.aminmax())
         if least < 1 or most > source.shape[-2]:
-            raise ValueError(f"source_lengths must lie within 1 and {source.shape[-2]}")
+            raise ValueError(
+                f"source_lengths must lie within 1 and {source.shape[-2]}, are {least} to {most}"
+            )
 
 
 def check_target(
-    source: Tensor, target: Tensor, points: FeatureSpec, teacher_forcing: Tensor
+    source: Tensor, target: Tensor, features: FeatureSpec, teacher_forcing: Tensor
 ) -> None:
-    """Refuse a target that does not fit its source, or coins that are none."""
+    """Check the shape of a target (..., N, T, F) and the type of the teacher-forcing mask.
+
+    Raises:
+        ValueError: a shape that does not fit the source, or a mask that is not boolean.
+    """
     *lead, T, F = target.shape
-    if tuple(lead) != tuple(source.shape[:-2]) or points.said != F or T < 1:
+    if tuple(lead) != tuple(source.shape[:-2]) or features.target_dim != F or T < 1:
         raise ValueError(
-            f"target must be {tuple(source.shape[:-2])} by T >= 1 by {points.said},"
+            f"target must be {tuple(source.shape[:-2])} by T >= 1 by {features.target_dim},"
             f" has shape {tuple(target.shape)}"
         )
     if teacher_forcing.dtype != torch.bool:
-        raise ValueError("teacher_forcing must hold booleans, one toss of a coin each")
+        raise ValueError(f"teacher_forcing must be a tensor of bool, is {teacher_forcing.dtype}")
 
 
 def check_steps(steps: int) -> None:
-    """Refuse to forecast nothing."""
+    """Check the number of steps of a forecast.
+
+    Raises:
+        ValueError: fewer than 1.
+    """
     if steps < 1:
         raise ValueError(f"steps must be 1 or more, is {steps}")

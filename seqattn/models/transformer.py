@@ -1,13 +1,14 @@
-"""The Transformer (Vaswani et al. 2017, "Attention Is All You Need"), for points instead of words.
+"""The Transformer (Vaswani et al. 2017, "Attention Is All You Need") for vectors instead of tokens.
 
-An encoder of self-attention reads the source; a decoder of self-attention, which never looks
-ahead, and of cross-attention to the source says the target. Points enter and leave by affine maps.
-With `norm: post` a part is x -> LN(x + part(x)), as in the paper; with `norm: pre` it is
-x -> x + part(LN(x)), with one more LN at the end of each stack (Xiong et al. 2020).
+The encoder has self-attention over the source; the decoder has causal self-attention over the
+target and cross-attention to the source. Linear layers take the place of token embeddings and of
+the output softmax. With `norm: post` a sublayer is x -> LN(x + sublayer(x)), as in the paper; with
+`norm: pre` it is x -> x + sublayer(LN(x)), with one more LN at the end of each stack (Xiong et al.
+2020, "On Layer Normalization in the Transformer Architecture").
 
-The decoder is fed what the other models are fed: the last real source point, then the target's
-points. In training all steps are one pass over the true points, shifted by one. Free running goes
-step by step and keeps the keys and values of the steps before.
+The decoder inputs are those of the other models: the last valid source step, then the target. In
+training all steps are one pass over the target shifted right. Free running goes step by step, with
+the keys and values of the previous steps in a cache.
 
 Letters: N sequences, S source length, T target length, L a length, F features, D width of a layer,
 A heads; any leading axes of runs.
@@ -31,7 +32,7 @@ from seqattn.models.base import (
     AttentionKind,
     AttentionMap,
     FeatureSpec,
-    Forecast,
+    ModelOutput,
     Seq2SeqModel,
 )
 from seqattn.models.cells import last_valid
@@ -42,7 +43,7 @@ from seqattn.models.teacher_forcing import (
     check_source,
     check_steps,
     check_target,
-    forced_steps,
+    find_forced_steps,
     shift_right,
 )
 from seqattn.models.transformer_layers import (
@@ -62,23 +63,23 @@ __all__ = [
     "DecoderLayer",
     "Dropout",
     "EncoderLayer",
-    "EncoderOutput",
     "KVCache",
     "LearnedPositionalEmbedding",
     "MultiHeadAttention",
     "SinusoidalPositionalEncoding",
+    "TransformerEncoderOutput",
     "TransformerModel",
 ]
 
 
 class CrossAttentionTrace(NamedTuple):
-    """What one decoder layer's cross-attention works with, for one sequence.
+    """The tensors of one decoder layer's cross-attention.
 
     Attributes:
         queries: (N, A, T, D / A).
         keys, values: (N, A, S, D / A).
         context: (N, A, T, D / A), the weighted sums.
-        out: the map that follows.
+        out: the output projection.
     """
 
     queries: Tensor
@@ -88,33 +89,34 @@ class CrossAttentionTrace(NamedTuple):
     out: Linear
 
 
-class EncoderOutput(NamedTuple):
-    """What the decoder starts from.
+class TransformerEncoderOutput(NamedTuple):
+    """The encoder's output.
 
     Attributes:
         memory: keys and values of the source for each decoder layer.
-        keep: (..., N, S), True at real source points; None: all are.
-        point: (..., N, F), what the decoder is fed first: the last real one.
-        weights: (..., N, A, S, S) of each encoder layer; empty where nobody asked.
+        keep: (..., N, S), True at valid source steps; None: all are valid.
+        start_token: (..., N, F), the first decoder input: the last valid source step.
+        weights: (..., N, A, S, S) of each encoder layer; empty unless requested.
     """
 
     memory: list[KVCache]
     keep: Tensor | None
-    point: Tensor
+    start_token: Tensor
     weights: list[Tensor]
 
 
 class TransformerModel(Seq2SeqModel):
-    """See the module's docstring."""
+    """An encoder-decoder Transformer; see the module's docstring."""
 
     def __init__(
-        self, config: Transformer, points: FeatureSpec, lengths: Lengths | None = None
+        self, config: Transformer, features: FeatureSpec, lengths: Lengths | None = None
     ) -> None:
         super().__init__()
         D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
-        self.points, self.width, self.chance = points, D, config.dropout
-        self.longest = config.longest
-        self.source_in, self.target_in = Linear(points.given, D), Linear(points.said, D)
+        source_dim, target_dim = features.source_dim, features.target_dim
+        self.features, self.width, self.dropout = features, D, config.dropout
+        self.max_length = config.longest
+        self.source_in, self.target_in = Linear(source_dim, D), Linear(target_dim, D)
         self.source_places = build_positions(config, D)
         self.target_places = build_positions(config, D)
         self.encoder = nn.ModuleList(
@@ -123,40 +125,40 @@ class TransformerModel(Seq2SeqModel):
         self.decoder = nn.ModuleList(
             [DecoderLayer(D, A, hidden, config.norm) for _ in range(config.layers)]
         )
-        pre = config.norm == "pre"
-        self.encoder_norm = LayerNorm(D) if pre else None
-        self.decoder_norm = LayerNorm(D) if pre else None
-        self.output = Linear(D, points.said)
-        self.skip = build_skip(config.skip, lengths, points.given, points.said, self.output)
+        pre_norm = config.norm == "pre"
+        self.encoder_norm = LayerNorm(D) if pre_norm else None
+        self.decoder_norm = LayerNorm(D) if pre_norm else None
+        self.output = Linear(D, target_dim)
+        self.skip = build_skip(config.skip, lengths, source_dim, target_dim, self.output)
 
     def encode(
         self,
         source: Tensor,
         lengths: Tensor | None,
         *,
-        draws: RNG | None = None,
+        rng: RNG | None = None,
         with_weights: bool,
-    ) -> EncoderOutput:
-        """Read the source. Padding is never read."""
+    ) -> TransformerEncoderOutput:
+        """Encode the source (..., N, S, F). Padding is masked."""
         *_, S, _ = source.shape
-        keep, point = None, source.select(-2, -1)
+        keep, last = None, source.select(-2, -1)
         if lengths is not None:
             keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)
-            point = last_valid(source, lengths)
-        drop = Dropout(draws, self.chance)
-        x = drop(add_positions(self.source_in(source), self.source_places, 0))
-        looks = list[Tensor]()
+            last = last_valid(source, lengths)
+        dropout = Dropout(rng, self.dropout)
+        x = dropout(add_positions(self.source_in(source), self.source_places, 0))
+        all_weights = list[Tensor]()
         for layer in cast(list[EncoderLayer], self.encoder):
-            x, weights = layer.read(x, keep, drop, with_weights)
-            if weights is not None:
-                # A padded query looks somewhere, and nobody reads what it saw.
-                real = weights if keep is None else weights * keep[..., None, :, None]
-                looks.append(real)
+            x, weights = layer.forward(x, keep, dropout, with_weights)
+            if weights is not None:  # rows of padded queries are never used
+                valid = weights if keep is None else weights * keep[..., None, :, None]
+                all_weights.append(valid)
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
         memory = [layer.cross.cache(x) for layer in self._decoder]
-        return EncoderOutput(memory, keep, self.points.start_token(point), looks)
+        start_token = self.features.start_token(last)
+        return TransformerEncoderOutput(memory, keep, start_token, all_weights)
 
     def forward(
         self,
@@ -166,31 +168,31 @@ class TransformerModel(Seq2SeqModel):
         source_lengths: Tensor | None,
         teacher_forcing: Tensor,
         with_attention: bool = True,
-        draws: RNG | None = None,
-    ) -> Forecast:
+        rng: RNG | None = None,
+    ) -> ModelOutput:
         """See `Seq2SeqModel.forward`.
 
         Raises:
-            ValueError: a coin that fell on tails: all steps are one pass, so none can be fed the
-                model's own word.
+            ValueError: a step without teacher forcing. All steps are one pass, so no output can be
+                the next input.
         """
-        check_source(source, source_lengths, self.points)
-        check_target(source, target, self.points, teacher_forcing)
+        check_source(source, source_lengths, self.features)
+        check_target(source, target, self.features, teacher_forcing)
         *_, T, _ = target.shape
         self._check_length(source, T)
-        everyone, _ = forced_steps(teacher_forcing, T)
-        if not all(everyone[1:]):  # the first step is fed the last source point either way
-            raise ValueError("a transformer is always told the truth in training")
-        start = self.encode(source, source_lengths, draws=draws, with_weights=with_attention)
-        drop = Dropout(draws, self.chance)
-        shifted = self.target_in(shift_right(start.point, target))
-        said, back, over, _ = self._decode(
-            drop(add_positions(shifted, self.target_places, 0)), start.memory, start.keep,
-            [None] * len(self.decoder), drop=drop, with_weights=with_attention,
+        all_forced, _ = find_forced_steps(teacher_forcing, T)
+        if not all(all_forced[1:]):  # the first input is the start token in any case
+            raise ValueError("a Transformer trains with teacher forcing at every step")
+        start = self.encode(source, source_lengths, rng=rng, with_weights=with_attention)
+        dropout = Dropout(rng, self.dropout)
+        shifted = self.target_in(shift_right(start.start_token, target))
+        output, self_weights, cross_weights, _ = self._decode(
+            dropout(add_positions(shifted, self.target_places, 0)), start.memory, start.keep,
+            [None] * len(self.decoder), dropout=dropout, with_weights=with_attention,
         )  # fmt: skip
-        (added,) = self.skipped(source, source_lengths, [T])
-        said = said if added is None else said + added
-        return Forecast(said, _maps(over, start.weights, back))
+        (skip,) = self.skip_outputs(source, source_lengths, [T])
+        output = output if skip is None else output + skip
+        return ModelOutput(output, _attention_maps(cross_weights, start.weights, self_weights))
 
     def forecast(
         self,
@@ -200,58 +202,61 @@ class TransformerModel(Seq2SeqModel):
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
         override: Override | None = None,
-    ) -> Forecast:
-        check_source(source, source_lengths, self.points)
+    ) -> ModelOutput:
+        check_source(source, source_lengths, self.features)
         check_steps(steps)
         self._check_length(source, steps)
         start = self.encode(source, source_lengths, with_weights=with_attention)
-        hand = None if override is None else override.begin()
+        intervention = None if override is None else override.start()
         caches: Sequence[KVCache | None] = [None] * len(self.decoder)
-        back, over = list[list[Tensor]](), list[list[Tensor]]()
-        point, values = start.point, list[Tensor]()
-        for t, added in enumerate(self.skipped(source, source_lengths, [1] * steps)):
-            point, looked_back, looked_over, caches = self.step(
-                point, start.memory, start.keep, caches, with_weights=with_attention, hand=hand
-            )
-            point = point if added is None else point + added.squeeze(-2)
-            back.append([F.pad(weights, (0, steps - 1 - t)) for weights in looked_back])  # 0 ahead
-            over.append(looked_over)
-            values.append(point)
+        self_weights, cross_weights = list[list[Tensor]](), list[list[Tensor]]()
+        output, values = start.start_token, list[Tensor]()
+        for t, skip in enumerate(self.skip_outputs(source, source_lengths, [1] * steps)):
+            output, over_target, over_source, caches = self.step(
+                output, start.memory, start.keep, caches, with_weights=with_attention,
+                intervention=intervention,
+            )  # fmt: skip
+            output = output if skip is None else output + skip.squeeze(-2)
+            later = (0, steps - 1 - t)  # weights of later steps are 0
+            self_weights.append([F.pad(weights, later) for weights in over_target])
+            cross_weights.append(over_source)
+            values.append(output)
 
-        def by_layer(looks: list[list[Tensor]]) -> list[Tensor]:
-            return [torch.cat(layer, dim=-2) for layer in zip(*looks, strict=True)]
+        def by_layer(weights: list[list[Tensor]]) -> list[Tensor]:
+            return [torch.cat(layer, dim=-2) for layer in zip(*weights, strict=True)]
 
-        maps = _maps(by_layer(over), start.weights, by_layer(back))
-        return Forecast(torch.stack(values, dim=-2), maps)
+        maps = _attention_maps(by_layer(cross_weights), start.weights, by_layer(self_weights))
+        return ModelOutput(torch.stack(values, dim=-2), maps)
 
     def step(
         self,
-        point: Tensor,
+        fed: Tensor,
         memory: Sequence[KVCache],
         keep: Tensor | None,
         caches: Sequence[KVCache | None],
         *,
         with_weights: bool,
-        hand: WeightIntervention | None = None,
+        intervention: WeightIntervention | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
         """One step of the decoder.
 
         Args:
-            point: (..., N, F) what it is fed.
+            fed: decoder input (..., N, F).
             memory, keep: from `encode`.
-            caches: of each layer, from the step before; None before the first.
+            caches: keys and values of the previous steps for each layer; None at the first step.
 
         Returns:
-            the point it says (..., N, F) but for what a skip adds; weights over the target
-            (..., N, A, 1, t) and over the source (..., N, A, 1, S) of each layer, empty where
-            nobody asked; and new caches.
+            the output (..., N, F) without that of the skip; weights over the target
+            (..., N, A, 1, t) and over the source (..., N, A, 1, S) of each layer, empty unless
+            requested; and the new caches.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
-        x = add_positions(self.target_in(point.unsqueeze(-2)), self.target_places, t)
-        said, back, over, new = self._decode(
-            x, memory, keep, caches, drop=Dropout(None, 0), with_weights=with_weights, hand=hand
-        )
-        return said.squeeze(-2), back, over, new
+        x = add_positions(self.target_in(fed.unsqueeze(-2)), self.target_places, t)
+        output, self_weights, cross_weights, new = self._decode(
+            x, memory, keep, caches, dropout=Dropout(None, 0), with_weights=with_weights,
+            intervention=intervention,
+        )  # fmt: skip
+        return output.squeeze(-2), self_weights, cross_weights, new
 
     def _decode(
         self,
@@ -260,64 +265,66 @@ class TransformerModel(Seq2SeqModel):
         keep: Tensor | None,
         caches: Sequence[KVCache | None],
         *,
-        drop: Dropout,
+        dropout: Dropout,
         with_weights: bool,
-        hand: WeightIntervention | None = None,
+        intervention: WeightIntervention | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
-        """All layers and the output of steps x (..., N, L, D); see `step`."""
-        over_target, over_source, new = list[Tensor](), list[Tensor](), list[KVCache]()
-        for i, (layer, known, before) in enumerate(zip(self._decoder, memory, caches, strict=True)):
-            replace = None if hand is None else partial(hand, where=i)
-            x, back, over, cached = layer.decode(
-                x, known, keep, drop, with_weights, before, replace
+        """All layers and the output projection for steps x (..., N, L, D); see `step`."""
+        self_weights, cross_weights, new = list[Tensor](), list[Tensor](), list[KVCache]()
+        for i, (layer, known, prev) in enumerate(zip(self._decoder, memory, caches, strict=True)):
+            replace = None if intervention is None else partial(intervention, layer=i)
+            x, over_target, over_source, cache = layer.forward(
+                x, known, keep, dropout, with_weights, prev, replace
             )
-            new.append(cached)
-            if back is not None and over is not None:
-                over_target.append(back)
-                over_source.append(over)
+            new.append(cache)
+            if over_target is not None and over_source is not None:
+                self_weights.append(over_target)
+                cross_weights.append(over_source)
         values = self.output(x if self.decoder_norm is None else self.decoder_norm(x))
-        return values, over_target, over_source, new
+        return values, self_weights, cross_weights, new
 
     def _check_length(self, source: Tensor, steps: int) -> None:
-        points = max(source.shape[-2], steps)
-        if self.longest is not None and points > self.longest:
+        length = max(source.shape[-2], steps)
+        if self.max_length is not None and length > self.max_length:
             raise UsageError(
-                f"This Transformer has learned {self.longest} positions (model.longest), so no"
-                f" source and no forecast can have more points; one has {points}. Train one with"
+                f"This Transformer has learned {self.max_length} positions (model.longest), so no"
+                f" source and no forecast can have more points; one has {length}. Train one with"
                 " more, or with positions: sinusoidal."
             )
 
-    def cross_look(self, source: Tensor, steps: int, layer: int) -> CrossAttentionTrace:
-        """Free running for some steps, and what a layer's cross-attention met on the way.
+    def trace_cross_attention(self, source: Tensor, steps: int, layer: int) -> CrossAttentionTrace:
+        """The tensors of one layer's cross-attention in a free-running forecast.
 
         Args:
             source: (N, S, F), without padding.
         """
         values = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)
-        x = add_positions(self.target_in(shift_right(start.point, values)), self.target_places, 0)
-        drop = Dropout(None, 0)
-        for below, memory in zip(self._decoder[:layer], start.memory, strict=False):
-            x, *_ = below.decode(x, memory, None, drop, False)
-        here, (keys, found) = self._decoder[layer], start.memory[layer]
-        inner = here.attend_norm(x) if here.pre else x
-        cache = here.attend.cache(inner)
-        part, _ = here.attend.attend(inner, cache, None, causal=steps > 1, with_weights=False)
-        x = add_residual(x, part, here.attend_norm, here.pre)
-        queries = here.cross.queries(here.cross_norm(x) if here.pre else x)
-        context = F.scaled_dot_product_attention(queries, keys, found)
-        return CrossAttentionTrace(queries, keys, found, context, here.cross.out)
+        shifted = self.target_in(shift_right(start.start_token, values))
+        x = add_positions(shifted, self.target_places, 0)
+        no_dropout = Dropout(None, 0)
+        for lower, memory in zip(self._decoder[:layer], start.memory, strict=False):
+            x, *_ = lower.forward(x, memory, None, no_dropout, False)
+        traced, (keys, source_values) = self._decoder[layer], start.memory[layer]
+        inner = traced.attend_norm(x) if traced.pre_norm else x
+        cache = traced.attend.cache(inner)
+        sublayer, _ = traced.attend.attend(inner, cache, None, causal=steps > 1, with_weights=False)
+        x = add_residual(x, sublayer, traced.attend_norm, traced.pre_norm)
+        queries = traced.cross.queries(traced.cross_norm(x) if traced.pre_norm else x)
+        context = F.scaled_dot_product_attention(queries, keys, source_values)
+        return CrossAttentionTrace(queries, keys, source_values, context, traced.cross.out)
 
     @property
     def _decoder(self) -> list[DecoderLayer]:
         return cast(list[DecoderLayer], self.decoder)
 
 
-def _maps(
-    over: list[Tensor], encoder: list[Tensor], back: list[Tensor]
+def _attention_maps(
+    cross: list[Tensor], encoder: list[Tensor], decoder: list[Tensor]
 ) -> tuple[AttentionMap, ...]:
+    """The maps of all layers: cross-attention, encoder and decoder self-attention."""
     kinds: tuple[tuple[AttentionKind, list[Tensor]], ...] = (
-        ("cross", over), ("encoder_self", encoder), ("decoder_self", back),
+        ("cross", cross), ("encoder_self", encoder), ("decoder_self", decoder),
     )  # fmt: skip
     return tuple(
         AttentionMap(weights, kind=kind, layer=layer)

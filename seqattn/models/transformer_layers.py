@@ -24,32 +24,34 @@ ReplaceWeights = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class LearnedPositionalEmbedding(nn.Module):
-    """A learned vector for each of the first places (Gehring et al. 2017). It starts from U(-b, b)
-    with b = 1/sqrt(D), so that its expected squared length is 1/3 for every D; the paper draws from
-    a normal distribution."""
+    """A learned vector for each of the first positions (Gehring et al. 2017, "Convolutional
+    Sequence to Sequence Learning", section 3.1). It is initialized from U(-b, b) with b =
+    1/sqrt(D), so that its expected squared norm is 1/3 for every D; the paper uses a normal
+    distribution."""
 
-    def __init__(self, longest: int, width: int) -> None:
+    def __init__(self, max_length: int, width: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(longest, width))
-        self.bound = 1 / math.sqrt(width)
-        self.longest = longest
+        self.weight = nn.Parameter(torch.empty(max_length, width))
+        self.init_bound = 1 / math.sqrt(width)
+        self.max_length = max_length
 
-    def at(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Vectors of places `first` to `last - 1`, to be added to like (..., N, L, D)."""
-        assert last <= self.longest
-        places = self.weight[..., first:last, :]
-        return places if places.dim() == 2 else places.unsqueeze(-3)
+    def encode(self, first: int, last: int, like: Tensor) -> Tensor:
+        """Vectors of positions `first` to `last - 1`, to add to `like` (..., N, L, D)."""
+        assert last <= self.max_length
+        embeddings = self.weight[..., first:last, :]
+        return embeddings if embeddings.dim() == 2 else embeddings.unsqueeze(-3)
 
 
 class SinusoidalPositionalEncoding(nn.Module):
-    """sin(t / 10000^(2i / D)) and the cosine of the same in turn (section 3.5): no weights."""
+    """Sinusoidal encoding without parameters (section 3.5): at position t, feature 2i is
+    sin(t / 10000^(2i / D)) and feature 2i + 1 the cosine of the same angle."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
 
-    def at(self, first: int, last: int, like: Tensor) -> Tensor:
-        """See `LearnedPositionalEmbedding.at`; (L, D)."""
+    def encode(self, first: int, last: int, like: Tensor) -> Tensor:
+        """See `LearnedPositionalEmbedding.encode`; (L, D)."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
         even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
@@ -62,6 +64,7 @@ Positions = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
 
 
 def build_positions(config: Transformer, width: int) -> Positions | None:
+    """Build the positional encoding of a config; None: none."""
     match config.positions:
         case "learned":
             assert config.longest is not None
@@ -75,20 +78,20 @@ def build_positions(config: Transformer, width: int) -> Positions | None:
 
 
 def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
-    """x (..., N, L, D) at places `first` and on."""
-    return x if positions is None else x + positions.at(first, first + x.shape[-2], x)
+    """x (..., N, L, D) plus the encodings of positions `first` to `first + L - 1`."""
+    return x if positions is None else x + positions.encode(first, first + x.shape[-2], x)
 
 
 class KVCache(NamedTuple):
-    """Keys and values of the source or of the steps made so far, (..., N, A, S, D / A) each."""
+    """Keys and values of the source or of the previous steps, (..., N, A, S, D / A) each."""
 
     keys: Tensor
     values: Tensor
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention (eq. 1 and section 3.2.2): heads of width D / A on affine maps of
-    queries, keys and values, joined and mapped once more."""
+    """Multi-head attention (eq. 1 and section 3.2.2): A heads of width D / A on linear projections
+    of queries, keys and values, concatenated and projected."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -114,14 +117,14 @@ class MultiHeadAttention(nn.Module):
         with_weights: bool,
         replace: ReplaceWeights | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """What queries from x (..., N, L, D) read, and with what weights.
+        """Attention of queries from x (..., N, L, D).
 
         Args:
-            cache: of length S.
-            keep: (..., N, S), True where attention may go; None: everywhere.
-            causal: query t may attend to keys 0 to t only; L is S then.
-            with_weights: torch's fused attention does the work where nobody asks for weights.
-            replace: what makes other weights of the model's own.
+            cache: keys and values of length S.
+            keep: (..., N, S), True at valid keys; None: all are valid.
+            causal: query t may attend to keys 0 to t only; then L is S.
+            with_weights: return weights; False allows torch's fused attention.
+            replace: function that replaces the weights.
 
         Returns:
             (..., N, L, D), and weights (..., N, A, L, S) or None.
@@ -131,8 +134,8 @@ class MultiHeadAttention(nn.Module):
         *_, L, width = queries.shape
         if not with_weights and replace is None:
             mask = None if keep is None else keep[..., None, None, :]
-            read = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
-            return self.out(self._join(at_least_float32(read))), None
+            context = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
+            return self.out(self._join(at_least_float32(context))), None
         scores = at_least_float32(queries @ keys.mT) / math.sqrt(width)
         if causal:
             ahead = torch.ones(L, L, dtype=torch.bool, device=x.device).triu(1)
@@ -161,28 +164,29 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward part."""
+    """An encoder layer: self-attention and a feed-forward sublayer (section 3.1)."""
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
         super().__init__()
         self.attend, self.feed = MultiHeadAttention(width, heads), FeedForward(width, hidden)
         self.attend_norm, self.feed_norm = LayerNorm(width), LayerNorm(width)
-        self.pre = norm == "pre"
+        self.pre_norm = norm == "pre"
 
-    def read(
-        self, x: Tensor, keep: Tensor | None, drop: Dropout, with_weights: bool
+    def forward(
+        self, x: Tensor, keep: Tensor | None, dropout: Dropout, with_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """x (..., N, S, D) -> (..., N, S, D), and weights (..., N, A, S, S) or None."""
-        inner = self.attend_norm(x) if self.pre else x
+        inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)
-        part, weights = self.attend.attend(inner, cache, keep, with_weights=with_weights)
-        x = add_residual(x, drop(part), self.attend_norm, self.pre)
-        part = self.feed(self.feed_norm(x) if self.pre else x)
-        return add_residual(x, drop(part), self.feed_norm, self.pre), weights
+        sublayer, weights = self.attend.attend(inner, cache, keep, with_weights=with_weights)
+        x = add_residual(x, dropout(sublayer), self.attend_norm, self.pre_norm)
+        sublayer = self.feed(self.feed_norm(x) if self.pre_norm else x)
+        return add_residual(x, dropout(sublayer), self.feed_norm, self.pre_norm), weights
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention that never looks ahead, cross-attention and a feed-forward part."""
+    """A decoder layer: causal self-attention, cross-attention and a feed-forward sublayer (section
+    3.1)."""
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
         super().__init__()
@@ -190,49 +194,54 @@ class DecoderLayer(nn.Module):
         self.feed = FeedForward(width, hidden)
         self.attend_norm, self.cross_norm = LayerNorm(width), LayerNorm(width)
         self.feed_norm = LayerNorm(width)
-        self.pre = norm == "pre"
+        self.pre_norm = norm == "pre"
 
-    def decode(
+    def forward(
         self,
         x: Tensor,
         memory: KVCache,
         keep: Tensor | None,
-        drop: Dropout,
+        dropout: Dropout,
         with_weights: bool,
-        before: KVCache | None = None,
+        prev: KVCache | None = None,
         replace: ReplaceWeights | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache]:
-        """All steps, or one more.
+        """All steps at once, or one step after the cached ones.
 
         Args:
             x: (..., N, L, D).
-            memory: of the source, from `cross.cache`.
-            keep: (..., N, S), True at real source points.
-            before: of the steps before, where L is 1; None: x is all there is.
-            replace: see `MultiHeadAttention.attend`; on the cross-attention.
+            memory: keys and values of the source, from `cross.cache`.
+            keep: (..., N, S), True at valid source steps; None: all are valid.
+            prev: keys and values of the previous steps, if L is 1; None: there are none.
+            replace: see `MultiHeadAttention.attend`; applies to the cross-attention.
 
         Returns:
             (..., N, L, D); weights over the target (..., N, A, L, t) and over the source
-            (..., N, A, L, S), or None; and keys and values with those of x.
+            (..., N, A, L, S), or None; and the cache with the keys and values of x.
         """
-        inner = self.attend_norm(x) if self.pre else x
-        own = self.attend.cache(inner)
-        if before is not None:
-            own = KVCache(*(torch.cat(pair, dim=-2) for pair in zip(before, own, strict=True)))
-        causal = before is None and x.shape[-2] > 1
-        part, over_target = self.attend.attend(
-            inner, own, None, causal=causal, with_weights=with_weights
+        inner = self.attend_norm(x) if self.pre_norm else x
+        cache = self.attend.cache(inner)
+        if prev is not None:
+            cache = KVCache(*(torch.cat(pair, dim=-2) for pair in zip(prev, cache, strict=True)))
+        causal = prev is None and x.shape[-2] > 1
+        sublayer, self_weights = self.attend.attend(
+            inner, cache, None, causal=causal, with_weights=with_weights
         )
-        x = add_residual(x, drop(part), self.attend_norm, self.pre)
-        inner = self.cross_norm(x) if self.pre else x
-        part, over_source = self.cross.attend(
+        x = add_residual(x, dropout(sublayer), self.attend_norm, self.pre_norm)
+        inner = self.cross_norm(x) if self.pre_norm else x
+        sublayer, cross_weights = self.cross.attend(
             inner, memory, keep, with_weights=with_weights, replace=replace
         )
-        x = add_residual(x, drop(part), self.cross_norm, self.pre)
-        part = self.feed(self.feed_norm(x) if self.pre else x)
-        return add_residual(x, drop(part), self.feed_norm, self.pre), over_target, over_source, own
+        x = add_residual(x, dropout(sublayer), self.cross_norm, self.pre_norm)
+        sublayer = self.feed(self.feed_norm(x) if self.pre_norm else x)
+        return (
+            add_residual(x, dropout(sublayer), self.feed_norm, self.pre_norm),
+            self_weights,
+            cross_weights,
+            cache,
+        )
 
 
-def add_residual(x: Tensor, part: Tensor, norm: LayerNorm, pre: bool) -> Tensor:
-    """The end of a part of a layer: a residual connection, and with `norm: post` the norm."""
-    return x + part if pre else norm(x + part)
+def add_residual(x: Tensor, sublayer: Tensor, norm: LayerNorm, pre_norm: bool) -> Tensor:
+    """The residual connection of a sublayer, followed by the norm with `norm: post`."""
+    return x + sublayer if pre_norm else norm(x + sublayer)

@@ -1,4 +1,4 @@
-"""A comparison's pictures, from the files of its runs."""
+"""Pictures of a comparison, drawn from the files of its runs."""
 
 from __future__ import annotations
 
@@ -12,62 +12,73 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.analysis.comparison.result import ComparisonResult, Variant, seeds_in_words
-from seqattn.analysis.comparison.tables import NEEDS, accuracies, references
+from seqattn.analysis.comparison.result import ComparisonResult, VariantResult, describe_seed_counts
+from seqattn.analysis.comparison.tables import (
+    NO_INTERVAL_REASON,
+    alignment_accuracies,
+    reference_losses,
+)
 from seqattn.data.baselines import TRAINING_MEAN
 from seqattn.plots import (
-    along_figure,
     as_bytes,
     attention_figure,
     band_figure,
     comparison_figure,
-    shortened,
+    shorten_name,
+    sweep_figure,
 )
 from seqattn.runs import read_lengths
 from seqattn.runs.storage import atomic_write
 
-LONGEST = 24  # letters of a variant's name above its weights
+MAX_TITLE_LETTERS = 24  # of a variant's name
 
 
-def draw_all(outcome: ComparisonResult) -> None:
-    """comparison.png, curves.png, where some variant attends attention.png, and along a key
-    along.png. Where all runs diverged, none. A picture of an earlier state that is not drawn anew
-    is removed."""
-    arms = [arm for arm in outcome.arms if arm.losses]
-    has_ended = any(arm.summaries for arm in arms)
+def draw_comparison(result: ComparisonResult) -> None:
+    """Write comparison.png, curves.png, attention.png and along.png.
+
+    attention.png needs a variant with attention, along.png a sweep over a config key, and all need
+    a run that did not diverge. Pictures without content are deleted, since they are outdated.
+    """
+    variants = [variant for variant in result.variants if variant.losses]
+    has_losses = any(variant.summaries for variant in variants)
     for name, draw in PICTURES.items():
-        content = draw(outcome, arms) if has_ended else None
+        content = draw(result, variants) if has_losses else None
         if content is None:
-            (outcome.path / name).unlink(missing_ok=True)
+            (result.path / name).unlink(missing_ok=True)
         else:
-            atomic_write(outcome.path / name, content)
+            atomic_write(result.path / name, content)
 
 
-def _draw_losses(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes:
-    lines, seeds = references(outcome), seeds_in_words([len(arm.losses) for arm in arms])
-    if outcome.data_of_seeds == "new":
+def _loss_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes:
+    lines = reference_losses(result)
+    seeds = describe_seed_counts(len(variant.losses) for variant in variants)
+    summaries = [variant.seed_summary for variant in variants if variant.seed_summary]
+    if result.data_of_seeds == "new":
         lines = [(f"{name} (median)", loss) for name, loss in lines]
     return as_bytes(comparison_figure(
-        [arm.name for arm in arms],
-        [np.array(list(arm.losses.values())) for arm in arms],
-        [(arm.spread.median, *(arm.spread.median_interval or (math.nan, math.nan)))
-         for arm in arms if arm.spread],
-        lines=lines, title=f"{outcome.name}: test loss of {seeds}", without=NEEDS,
+        [variant.name for variant in variants],
+        [np.array(list(variant.losses.values())) for variant in variants],
+        [(each.median, *(each.median_interval or (math.nan, math.nan))) for each in summaries],
+        lines=lines, title=f"{result.name}: test loss of {seeds}",
+        no_interval_reason=NO_INTERVAL_REASON,
     ))  # fmt: skip
 
 
-def _draw_curves(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes:
-    early = any(summary["stopped_early"] for arm in arms for summary in arm.summaries.values())
+def _curve_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes:
+    early = any(
+        summary["stopped_early"] for variant in variants for summary in variant.summaries.values()
+    )
     return as_bytes(band_figure(
-        [arm.name for arm in arms], [validation_losses(arm) for arm in arms],
-        title=f"{outcome.name}: validation loss, free running"
-        + " (the last one after a run stopped early)" * early
-        + ", each variant in units of its own" * (not outcome.same_training_units),
+        [variant.name for variant in variants],
+        [validation_losses(variant) for variant in variants],
+        title=f"{result.name}: validation loss, free running"
+        + " (runs that stopped early keep their last loss)" * early
+        + ", each variant in its own units" * (not result.same_training_units),
     ))  # fmt: skip
 
 
-def _draw_attention(_: ComparisonResult, arms: Sequence[Variant]) -> bytes | None:
-    medians = [median for arm in arms if (median := median_attention(arm)) is not None]
+def _attention_picture(_: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
+    medians = [median for variant in variants if (median := median_attention(variant)) is not None]
     if not medians:
         return None
     alignments = [median.alignment for median in medians]
@@ -77,80 +88,84 @@ def _draw_attention(_: ComparisonResult, arms: Sequence[Variant]) -> bytes | Non
     ))  # fmt: skip
 
 
-def _draw_along(outcome: ComparisonResult, arms: Sequence[Variant]) -> bytes | None:
-    """The variants over the numbers they were trained at, beside the mean of the targets."""
-    if not outcome.along:
+def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
+    """Losses over the values of the sweep key, with the mean of the targets as reference."""
+    if not result.sweep_key:
         return None
-    series: dict[str, list[Variant]] = {}
-    for arm in arms:
-        series.setdefault(arm.series, []).append(arm)
-    lines = [sorted(group, key=_number) for group in series.values()]
-    means = _losses_of_mean(arms)
-    lost = sum(len(arm.diverged) for arm in arms)
-    return as_bytes(along_figure(
-        [name or outcome.name for name in series],
-        [np.array([_number(arm) for arm in group]) for group in lines],
-        [[np.array(list(arm.losses.values())) for arm in group] for group in lines],
-        [[np.array(accuracies(arm)) for arm in group] for group in lines],
-        key=outcome.along,
+    groups: dict[str, list[VariantResult]] = {}
+    for variant in variants:
+        groups.setdefault(variant.sweep_group, []).append(variant)
+    lines = [sorted(group, key=_sweep_value) for group in groups.values()]
+    means = _mean_baseline_losses(variants)
+    lost = sum(len(variant.diverged) for variant in variants)
+    return as_bytes(sweep_figure(
+        [name or result.name for name in groups],
+        [np.array([_sweep_value(variant) for variant in group]) for group in lines],
+        [[np.array(list(variant.losses.values())) for variant in group] for group in lines],
+        [[np.array(alignment_accuracies(variant)) for variant in group] for group in lines],
+        key=result.sweep_key,
         reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values()))),
-        title=f"{outcome.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
+        title=f"{result.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
     ))  # fmt: skip
 
 
-def _losses_of_mean(arms: Sequence[Variant]) -> dict[float, float]:
-    """Number -> median loss of forecasting the mean of the training targets; in order."""
+def _mean_baseline_losses(variants: Sequence[VariantResult]) -> dict[float, float]:
+    """Sweep value -> median loss of forecasting the mean of the training targets, in order."""
     found = dict[float, float]()
-    for arm in sorted(arms, key=_number):
-        if losses := [summary["baselines"][TRAINING_MEAN] for summary in arm.summaries.values()]:
-            found[_number(arm)] = float(np.median(losses))
+    for variant in sorted(variants, key=_sweep_value):
+        if losses := [
+            summary["baselines"][TRAINING_MEAN] for summary in variant.summaries.values()
+        ]:
+            found[_sweep_value(variant)] = float(np.median(losses))
     return found
 
 
-PICTURES: dict[str, Callable[[ComparisonResult, Sequence[Variant]], bytes | None]] = {
-    "comparison.png": _draw_losses,
-    "curves.png": _draw_curves,
-    "attention.png": _draw_attention,
-    "along.png": _draw_along,
+PICTURES: dict[str, Callable[[ComparisonResult, Sequence[VariantResult]], bytes | None]] = {
+    "comparison.png": _loss_picture,
+    "curves.png": _curve_picture,
+    "attention.png": _attention_picture,
+    "along.png": _sweep_picture,
 }
-"""File -> what draws it; None where there is nothing to draw."""
+"""File name -> function that draws it, and returns None where there is nothing to draw."""
 
 
-def _number(arm: Variant) -> float:
-    assert arm.at is not None
-    return arm.at
+def _sweep_value(variant: VariantResult) -> float:
+    assert variant.sweep_value is not None
+    return variant.sweep_value
 
 
-def validation_losses(arm: Variant) -> NDArray[np.float64]:
-    """(seeds, epochs); a run that stopped early keeps its last loss, one that diverged has inf
-    after its last."""
+def validation_losses(variant: VariantResult) -> NDArray[np.float64]:
+    """Validation losses of a variant, (seeds, epochs).
+
+    A run that stopped early keeps its last loss; a diverged run has inf after its last epoch.
+    """
     histories = {
-        seed: [record.validation_loss for record in arm.folders[seed].read_metrics()]
-        if arm.folders[seed].metrics.exists() else []
-        for seed in arm.losses
+        seed: [record.validation_loss for record in variant.folders[seed].read_metrics()]
+        if variant.folders[seed].metrics.exists() else []
+        for seed in variant.losses
     }  # fmt: skip
     histories = {seed: losses for seed, losses in histories.items()
-                 if losses or seed in arm.diverged}  # fmt: skip
+                 if losses or seed in variant.diverged}  # fmt: skip
     if not histories:  # no metrics.csv is left
         return np.full((1, 1), np.inf)
     longest = max(1, *map(len, histories.values()))
     found = np.full((len(histories), longest), np.inf)
     for row, (seed, losses) in zip(found, histories.items(), strict=True):
         row[: len(losses)] = losses
-        if seed not in arm.diverged:
+        if seed not in variant.diverged:
             row[len(losses) :] = losses[-1]
     return found
 
 
 @dataclass(frozen=True)
 class MedianAttention:
-    """The attention weights of a variant.
+    """Attention weights of a variant.
 
     Attributes:
-        weights: (T, S).
-        alignment: (T,) true source step of each target step, where it is the same in all sequences
-            of all seeds that the weights are of; -1 elsewhere.
-        title: the variant, and what the weights are of.
+        weights: (T, S) median over seeds.
+        alignment: (T,) true source step of each target step where all sequences and seeds agree;
+            -1 elsewhere.
+        title: name of the variant, and what the weights are averaged over.
     """
 
     weights: NDArray[np.float64]
@@ -158,24 +173,27 @@ class MedianAttention:
     title: str
 
 
-def median_attention(arm: Variant) -> MedianAttention | None:
-    """Of each seed the mean over layers, heads and the test sequences of the commonest lengths; of
-    these the median. A seed without such sequences is left out.
+def median_attention(variant: VariantResult) -> MedianAttention | None:
+    """Median over seeds of the mean attention weights of a variant.
 
-    None without attention, and for signed strengths: a memory may as well learn the opposite
-    sign with another seed, so their median over seeds would mean nothing.
+    The mean of a seed is over layers, heads and the test sequences with the most common lengths; a
+    seed without such sequences is left out.
+
+    Returns:
+        None without attention, and for signed read strengths: their sign is arbitrary for each
+        seed, so a median over seeds has no meaning.
     """
-    if not arm.summaries:
+    if not variant.summaries:
         return None
-    if not all(arm.folders[seed].attention.exists() for seed in arm.summaries):
+    if not all(variant.folders[seed].attention.exists() for seed in variant.summaries):
         return None
-    every = list[list[tuple[int, int]]]()
-    for seed in arm.summaries:
-        every.append(read_lengths(arm.folders[seed].attention))
-    S, T = _commonest(list(itertools.chain(*every)))
+    lengths = list[list[tuple[int, int]]]()
+    for seed in variant.summaries:
+        lengths.append(read_lengths(variant.folders[seed].attention))
+    S, T = _most_common_lengths(list(itertools.chain(*lengths)))
     means, alignments = list[NDArray[Any]](), list[NDArray[Any]]()
-    for seed in arm.summaries:  # one file's weights at a time
-        arrays = arm.folders[seed].read_attention()
+    for seed in variant.summaries:  # one file's weights at a time
+        arrays = variant.folders[seed].read_attention()
         if str(arrays["meaning"]) == "strength":
             return None
         _, L, A, *_ = arrays["weights"].shape
@@ -189,19 +207,19 @@ def median_attention(arm: Variant) -> MedianAttention | None:
     if len(alignments) == len(means):
         joined = np.concatenate(alignments)
         alignment = np.where((joined == joined[0]).all(axis=0), joined[0], -1)
-    several = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
-    of = "" if len(means) == len(arm.folders) else f" of {len(arm.folders)}"
+    averaged = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
+    total = "" if len(means) == len(variant.folders) else f" of {len(variant.folders)}"
     title = [
-        shortened(arm.name, LONGEST),
-        f"median of {len(means)}{of} seeds" if len(means) > 1 else "of one seed",
-        *[f"of sequences of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in every),
-        *[f"mean of its {several}"] * bool(several),
+        shorten_name(variant.name, MAX_TITLE_LETTERS),
+        f"median of {len(means)}{total} seeds" if len(means) > 1 else "of one seed",
+        *[f"of sequences of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in lengths),
+        *[f"mean of its {averaged}"] * bool(averaged),
     ]
     median = np.median(np.array(means, dtype=np.float64), axis=0)
     return MedianAttention(median, alignment, "\n".join(title))
 
 
-def _commonest(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Source and target length of most sequences; the longest of those that are as common."""
+def _most_common_lengths(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The most common source and target length; of equally common ones the longest."""
     counts = Counter(lengths)
     return max(counts, key=lambda pair: (counts[pair], sum(pair), pair))

@@ -1,4 +1,4 @@
-"""Loss over epochs, with the lines that a loss must be read against."""
+"""Figures of losses over epochs with reference losses, and of hyperparameter importance."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from seqattn.plots.style import (
     GREY,
     ORANGE,
     VERMILION,
-    arrange,
-    styled,
+    set_layout,
     text_width,
     tick_width,
+    with_style,
 )
 
 
-@styled
+@with_style
 def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
-    """A bar a key, the most important above.
+    """One bar per config key, the most important at the top.
 
     Args:
-        importance: key -> share, all together 1.
+        importance: config key -> share; the shares sum to 1.
+        title: title of the figure.
     """
     figure = Figure(figsize=(6.5, 0.9 + 0.32 * len(importance)), layout="constrained")
     axes = figure.subplots()
@@ -43,7 +44,7 @@ def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
 
 @dataclass(frozen=True)
 class LossHistory:
-    """Losses while training, one number an epoch."""
+    """Losses by epoch, one value per epoch."""
 
     epochs: Sequence[int]
     training: Sequence[float]
@@ -51,7 +52,7 @@ class LossHistory:
     validation_teacher_forced: Sequence[float]
 
 
-@styled
+@with_style
 def loss_figure(
     history: LossHistory,
     *,
@@ -61,23 +62,25 @@ def loss_figure(
     title: str,
     scaled: bool = False,
 ) -> Figure:
-    """Three losses on a log scale, floor and best baseline as labelled lines.
+    """Training and validation losses on a log scale, with noise floor and best baseline as lines.
 
     Args:
-        best_epoch: which to mark.
-        noise_floor: mean squared error of knowing everything but the noise; None where unknown.
+        history: losses by epoch, mean squared errors.
+        best_epoch: the epoch to mark, counted from 1; 0: none.
+        noise_floor: irreducible mean squared error; None where unknown.
         baseline: name and mean squared error of the best parameter-free baseline.
-        scaled: whether errors are in scaled units.
+        title: title of the figure.
+        scaled: whether the errors are in scaled units.
     """
     figure = Figure()
     axes = figure.subplots()
-    _draw_losses(axes, history, best_epoch)
+    _draw_curves(axes, history, best_epoch)
     references = [("noise floor", noise_floor, GREEN, "-.")] if noise_floor else []
     if baseline is not None and baseline[1]:
         references.append((*baseline, VERMILION, ":"))
     labels = _draw_references(axes, references)
     axes.set_yscale("log", nonpositive="mask")
-    _plain_log_ticks(axes)
+    _set_loss_ticks(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''} (log scale)")
@@ -88,12 +91,12 @@ def loss_figure(
     axes.legend(loc="upper right", fontsize=8, framealpha=0.9, frameon=True, edgecolor="none")
     right = 0.15 + text_width((line for label in labels for line in label.splitlines()), 8)
     left = 0.35 + tick_width(axes.yaxis, 9)
-    arrange(figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.5, top=0.3)
+    set_layout(figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.5, top=0.3)
     return figure
 
 
-def _draw_losses(axes: Axes, history: LossHistory, best_epoch: int) -> None:
-    """The three curves, and a marker at the best epoch; 0 is none."""
+def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
+    """Draw the three curves, and a marker at the best epoch unless it is 0."""
     epochs, validation = history.epochs, history.validation
     marker = "o" if len(epochs) < 2 else None  # one epoch is a point, not an invisible line
     axes.plot(epochs, history.training, color=GREY, lw=1.2, marker=marker, label="training")
@@ -112,10 +115,10 @@ def _draw_losses(axes: Axes, history: LossHistory, best_epoch: int) -> None:
 
 
 def _draw_references(axes: Axes, lines: Sequence[tuple[str, float, str, str]]) -> list[str]:
-    """Horizontal lines with their labels, which stand right of the axes.
+    """Draw horizontal lines, and return their labels, which are right of the axes.
 
     Args:
-        lines: name, loss, colour and dashes of each.
+        lines: name, loss, colour and dashes of each line.
     """
     labels = [f"{name}\n{loss:.4g}" for name, loss, _, _ in lines]
     lowest = min((loss for _, loss, _, _ in lines), default=0.0)
@@ -129,14 +132,14 @@ def _draw_references(axes: Axes, lines: Sequence[tuple[str, float, str, str]]) -
     return labels
 
 
-def _plain_log_ticks(axes: Axes) -> None:
+def _set_loss_ticks(axes: Axes) -> None:
     """Plain numbers on a logarithmic axis, with ticks between the decades where these are few."""
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(plain)
     low, high = axes.get_ylim()
-    if high / low < 3:  # not even a step of 1, 2 and 5 may be in sight
+    if high / low < 3:  # ticks at 1, 2 and 5 may all be out of range
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    elif high / low < 1000:  # few decades: name the steps between, too
+    elif high / low < 1000:  # few decades: label ticks between them as well
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.yaxis.set_minor_formatter(plain)

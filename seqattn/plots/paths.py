@@ -1,4 +1,4 @@
-"""Sequences as they are: what was given, what followed, and what was forecast."""
+"""Figures of sequences with their targets and forecasts."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import share_a_plane
+from seqattn.data.sequences import can_share_axes
 from seqattn.data.units import Units, with_unit
 from seqattn.plots.style import (
     BLACK,
     BLUE,
     GREY,
     VERMILION,
-    arrange,
-    grid,
-    name_axes,
+    grid_shape,
+    label_axes,
     panel_grid,
-    shortened,
-    styled,
+    set_layout,
+    shorten_name,
     tick_width,
     title_height,
+    with_style,
 )
 
 Floats = NDArray[np.floating]
-NUMBERED_UP_TO = 8
-TICKS = 5  # intervals an axis, at most
-TITLE, SMALL = 8.5, 7.0  # points
-SIDE, LOW, WIDE = 2.15, 1.25, 6.5  # inches of a panel; where each feature has a row; of a long one
-MARKED_UP_TO = 60  # points of a line; more would run into each other
-MOST_FEATURES, MOST_COLUMNS = 6, 5  # drawn where each feature has a row
-LONGEST = 20  # letters of a name beside such a row
+MAX_NUMBERED_POINTS = 8
+MAX_TICK_INTERVALS = 5  # per axis
+TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
+PANEL_SIDE, ROW_HEIGHT, LONG_PANEL_WIDTH = 2.15, 1.25, 6.5  # inches
+MAX_MARKED_POINTS = 60  # of a line; the markers of more points would overlap
+MAX_FEATURES, MAX_COLUMNS = 6, 5  # where each feature has a row
+MAX_LABEL_LETTERS = 20  # of a feature's name
 
 SOURCE: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
 TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}
 FORECAST: dict[str, Any] = {"color": VERMILION, "marker": "X", "mew": 0, "lw": 1.2}
 
 
-@styled
+@with_style
 def paths_figure(
     source: Sequence[Floats],
     target: Sequence[Floats],
@@ -52,37 +52,39 @@ def paths_figure(
     *,
     titles: Sequence[str],
     features: Sequence[str],
-    said: Sequence[str] | None = None,
-    rooted: bool = False,
+    target_features: Sequence[str] | None = None,
+    use_rmse: bool = False,
     units: Units | None = None,
 ) -> Figure:
-    """Sequences with what was said of them, and its mean squared error where the truth is known.
+    """Sequences with their forecasts, and the error of each forecast where the target is known.
 
-    Two features of both source and target that spread alike are drawn in their plane. Others go
-    over the steps: a single one in a panel a sequence, several in a column of panels each, since
-    they have units of their own; target features come first there, and the first sequences and
-    features alone are drawn. A forecast goes on from the source of the same feature.
+    Two features with equal units and similar spread, in both source and target, are drawn as a path
+    in their plane. Other features are drawn over the steps: one feature in a panel per sequence,
+    several in a row each, target features first. Only the first sequences and features fit there.
+    The line of a forecast starts at the last source point of the same feature.
 
     Args:
-        source: an (S, F) array a sequence, without padding.
-        target: (T, G) each; T = 0 where no truth is known.
-        forecast: (T, G) each.
-        titles: one a sequence.
-        features: F names.
-        said: G names; None: the same.
-        rooted: give the root of the error, in the data's units.
-        units: of the features that have one; two of different units share no plane.
+        source: one (S, F) array per sequence, without padding.
+        target: one (T, G) array per sequence; T = 0 where the target is unknown.
+        forecast: one (T, G) array per sequence.
+        titles: one title per sequence.
+        features: names of the F source features.
+        target_features: names of the G target features; None: `features`.
+        use_rmse: write the root mean squared error in the units of the data, instead of the mean
+            squared error.
+        units: feature -> unit, for features that have one.
     """
-    said, units = features if said is None else said, units or {}
-    examples = [_Example(*each) for each in zip(source, target, forecast, titles, strict=True)]
-    if share_a_plane(features, said, [*source, *target, *forecast], units):
-        return _in_planes(examples, features, rooted, units)
-    return _over_steps(examples, features, said, rooted, units)
+    target_features, units = features if target_features is None else target_features, units or {}
+    sequences = zip(source, target, forecast, titles, strict=True)
+    examples = [_Example(*arrays) for arrays in sequences]
+    if can_share_axes(features, target_features, [*source, *target, *forecast], units):
+        return _plane_figure(examples, features, use_rmse, units)
+    return _steps_figure(examples, features, target_features, use_rmse, units)
 
 
 @dataclass(frozen=True)
 class _Example:
-    """A sequence to draw: source (S, F), true target (T, G) or (0, G), forecast (T, G)."""
+    """A sequence to draw: source (S, F), target (T, G) or (0, G), forecast (T, G)."""
 
     source: Floats
     target: Floats
@@ -96,116 +98,128 @@ class _Example:
         return [self.source, self.target, self.forecast]
 
 
-def _in_planes(
-    examples: Sequence[_Example], features: Sequence[str], rooted: bool, units: Units
+def _plane_figure(
+    examples: Sequence[_Example], features: Sequence[str], use_rmse: bool, units: Units
 ) -> Figure:
-    """A panel a sequence, which is a path in the plane of two features."""
-    shape = grid(len(examples), 2.5)
-    figure, panels = _panels(shape, len(examples))
+    """One panel per sequence, drawn as a path in the plane of two features."""
+    shape = grid_shape(len(examples), 2.5)
+    figure, panels = _make_panels(shape, len(examples))
     unit = units.get(features[0])
-    heads = [each.title + _error(each.target, each.forecast, rooted, unit) for each in examples]
-    for axes, example, head in zip(panels, examples, heads, strict=True):
+    titles = [
+        example.title + _error_line(example.target, example.forecast, use_rmse, unit)
+        for example in examples
+    ]
+    for axes, example, title in zip(panels, examples, titles, strict=True):
         _draw_plane(axes, *example.points())
-        axes.set_title(head, fontsize=TITLE)
-    _share_limits(panels, [points for each in examples for points in each.points()])
+        axes.set_title(title, fontsize=TITLE_SIZE)
+    _set_common_limits(panels, [points for example in examples for points in example.points()])
     _, columns = shape
-    for place, axes in enumerate(panels):
-        is_lowest = place + columns >= len(examples)
-        axes.tick_params(labelbottom=is_lowest, labelleft=place % columns == 0)
-    above = title_height(heads, TITLE)
-    ticks = _tick_space(panels[:1])
-    arrange(
-        figure, (SIDE, SIDE), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
+    for index, axes in enumerate(panels):
+        is_lowest = index + columns >= len(examples)
+        axes.tick_params(labelbottom=is_lowest, labelleft=index % columns == 0)
+    above = title_height(titles, TITLE_SIZE)
+    ticks = _tick_label_space(panels[:1])
+    set_layout(
+        figure, (PANEL_SIDE, PANEL_SIDE), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
         top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples),
         gaps=(0.2, above + 0.2),
     )  # fmt: skip
-    name_axes(figure, *(with_unit(name, units) for name in features))
+    label_axes(figure, *(with_unit(name, units) for name in features))
     return figure
 
 
-def _over_steps(
+def _steps_figure(
     examples: Sequence[_Example],
     features: Sequence[str],
-    said: Sequence[str],
-    rooted: bool,
+    target_features: Sequence[str],
+    use_rmse: bool,
     units: Units,
 ) -> Figure:
-    """A panel a sequence where there is one feature; else a row a feature, a column a sequence."""
-    every = list(dict.fromkeys([*said, *features]))
-    names = every[:MOST_FEATURES]
-    if alone := len(names) == 1:
-        rows, columns = grid(len(examples), 2.5)
+    """Features over the steps: one panel per sequence, or one row for each of several features."""
+    all_features = list(dict.fromkeys([*target_features, *features]))
+    names = all_features[:MAX_FEATURES]
+    if single_feature := len(names) == 1:
+        rows, columns = grid_shape(len(examples), 2.5)
     else:
-        rows, columns = len(names), min(MOST_COLUMNS, len(examples))
+        rows, columns = len(names), min(MAX_COLUMNS, len(examples))
         examples = examples[:columns]
-    figure, panels = _panels((rows, columns), len(names) * len(examples))
-    heads = list[str]()
+    figure, panels = _make_panels((rows, columns), len(names) * len(examples))
+    titles = list[str]()
     for axes, (name, example) in zip(panels, itertools.product(names, examples), strict=True):
         target, forecast = (
-            _column(points, said, name) for points in (example.target, example.forecast)
+            _feature_values(points, target_features, name)
+            for points in (example.target, example.forecast)
         )
         S = len(example.source)
-        _draw_steps(axes, S, _column(example.source, features, name), target, forecast)
+        _draw_steps(axes, S, _feature_values(example.source, features, name), target, forecast)
         if len(example.forecast):
             axes.axvline(S + 0.5, color=GREY, lw=0.6, ls=":")
-        error = _error(target, forecast, rooted, units.get(name))
-        heads.append(example.title + error if name == names[0] else error)
-        axes.set_title(heads[-1] if name == names[0] else error.strip(), fontsize=TITLE)
+        error = _error_line(target, forecast, use_rmse, units.get(name))
+        titles.append(example.title + error if name == names[0] else error)
+        axes.set_title(titles[-1] if name == names[0] else error.strip(), fontsize=TITLE_SIZE)
         axes.tick_params(labelbottom=name == names[-1])
-    ticks = _tick_space(panels)
-    above = title_height(heads, TITLE)
-    width = WIDE if columns == 1 and max(map(len, examples)) > MARKED_UP_TO else SIDE
-    height, gap = (SIDE, above + 0.3) if alone else (LOW, title_height("M", TITLE) + 0.1)
-    arrange(
+    ticks = _tick_label_space(panels)
+    above = title_height(titles, TITLE_SIZE)
+    is_long = columns == 1 and max(map(len, examples)) > MAX_MARKED_POINTS
+    width = LONG_PANEL_WIDTH if is_long else PANEL_SIDE
+    height, gap = PANEL_SIDE, above + 0.3
+    if not single_feature:
+        height, gap = ROW_HEIGHT, title_height("M", TITLE_SIZE) + 0.1
+    set_layout(
         figure, (width, height), (rows, columns), left=0.35 + ticks, right=0.15, bottom=0.5,
         top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples),
         gaps=(0.2 + ticks, gap),
     )  # fmt: skip
-    if alone:
-        name_axes(figure, "step", with_unit(names[0], units))
+    if single_feature:
+        label_axes(figure, "step", with_unit(names[0], units))
         return figure
     for axes, name in zip(panels[::columns], names, strict=True):
-        axes.set_ylabel(with_unit(name, units, shortened(name, LONGEST)), fontsize=9)
+        axes.set_ylabel(with_unit(name, units, shorten_name(name, MAX_LABEL_LETTERS)), fontsize=9)
         axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
-    left_out = len(every) - len(names)
-    name_axes(figure, f"step ({left_out} more features are not drawn)" if left_out else "step", "")
+    omitted = len(all_features) - len(names)
+    more = f" ({omitted} more features are not drawn)" if omitted else ""
+    label_axes(figure, f"step{more}", "")
     return figure
 
 
-def _panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
-    """A figure and its first panels, with small and round ticks."""
+def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with (rows, columns) panels and small, round ticks, and its first `count` panels."""
     figure, panels = panel_grid(shape, count)
     for axes in panels:
-        axes.tick_params(labelsize=SMALL, length=2)
+        axes.tick_params(labelsize=TICK_SIZE, length=2)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 5, 10]))
-            axis.get_offset_text().set_fontsize(SMALL)
+            axis.set_major_locator(MaxNLocator(MAX_TICK_INTERVALS, steps=[1, 2, 5, 10]))
+            axis.get_offset_text().set_fontsize(TICK_SIZE)
     return figure, panels
 
 
-def _tick_space(panels: Sequence[Axes]) -> float:
-    """Inches left of a panel for its tick labels."""
-    return 0.1 + max(tick_width(axes.yaxis, SMALL) for axes in panels)
+def _tick_label_space(panels: Sequence[Axes]) -> float:
+    """Width in inches of the tick labels of the vertical axes."""
+    return 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
 
 
-def _error(target: Floats | None, forecast: Floats | None, rooted: bool, unit: str | None) -> str:
-    """A line for a title, or nothing where there is no true target.
+def _error_line(
+    target: Floats | None, forecast: Floats | None, use_rmse: bool, unit: str | None
+) -> str:
+    """The error as a line of a title; "" where the target is unknown.
 
     Args:
-        unit: of the root of the error.
+        unit: unit of the root mean squared error.
     """
     if target is None or forecast is None or not len(target) or not np.isfinite(target).any():
         return ""
-    error = float(np.nanmean(np.square(forecast - target))) ** (0.5 if rooted else 1)
+    error = float(np.nanmean(np.square(forecast - target))) ** (0.5 if use_rmse else 1)
     digits = f"{error:.4f}" if 1e-3 <= error < 1e4 or error == 0 else f"{error:.3g}"
-    return f"\nRMSE {digits} {unit or ''}".rstrip() if rooted else f"\nMSE {digits}"
+    return f"\nRMSE {digits} {unit or ''}".rstrip() if use_rmse else f"\nMSE {digits}"
 
 
 def _draw_legend(figure: Figure, axes: Axes, columns: int, examples: Sequence[_Example]) -> float:
-    """What the lines mean, in a row where there is room; its height in inches."""
+    """Draw the legend, in one row if there are several columns, and return its height in inches."""
     lines = {"given": SOURCE}
-    lines |= {"true continuation": TRUTH} if any(len(each.target) for each in examples) else {}
-    lines |= {"forecast": FORECAST} if any(len(each.forecast) for each in examples) else {}
+    lines |= (
+        {"true continuation": TRUTH} if any(len(example.target) for example in examples) else {}
+    )
+    lines |= {"forecast": FORECAST} if any(len(example.forecast) for example in examples) else {}
     if len(lines) == 1:
         return 0.0
     handles = [axes.plot([], [], label=name, **style)[0] for name, style in lines.items()]
@@ -217,37 +231,43 @@ def _draw_legend(figure: Figure, axes: Axes, columns: int, examples: Sequence[_E
 
 
 def _draw_plane(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> None:
-    size = 6.0 if len(source) + len(forecast) <= NUMBERED_UP_TO else 3.0
+    size = 6.0 if len(source) + len(forecast) <= MAX_NUMBERED_POINTS else 3.0
     for points, style in ((target, TRUTH), (forecast, FORECAST)):
         path = np.vstack([source[-1:], points])
         axes.plot(*path.T, **{**style, "marker": None}, zorder=2)
         axes.plot(*points.T, **{**style, "ls": "none"}, ms=size, zorder=4)
     axes.plot(*source.T, **SOURCE, ms=size, zorder=3)
-    if len(source) + len(forecast) <= NUMBERED_UP_TO:
-        middle = np.nanmean(np.vstack([source, target, forecast]), axis=0)
+    if len(source) + len(forecast) <= MAX_NUMBERED_POINTS:
+        center = np.nanmean(np.vstack([source, target, forecast]), axis=0)
         for number, point in enumerate([*source, *(target if len(target) else forecast)], start=1):
             if not np.isfinite(point).all():
                 continue
-            away = np.sign(point - middle)
+            direction = np.sign(point - center)
             axes.annotate(
-                str(number), point, xytext=tuple(9 * away), textcoords="offset points",
+                str(number), point, xytext=tuple(9 * direction), textcoords="offset points",
                 ha="center", va="center", fontsize=8, color=BLACK,
             )  # fmt: skip
     axes.set_aspect("equal")
 
 
-def _column(points: Floats, names: Sequence[str], name: str) -> Floats | None:
-    """(L,) of points (L, F), or None where they do not have it."""
+def _feature_values(points: Floats, names: Sequence[str], name: str) -> Floats | None:
+    """Values (L,) of a feature of points (L, F); None where the points do not have it."""
     return points[:, list(names).index(name)] if name in names else None
 
 
 def _draw_steps(
     axes: Axes, S: int, source: Floats | None, target: Floats | None, forecast: Floats | None
 ) -> None:
-    """One feature over the steps: (S,) source, (T,) true, (T,) forecast, None where it is not
-    there; NaN where a true point was not observed."""
+    """Draw one feature over the steps.
+
+    Args:
+        S: number of source steps.
+        source: (S,) values; None where the feature is not a source feature.
+        target: (T,) values, NaN where not observed; None where it is not a target feature.
+        forecast: (T,) values; None likewise.
+    """
     total = S + (0 if forecast is None else len(forecast))
-    size = 4.0 if total <= NUMBERED_UP_TO else 2.0 if total <= MARKED_UP_TO else 0.0
+    size = 4.0 if total <= MAX_NUMBERED_POINTS else 2.0 if total <= MAX_MARKED_POINTS else 0.0
     if source is not None:
         axes.plot(np.arange(1, S + 1), source, **SOURCE, ms=size)
     for points, style in ((target, TRUTH), (forecast, FORECAST)):
@@ -261,14 +281,14 @@ def _draw_steps(
         axes.plot(steps, points, **{**style, "ls": "none"}, ms=size)
 
 
-def _share_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:
-    """One scale for all panels, so that their sizes can be compared."""
-    every = np.vstack(points)
-    every = every[np.isfinite(every).all(axis=1)]
-    if not len(every):
+def _set_common_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:
+    """Give all panels the same limits, so that their paths can be compared."""
+    all_features = np.vstack(points)
+    all_features = all_features[np.isfinite(all_features).all(axis=1)]
+    if not len(all_features):
         return
-    middle = (every.max(axis=0) + every.min(axis=0)) / 2
-    half = 0.5 * float(np.ptp(every, axis=0).max()) * 1.18 or 1.0
+    center = (all_features.max(axis=0) + all_features.min(axis=0)) / 2
+    radius = 0.5 * float(np.ptp(all_features, axis=0).max()) * 1.18 or 1.0
     for axes in panels:
-        axes.set_xlim(middle[0] - half, middle[0] + half)
-        axes.set_ylim(middle[1] - half, middle[1] + half)
+        axes.set_xlim(center[0] - radius, center[0] + radius)
+        axes.set_ylim(center[1] - radius, center[1] + radius)

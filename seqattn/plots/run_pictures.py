@@ -1,4 +1,4 @@
-"""A run's pictures, drawn from its data files. No torch: a picture can be drawn again anywhere."""
+"""Pictures of a run, drawn from its data files without torch."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from seqattn.errors import UsageError
 from seqattn.plots import (
     LossHistory,
     as_bytes,
-    as_moving,
+    as_gif,
     attention_figure,
-    formats,
     loss_figure,
     paths_figure,
 )
-from seqattn.plots.attention import AXES, first_points
-from seqattn.plots.style import shortened
+from seqattn.plots.attention import MAP_AXES, index_offsets
+from seqattn.plots.style import FORMATS, shorten_name
 from seqattn.runs import RunFolder
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import atomic_write
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
-MOST_PANELS = 20
-MOST_IN_GRID = 144
-STRIP = 8  # epochs of a film side by side
-MOST_STRIPS = 4
-MOST_FRAMES = 60
-KINDS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
+MAX_PANELS = 20
+MAX_GRID_PANELS = 144
+STRIP_EPOCHS = 8  # columns of an attention history
+MAX_STRIP_SEQUENCES = 4
+MAX_FRAMES = 60
+WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
+"""Kind of attention -> key of its weights in an attention file."""
 
 
-def draw_each(folder: RunFolder) -> Iterator[Path]:
-    """Draw every picture that the folder has data for, one when the next is asked for."""
+def draw_run(folder: RunFolder) -> Iterator[Path]:
+    """Draw the pictures that the folder has data for; yields the path of each after writing it."""
     summary = folder.read_results()
     atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
@@ -48,37 +48,38 @@ def draw_each(folder: RunFolder) -> Iterator[Path]:
     atomic_write(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
-        titles = panel_titles(predictions)
+        titles = sequence_titles(predictions)
         picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
         atomic_write(folder.attention_picture, as_bytes(picture))
         yield folder.attention_picture
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure where a user wants it, in the format that the file's ending names.
+    """Write a figure to a file of the user, in the format of the file name ending.
 
     Raises:
-        UsageError: an ending that is no picture's.
+        UsageError: the ending is not one of `FORMATS`.
     """
     write_output(path, as_bytes(figure, picture_ending(path)))
 
 
 def picture_ending(path: Path) -> str:
-    """png, svg or pdf.
+    """The file name ending of a picture: png, svg or pdf.
 
     Raises:
-        UsageError: the path ends in something else.
+        UsageError: the path has another ending.
     """
     ending = path.suffix.lower().removeprefix(".")
-    if ending not in formats():
+    if ending not in FORMATS:
         raise UsageError(
-            f"{path}: cannot tell what kind of picture to draw. End its name in"
-            f" {', '.join('.' + known for known in formats())}."
+            f"{path}: the format of the picture is unknown. End the file name in"
+            f" {', '.join('.' + known for known in FORMATS)}."
         )
     return ending
 
 
 def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
+    """The losses of a run by epoch, with noise floor and best baseline."""
     records = folder.read_metrics()
     best = summary["best_baseline"]
     return loss_figure(
@@ -103,24 +104,29 @@ def predictions_picture(
     scaled: bool = False,
     units: Mapping[str, str] | None = None,
 ) -> Figure:
-    """The first test sequences with their forecasts and errors: mean squared, as the loss is, or
-    where training worked in scaled units its root, in the data's own.
+    """The first test sequences with their forecasts and errors.
 
     Args:
-        units: of the features that have one.
+        predictions: arrays of predictions.npz.
+        examples: maximum number of sequences.
+        scaled: whether the loss is in scaled units. The errors are then root mean squared errors
+            in the units of the data, and mean squared errors otherwise.
+        units: feature -> unit, for features that have one.
     """
     n = min(examples, len(predictions["ids"]))
-    source, forecast = ([_real(rows) for rows in predictions[key][:n]]
+    source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
                         for key in ("source", "forecast"))  # fmt: skip
-    # A target may have points that were not observed, which are no padding.
+    # Unobserved target points are NaN too, so the length comes from the forecast.
     target = [
         rows[: len(steps)] for rows, steps in zip(predictions["target"][:n], forecast, strict=True)
     ]
-    said = predictions.get("said")
     return paths_figure(
-        source, target, forecast, titles=panel_titles(predictions)[:n], rooted=scaled, units=units,
+        source, target, forecast, titles=sequence_titles(predictions)[:n],
         features=[str(name) for name in predictions["features"]],
-        said=None if said is None else [str(name) for name in said],
+        target_features=[
+            str(name) for name in predictions.get("said", predictions["features"])
+        ],
+        use_rmse=scaled, units=units,
     )  # fmt: skip
 
 
@@ -130,10 +136,10 @@ class Panel:
 
     Attributes:
         weights: (rows, columns), without padding.
-        title: of the sequence, with its layer and head.
-        source_length: real source points.
-        alignment: for each row the column where it should look, or None.
-        first_row, first_column: points before the first of each.
+        title: title of the sequence, with layer and head where there are several.
+        source_length: number of source points.
+        alignment: the true column of each row, -1 without one; None where unknown.
+        first_row, first_column: number of points of the sequence before the first row and column.
     """
 
     weights: NDArray[Any]
@@ -144,7 +150,7 @@ class Panel:
     first_column: int
 
 
-def panels(
+def attention_panels(
     attention: Arrays,
     titles: Sequence[str],
     examples: int,
@@ -153,35 +159,37 @@ def panels(
     layer: int | None = None,
     head: int | None = None,
 ) -> list[Panel]:
-    """The first sequences, a panel for each of their layers and heads.
+    """One panel for each layer and head of the first sequences.
 
     Args:
         attention: arrays of an attention file, weights (N, layers, A, T, S).
-        titles: one a sequence.
-        examples: sequences, at most.
+        titles: one title per sequence.
+        examples: maximum number of sequences.
         kind: cross, encoder_self or decoder_self.
-        layer, head: only this one, counted from 0; None: all.
+        layer, head: index of a single one; None: all.
 
     Raises:
-        UsageError: there is no such kind, layer or head.
+        UsageError: the model has no such kind, layer or head.
     """
-    weights = attention[_key(attention, kind)]
+    weights = attention[_weight_key(attention, kind)]
     _, layers, heads, _, _ = weights.shape
     maps = list(
-        itertools.product(_chosen("--layer", layer, layers), _chosen("--head", head, heads))
+        itertools.product(
+            _selected_indices("--layer", layer, layers), _selected_indices("--head", head, heads)
+        )
     )
-    rows, columns = (attention[f"{side}_lengths"] for side in AXES[kind])
+    rows, columns = (attention[f"{side}_lengths"] for side in MAP_AXES[kind])
     alignment = attention.get("alignment") if kind == "cross" else None
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
         source_length = int(attention["source_lengths"][k])
-        first_row, first_column = first_points(kind, source_length)
+        first_row, first_column = index_offsets(kind, source_length)
         for i, j in maps:
-            of_map = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
+            labels = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
             found.append(
                 Panel(
                     weights[k, i, j, : int(rows[k]), : int(columns[k])],
-                    title + (f"\n{', '.join(of_map)}" if of_map else ""),
+                    title + (f"\n{', '.join(labels)}" if labels else ""),
                     source_length,
                     None if alignment is None else alignment[k][: int(rows[k])],
                     first_row,
@@ -191,8 +199,8 @@ def panels(
     return found
 
 
-def _key(attention: Arrays, kind: str) -> str:
-    found = {name: key for name, key in KINDS.items() if key in attention}
+def _weight_key(attention: Arrays, kind: str) -> str:
+    found = {name: key for name, key in WEIGHT_KEYS.items() if key in attention}
     if kind not in found:
         raise UsageError(f"--kind {kind}: this model has {', '.join(found)}.")
     return found[kind]
@@ -208,43 +216,48 @@ def attention_picture(
     head: int | None = None,
     as_grid: bool = False,
 ) -> tuple[Figure, str]:
-    """Heatmaps of the first sequences, a panel for each of their layers and heads.
+    """Heatmaps of the first sequences, with one panel for each layer and head.
 
-    Where there are several of these, no more than some twenty panels are drawn.
+    With several layers or heads, at most about `MAX_PANELS` panels are drawn.
 
     Args:
         attention: arrays of an attention file, weights (N, layers, A, T, S).
-        titles: one a sequence.
-        examples: sequences, at most.
+        titles: one title per sequence.
+        examples: maximum number of sequences.
         kind: cross, encoder_self or decoder_self.
-        layer, head: only this one, counted from 0; None: all.
-        as_grid: a row a layer and a column a head, all of them.
+        layer, head: index of a single one; None: all.
+        as_grid: draw all layers as rows and all heads as columns.
 
     Returns:
-        the figure, and what was left out of it, in a sentence; empty where nothing was.
+        the figure, and a sentence about what it omits; "" where it omits nothing.
 
     Raises:
-        UsageError: there is no such kind, layer or head, or a grid of too many panels.
+        UsageError: the model has no such kind, layer or head, or a grid has too many panels.
     """
-    _, layers, heads, _, _ = attention[_key(attention, kind)].shape
-    rows, columns = len(_chosen("--layer", layer, layers)), len(_chosen("--head", head, heads))
-    if as_grid and rows * columns > MOST_IN_GRID:
+    _, layers, heads, _, _ = attention[_weight_key(attention, kind)].shape
+    rows, columns = (
+        len(_selected_indices("--layer", layer, layers)),
+        len(_selected_indices("--head", head, heads)),
+    )
+    if as_grid and rows * columns > MAX_GRID_PANELS:
         raise UsageError(
-            f"--grid: {layers} layers of {heads} heads are more than {MOST_IN_GRID} panels. Choose"
-            " with --layer and --head."
+            f"--grid: {layers} layers of {heads} heads are more than {MAX_GRID_PANELS} panels."
+            " Choose with --layer and --head."
         )
-    asked = min(examples, len(attention["weights"]))
-    n, maps, left_out = _panel_budget(asked, rows * columns, as_grid)
-    drawn = panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * maps]
+    available = min(examples, len(attention["weights"]))
+    n, maps, omitted = _panel_budget(available, rows * columns, as_grid)
+    drawn = attention_panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * maps]
     figure = _figure_of(drawn, attention, kind=kind, columns=columns if as_grid else None)
-    return figure, left_out
+    return figure, omitted
 
 
 def _figure_of(drawn: Sequence[Panel], arrays: Arrays, **layout: Any) -> Figure:
-    """
+    """Draw panels as a figure.
+
     Args:
-        arrays: the file that the panels are of.
-        layout: see `attention_figure`.
+        drawn: the panels.
+        arrays: arrays of the attention file of the panels.
+        layout: further arguments of `attention_figure`.
     """
     alignment = [panel.alignment for panel in drawn if panel.alignment is not None]
     return attention_figure(
@@ -255,13 +268,18 @@ def _figure_of(drawn: Sequence[Panel], arrays: Arrays, **layout: Any) -> Figure:
 
 
 def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, str]:
-    """How many sequences are drawn, how many layers and heads of each, and what that leaves out.
+    """Choose how many sequences, and how many layers and heads of each, to draw.
 
     Args:
-        maps: layers and heads that could be drawn of a sequence.
+        examples: number of sequences.
+        maps: number of layers times heads of a sequence.
+        as_grid: draw all layers and heads.
+
+    Returns:
+        number of sequences, number of panels per sequence, and a sentence about what they omit.
     """
-    drawn = maps if as_grid else min(maps, MOST_PANELS)
-    n = min(examples, max(1, MOST_PANELS // drawn)) if drawn > 1 else examples
+    drawn = maps if as_grid else min(maps, MAX_PANELS)
+    n = min(examples, max(1, MAX_PANELS // drawn)) if drawn > 1 else examples
     if drawn < maps:
         return n, drawn, f"Drew {drawn} of {maps} layers and heads of the first sequence."
     if n < examples:
@@ -269,71 +287,85 @@ def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, st
     return n, drawn, ""
 
 
-def film_picture(film: Arrays, examples: int, *, layer: int = 0, head: int = 0) -> Figure:
-    """The film as a strip: a row a sequence, a column an epoch.
+def attention_history_picture(
+    history: Arrays, examples: int, *, layer: int = 0, head: int = 0
+) -> Figure:
+    """The attention history: one row per sequence, one column per recorded epoch.
 
     Args:
-        film: arrays of a film file, weights (frames, P, layers, A, T, S).
-        examples: sequences, at most.
+        history: arrays of film.npz, weights (epochs, sequences, layers, A, T, S).
+        examples: maximum number of sequences.
+        layer, head: index of the layer and head.
 
     Raises:
-        UsageError: there is no such layer or head.
+        UsageError: the model has no such layer or head.
     """
-    frames = _frames(film, STRIP, min(examples, MOST_STRIPS), layer, head)
+    frames = _history_frames(history, STRIP_EPOCHS, min(examples, MAX_STRIP_SEQUENCES), layer, head)
     in_rows = [panel for of_sequence in zip(*frames, strict=True) for panel in of_sequence]
-    return _figure_of(in_rows, film, columns=len(frames))
+    return _figure_of(in_rows, history, columns=len(frames))
 
 
-def save_moving(film: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
-    """The film of the first sequences as an animated GIF.
+def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
+    """Write the attention history of the first sequences as an animated GIF.
 
-    Raises:
-        UsageError: there is no such layer or head.
-    """
-    frames = _frames(film, MOST_FRAMES, MOST_STRIPS, layer, head)
-    largest = float(np.nanmax(np.abs(film["weights"][:, :MOST_STRIPS, layer, head])))
-    write_output(path, as_moving([_figure_of(frame, film, largest=largest) for frame in frames]))
-
-
-def _frames(film: Arrays, most: int, examples: int, layer: int, head: int) -> list[list[Panel]]:
-    """The panels of at most so many frames, evenly spaced, and the first and the last among them.
+    Args:
+        history: arrays of film.npz, weights (epochs, sequences, layers, A, T, S).
+        path: file to write.
+        layer, head: index of the layer and head.
 
     Raises:
-        UsageError: there is no such layer or head.
+        UsageError: the model has no such layer or head.
     """
-    count, titles = len(film["weights"]), panel_titles(film, "validation")
+    frames = _history_frames(history, MAX_FRAMES, MAX_STRIP_SEQUENCES, layer, head)
+    largest = float(np.nanmax(np.abs(history["weights"][:, :MAX_STRIP_SEQUENCES, layer, head])))
+    write_output(path, as_gif([_figure_of(frame, history, max_weight=largest) for frame in frames]))
+
+
+def _history_frames(
+    history: Arrays, max_frames: int, examples: int, layer: int, head: int
+) -> list[list[Panel]]:
+    """The panels of evenly spaced recorded epochs, with the first and the last one.
+
+    Raises:
+        UsageError: the model has no such layer or head.
+    """
+    count, titles = len(history["weights"]), sequence_titles(history, "validation")
     frames = []
-    for k in np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)):
-        frame = {**film, "weights": film["weights"][k]}
-        drawn = panels(frame, titles, examples, layer=layer, head=head)
-        epoch = int(film["epochs"][k])
+    for k in np.unique(np.linspace(0, count - 1, min(count, max_frames)).round().astype(int)):
+        frame = {**history, "weights": history["weights"][k]}
+        drawn = attention_panels(frame, titles, examples, layer=layer, head=head)
+        epoch = int(history["epochs"][k])
         name = f"after epoch {epoch}" if epoch else "before training"
         frames.append([replace(panel, title=f"{panel.title}\n{name}") for panel in drawn])
     return frames
 
 
-def _chosen(option: str, one: int | None, count: int) -> list[int]:
-    if one is not None and one >= count:
-        raise UsageError(f"{option} {one}: this model has {count}, counted from 0.")
-    return list(range(count)) if one is None else [one]
+def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
+    """
+    Raises:
+        UsageError: the index of the option is out of range.
+    """
+    if index is not None and index >= count:
+        raise UsageError(f"{option} {index}: this model has {count}, counted from 0.")
+    return list(range(count)) if index is None else [index]
 
 
-def panel_titles(predictions: Arrays, word: str = "test") -> list[str]:
-    """What each sequence is called in a picture: its id and what the task says of it."""
+def sequence_titles(predictions: Arrays, split: str = "test") -> list[str]:
+    """The title of each sequence in a picture: split, id, and the label from the task."""
     ids = [str(name) for name in predictions["ids"]]
     labels = [str(label) for label in predictions["labels"]] or [""] * len(ids)
     return [
-        f"{word} {_short(name)}" + (f"\n{label}" if label else "")
+        f"{split} {_printable_id(name)}" + (f"\n{label}" if label else "")
         for name, label in zip(ids, labels, strict=True)
     ]
 
 
-def _short(name: str) -> str:
-    printable = "".join(sign if sign.isprintable() else "?" for sign in name)
-    return shortened(printable, 20)
+def _printable_id(name: str) -> str:
+    printable = "".join(char if char.isprintable() else "?" for char in name)
+    return shorten_name(printable, 20)
 
 
-def _real(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The rows that are no padding."""
+def _without_padding(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The rows without NaN."""
     real: NDArray[np.floating] = rows[np.isfinite(rows).all(axis=-1)]
     return real

@@ -1,7 +1,8 @@
-"""How every picture looks: plain, for light print, safe for colour-blind readers.
+"""Style and layout of all figures.
 
-Line colours are those of Okabe and Ito (2008); each line also differs by its dashes or marker.
-Names from files are drawn as they are: a '$' starts no formula, and control signs are spelt out.
+Line colours are the colour-blind safe palette of Okabe and Ito (2008); lines also differ by dashes
+or markers. Names from files are drawn literally: '$' starts no formula, and control characters are
+escaped.
 """
 
 from __future__ import annotations
@@ -43,30 +44,28 @@ STYLE: Any = {
     "svg.hashsalt": "seqattn",
 }
 DPI = 120
-POINTS = 72.0  # an inch
+POINTS_PER_INCH = 72.0
+FORMATS = ("png", "svg", "pdf")
+"""File name endings that `as_bytes` supports."""
 
 
-def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Draw with the house style, whatever the caller's settings are."""
+def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Decorator that draws with `STYLE`, whatever the matplotlib settings of the caller."""
 
     @functools.wraps(draw)
-    def with_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
+    def draw_with_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
         with mpl.rc_context(STYLE):
             return draw(*args, **kwargs)
 
-    return with_style
-
-
-def formats() -> tuple[str, ...]:
-    """Endings of the files that `as_bytes` can make."""
-    return ("png", "svg", "pdf")
+    return draw_with_style
 
 
 def as_bytes(figure: Figure, ending: str = "png") -> bytes:
-    """A figure as the content of a file; the same figure gives the same bytes.
+    """The content of a picture file; the same figure gives the same bytes.
 
     Args:
-        ending: one of `formats()`.
+        figure: the figure to draw.
+        ending: one of `FORMATS`.
     """
     no_date = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
@@ -74,8 +73,8 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
         if ending == "png":
             FigureCanvasAgg(figure)
         if (layout := figure.get_layout_engine()) is not None:
-            # Done here and then taken away, it needs no drawing for its sake before the one that
-            # counts. "none" would leave a placeholder, and the drawing with it.
+            # Executing the layout once and removing it saves a second drawing. The engine "none"
+            # would leave a placeholder that draws again.
             layout.execute(figure)
             figure.set_layout_engine(None)
         for text in figure.findobj(Text):
@@ -83,26 +82,27 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
             if not (label := text.get_text()).isprintable():
                 text.set_text(_escape_control(label))
         with warnings.catch_warnings():
-            # A letter that the font lacks is drawn as a box; nobody can do anything about it here.
+            # A character that the font lacks is drawn as a box.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
             figure.savefig(buffer, format=ending, dpi=DPI, metadata=no_date[ending])
     return buffer.getvalue()
 
 
-def as_moving(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
-    """Figures one after the other, as an animated GIF that begins again; the last stays longer.
+def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
+    """An endless animated GIF of figures; the last frame stays longer.
 
     Args:
-        seconds: that each is shown.
+        figures: the frames, drawn one after the other.
+        seconds: time of a frame in seconds.
     """
     from PIL import Image  # matplotlib's own library for pictures
 
-    shown = [Image.open(io.BytesIO(as_bytes(figure))).convert("RGB") for figure in figures]
-    size = (max(each.width for each in shown), max(each.height for each in shown))
+    images = [Image.open(io.BytesIO(as_bytes(figure))).convert("RGB") for figure in figures]
+    size = (max(image.width for image in images), max(image.height for image in images))
     frames = []
-    for each in shown:
+    for image in images:
         frame = Image.new("RGB", size, "white")
-        frame.paste(each, (0, 0))
+        frame.paste(image, (0, 0))
         frames.append(frame.quantize(128, dither=Image.Dither.NONE))
     times = [int(1000 * seconds)] * (len(frames) - 1) + [2000]
     buffer = io.BytesIO()
@@ -113,20 +113,26 @@ def as_moving(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
 def _escape_control(text: str) -> str:
     """Text with its control characters escaped, except line breaks."""
     return "".join(
-        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
-        for sign in text
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
     )
 
 
-def grid(panels: int, panel_width: float, *, most_width: float = 14.0) -> tuple[int, int]:
-    """Rows and columns for some panels: five a row where they fit."""
-    columns = max(1, min(5, panels, int(most_width / panel_width)))
+def grid_shape(panels: int, panel_width: float, *, max_width: float = 14.0) -> tuple[int, int]:
+    """Number of rows and columns for a number of panels: at most five columns.
+
+    Args:
+        panels: number of panels.
+        panel_width: width of a panel in inches.
+        max_width: maximum width of all columns in inches.
+    """
+    columns = max(1, min(5, panels, int(max_width / panel_width)))
     rows = math.ceil(panels / columns)
     return rows, math.ceil(panels / rows)
 
 
 def panel_grid(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
-    """A figure of rows and columns, and its first `count` panels; the others are left empty."""
+    """A figure with (rows, columns) panels, and its first `count` panels; the others stay empty."""
     figure = Figure()
     panels = list(figure.subplots(*shape, squeeze=False).ravel())
     for axes in panels[count:]:
@@ -134,20 +140,21 @@ def panel_grid(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
     return figure, panels[:count]
 
 
-def arrange(
+def set_layout(
     figure: Figure, panel: tuple[float, float], shape: tuple[int, int], *, left: float,
     right: float, bottom: float, top: float, gaps: tuple[float, float] = (0.0, 0.0),
 ) -> None:  # fmt: skip
-    """Give a figure of equal panels its size and its margins, all in inches.
+    """Set size and margins of a figure with equal panels, all in inches.
 
-    A layout engine finds the same by drawing every text several times, which for ten panels
-    takes longer than to draw them; here only what differs from figure to figure is measured.
+    A layout engine draws every text several times, which for ten panels takes longer than drawing
+    the figure; here only the texts that differ between figures are measured.
 
     Args:
-        panel: width and height of the inside of one.
-        shape: rows and columns.
-        left, right, bottom, top: around all panels.
-        gaps: between two panels of a row, and of a column.
+        figure: the figure to change.
+        panel: width and height of the axes of one panel.
+        shape: number of rows and columns.
+        left, right, bottom, top: margins around all panels.
+        gaps: horizontal and vertical distance of two panels.
     """
     rows, columns = shape
     width = left + columns * panel[0] + (columns - 1) * gaps[0] + right
@@ -159,42 +166,45 @@ def arrange(
     )  # fmt: skip
 
 
-def name_axes(figure: Figure, horizontal: str, vertical: str) -> None:
-    """One name for the horizontal axes of all panels, and one for the vertical ones."""
+def label_axes(figure: Figure, horizontal: str, vertical: str) -> None:
+    """Write one label for the horizontal axes of all panels, and one for the vertical axes."""
     width, height = figure.get_size_inches()
     figure.supxlabel(horizontal, y=0.07 / height, fontsize=9)
     figure.supylabel(vertical, x=0.07 / width, fontsize=9)
 
 
 def text_width(texts: Iterable[str], size: float) -> float:
-    """Inches of the longest, in the font of every picture.
+    """Width of the longest text in inches.
 
     Args:
-        size: of the letters, in points.
+        texts: texts in the font of the figures.
+        size: font size in points.
     """
     font = FontProperties(size=size)
     widths = [text_to_path.get_text_width_height_descent(text, font, False)[0] for text in texts]
-    return max(widths, default=0.0) / POINTS
+    return max(widths, default=0.0) / POINTS_PER_INCH
 
 
 def tick_width(axis: Axis, size: float) -> float:
-    """Inches of the longest tick label, of minor ticks too."""
+    """Width of the longest tick label in inches, minor ticks included."""
     labels = axis.get_ticklabels(which="both")
     return text_width((label.get_text() for label in labels), size)
 
 
 def title_height(titles: Iterable[str], size: float) -> float:
-    """Inches that titles above their panels take, the space below them included."""
+    """Height of the highest panel title in inches, with the space below it."""
     lines = max((title.count("\n") + 1 for title in titles), default=0)
-    return (lines * size * 1.2 + 7) / POINTS
+    return (lines * size * 1.2 + 7) / POINTS_PER_INCH
 
 
-def shortened(name: str, most: int) -> str:
-    """A name of at most `most` letters, its middle left out: long names often begin alike."""
-    half = most // 2
-    return name if len(name) <= most else f"{name[: most - half - 1]}…{name[-half:]}"
+def shorten_name(name: str, max_letters: int) -> str:
+    """A name without its middle, since long names often begin alike."""
+    if len(name) <= max_letters:
+        return name
+    half = max_letters // 2
+    return f"{name[: max_letters - half - 1]}…{name[-half:]}"
 
 
-def thinned(count: int, most: int) -> list[int]:
-    """At most `most` evenly spaced places out of `count`, from the first."""
-    return list(range(0, count, max(1, math.ceil(count / most))))
+def tick_positions(count: int, max_ticks: int) -> list[int]:
+    """At most `max_ticks` evenly spaced indices below `count`, starting at 0."""
+    return list(range(0, count, max(1, math.ceil(count / max_ticks))))

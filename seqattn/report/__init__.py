@@ -17,7 +17,7 @@ from typing import Any
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
 from seqattn.errors import UsageError
-from seqattn.report.content import of_outcome, of_run
+from seqattn.report.content import comparison_content, run_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import folder_lock
@@ -46,27 +46,27 @@ def report(path: Path, output: Path | None = None) -> Path:
     home = path if many else find_run(path)[0].path
     with contextlib.nullcontext() if output else folder_lock(home, remedy=ELSEWHERE):
         if many:
-            outcome = read_comparison(path)
+            result = read_comparison(path)
             if output is None:
-                _refuse_unfinished(outcome)
-            content = of_outcome(outcome, None if output is None else output.parent)
+                _refuse_unfinished(result)
+            content = comparison_content(result, None if output is None else output.parent)
         else:
-            content = of_run(RunFolder(home))
+            content = run_content(RunFolder(home))
         target = output or home / PAGE
         # A path may hold bytes that are no text; Python has lone surrogates for them.
         write_output(target, page(content).encode(errors="backslashreplace"))
     return target
 
 
-def _refuse_unfinished(outcome: ComparisonResult) -> None:
+def _refuse_unfinished(result: ComparisonResult) -> None:
     """A page in the folder is of what is in the folder, so no seed may be in training.
 
     Raises:
         FolderLockedError: one is.
     """
-    for arm in outcome.arms:
-        for seed, folder in arm.folders.items():
-            if seed not in arm.summaries:
+    for variant in result.variants:
+        for seed, folder in variant.folders.items():
+            if seed not in variant.summaries:
                 with folder_lock(folder.path, remedy=ELSEWHERE):
                     pass
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from seqattn.config.mistakes import expectation
+from seqattn.config.mistakes import describe_expectation
 from seqattn.errors import CheckpointError
 from seqattn.runs.storage import read_regular_file
 
@@ -329,5 +329,5 @@ def _describe_mistake(details: Any) -> str:
         case "none_required":
             message = "must be null, or missing"
         case kind:
-            message = expectation(kind, context, tuple(path), details["input"])
+            message = describe_expectation(kind, context, tuple(path), details["input"])
     return f"{'.'.join(path)}: {message.rstrip('.')}"

@@ -1,6 +1,5 @@
 """Training: the loop, its state and schedules, losses and checkpoints."""
 
-from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors
 from seqattn.training.checkpoint_file import PATHS
 from seqattn.training.checkpoints import (
@@ -12,8 +11,8 @@ from seqattn.training.checkpoints import (
     save_state,
 )
 from seqattn.training.compatibility import check_data_unchanged
-from seqattn.training.loop import train
-from seqattn.training.objective import mean_squared_error
+from seqattn.training.loop import train_models
+from seqattn.training.objective import mse_loss
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     LearningRate,
@@ -22,20 +21,19 @@ from seqattn.training.schedules import (
     teacher_forcing_probability,
 )
 from seqattn.training.session import Session
-from seqattn.training.state import Run, RunProgress, RunState
+from seqattn.training.state import RunProgress, RunState, TrainingRun
 
 __all__ = [
     "PATHS",
-    "AttentionSnapshot",
     "Batch",
     "GatheredBatch",
     "LearningRate",
     "LoadedModel",
     "ProcessGroup",
-    "Run",
     "RunProgress",
     "RunState",
     "Session",
+    "TrainingRun",
     "batch_in_order",
     "batch_of",
     "check_data_unchanged",
@@ -43,11 +41,11 @@ __all__ = [
     "file_digests",
     "load_model",
     "load_state",
-    "mean_squared_error",
+    "mse_loss",
     "sample_teacher_forcing",
     "save_best",
     "save_state",
     "teacher_forcing_probability",
     "to_tensors",
-    "train",
+    "train_models",
 ]

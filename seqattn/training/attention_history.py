@@ -72,7 +72,7 @@ def write_attention_history(
     """Write snapshots with the sequences that they are of; cells at padding are NaN."""
     weights = np.stack([snapshot.weights for snapshot in history])
     P = weights.shape[1]
-    probe = validation.at(slice(0, P))
+    probe = validation.select(slice(0, P))
     T, S = weights.shape[-2:]
     steps = np.arange(T) < probe.target_lengths[:, None]
     points = np.arange(S) < probe.source_lengths[:, None]

@@ -152,7 +152,7 @@ def shape_of_batch(part: Sequences) -> BatchShape:
     N, masks = len(part), list[tuple[str, int]]()
     if not (part.source_lengths == part.source_steps).all():
         masks.append(("source_lengths", 1))
-    if part.masks_targets:
+    if part.has_masked_targets:
         masks.append(("target_keep", 3))
     elif not (part.target_lengths == part.target_steps).all():
         masks.append(("target_keep", 2))
@@ -216,7 +216,7 @@ class GatheredBatch:
 
     def _gather(self, places: slice | NDArray[np.int64]) -> Batch:
         return _to_batch(
-            self.part.points_at(places), self.shape, self.device, self.dtype, self.scaling
+            self.part.select_points(places), self.shape, self.device, self.dtype, self.scaling
         )
 
 
@@ -293,7 +293,7 @@ def _to_batch(
     # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
     source, target = (
         torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
-        for values in scaling.scaled(part, kind)
+        for values in scaling.transform(part, kind)
     )
     return Batch(
         source,

@@ -122,7 +122,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     return LoadedModel(model.eval(), config, spec, file.epoch, streamed=file.was_streamed)
 
 
-def describe(path: Path) -> dict[str, Any]:
+def describe_checkpoint(path: Path) -> dict[str, Any]:
     """Metadata and tensors of a checkpoint as plain values.
 
     Raises:
@@ -161,13 +161,13 @@ def load_state(path: Path, model: Seq2SeqModel) -> RunState:
         model: of the same config; it gets the weights.
 
     Raises:
-        CheckpointError: see `read_training` and `state_of`.
+        CheckpointError: see `read_training` and `restore_state`.
     """
-    return state_of(read_training(path), model)
+    return restore_state(read_training(path), model)
 
 
 def read_training(path: Path) -> CheckpointFile:
-    """Read a checkpoint that a training can continue from; see `state_of`.
+    """Read a checkpoint that a training can continue from; see `restore_state`.
 
     Raises:
         CheckpointError: missing, corrupt, not written by seqattn, or not of a training.
@@ -184,7 +184,7 @@ def read_training(path: Path) -> CheckpointFile:
     return file
 
 
-def state_of(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
+def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
     """The state that a checkpoint holds.
 
     Args:

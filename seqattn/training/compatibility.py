@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seqattn.config import Config, Training, differences
+from seqattn.config import Config, Training, config_differences
 from seqattn.errors import CheckpointError, DataError, counted
 from seqattn.models import Seq2SeqModel
 from seqattn.training.checkpoint_file import PATHS, CheckpointFile
@@ -54,7 +54,7 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
     """
     found = {
         key: values
-        for key, values in differences(expected, file.config).items()
+        for key, values in config_differences(expected, file.config).items()
         if key.startswith(("model.", "data.")) and key not in OTHER_KEYS
     }
     if found:
@@ -73,8 +73,11 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
     if missing or foreign:
-        parts = [f"lacks {', '.join(missing)}"] if missing else []
-        parts += [f"has {', '.join(foreign)}, which the model does not have"] if foreign else []
+        parts = list[str]()
+        if missing:
+            parts.append(f"lacks {', '.join(missing)}")
+        if foreign:
+            parts.append(f"has {', '.join(foreign)}, which the model does not have")
         raise CheckpointError(f"{path}: does not fit its config: it {' and '.join(parts)}.")
     for name, tensor in weights.items():
         if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:

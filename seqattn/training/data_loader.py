@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 from seqattn.training.batches import Batch, GatheredBatch, chunk_slices, stack_batches
 from seqattn.training.process_group import ProcessGroup
 
@@ -59,13 +59,13 @@ class DataLoader:
 
     def start_epoch(self, seeds: Sequence[int], epoch: int) -> None:
         """Shuffle; the order is a function of seed and epoch."""
-        self.orders = epoch_orders(seeds, epoch, self.n)
+        self.permutations = epoch_permutations(seeds, epoch, self.n)
         self.known_counts.clear()
         if self._reads_own_shard:
-            (order,) = self.orders
+            (order,) = self.permutations
             self.order = torch.from_numpy(order)
         else:
-            self.get = shuffled_batches(self.data, self.orders, self.size)
+            self.get = shuffled_batches(self.data, self.permutations, self.size)
 
     def fetch(self, step: int) -> ShardedBatch:
         """Batch `step` of the epoch, or this process's shard of it."""
@@ -94,10 +94,12 @@ class DataLoader:
         if self._reads_own_shard:
             self.known_counts[step] = [int(count)]
 
-    def ids_of_batch(self, step: int, seed: int, epoch: int, ids: Sequence[str]) -> list[str]:
+    def ids_of_batch(
+        self, step: int, seed: int, epoch: int, sequence_ids: Sequence[str]
+    ) -> list[str]:
         """The ids of the sequences of a batch, in its order."""
-        order = epoch_orders([seed], epoch, self.n)[0][self.batches[step]]
-        return [ids[place] if len(ids) else str(place) for place in order]
+        order = epoch_permutations([seed], epoch, self.n)[0][self.batches[step]]
+        return [sequence_ids[place] if len(sequence_ids) else str(place) for place in order]
 
     def example_batch(self) -> Batch:
         """A batch to compile for."""
@@ -108,14 +110,14 @@ class DataLoader:
         return self.processes is not None and isinstance(self.data, GatheredBatch)
 
 
-def epoch_orders(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
+def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
     """The order in which an epoch visits the sequences, for each seed: a function of both."""
     positions = ((seed, epoch) for seed in seeds)
-    return [generator.permutation(sequences) for generator in streams(positions, "shuffle")]
+    return [generator.permutation(sequences) for generator in rngs_for(positions, "shuffle")]
 
 
 def shuffled_batches(
-    data: Batch | GatheredBatch, orders: Sequence[NDArray[np.int64]], size: int
+    data: Batch | GatheredBatch, permutations: Sequence[NDArray[np.int64]], size: int
 ) -> Callable[[int], Batch]:
     """The batches of an epoch by number, (R, n, ...), each run's in its own order.
 
@@ -124,10 +126,10 @@ def shuffled_batches(
 
     Args:
         data: the same for all runs, or with a leading axis of runs.
-        orders: one for each run.
+        permutations: one for each run.
         size: sequences of a batch.
     """
-    places = torch.from_numpy(orders[0] if len(orders) == 1 else np.stack(orders))
+    places = torch.from_numpy(permutations[0] if len(permutations) == 1 else np.stack(permutations))
     if isinstance(data, Batch):
         places = places.to(data.source.device)
         numbers = data.source[..., :1, :, :].numel() + data.target[..., :1, :, :].numel()

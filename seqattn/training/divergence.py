@@ -57,9 +57,9 @@ def step_error(
 ) -> NonFiniteError:
     """The error of the step after the state."""
     run = state.rows[problem.row].run
-    ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.ids)
-    batch = f"{len(ids)} training sequences: {', '.join(ids[:MAX_IDS])}"
-    more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+    sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
+    batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
+    more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
     return NonFiniteError(
         f"The {problem.name} is {problem.value} in epoch {state.epoch + 1}, step {state.step + 1},"
         f" at learning rate {epoch.learning_rates[problem.row]:g}, in a batch of {batch}{more}. No"

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 from seqattn.training.attention_history import attention_snapshots, probe_batch
 from seqattn.training.batches import stack_batches
 from seqattn.training.compiling import StepCompiler
@@ -118,7 +118,7 @@ class Learner:
             teacher_forcing_probability(run.config.teacher_forcing, state.epoch, run.config.epochs)
             for run in runs
         ]
-        generators = streams(((run.seed, state.epoch) for run in runs), "coins")
+        generators = rngs_for(((run.seed, state.epoch) for run in runs), "coins")
         samples = [
             sample_teacher_forcing(
                 run.config.teacher_forcing, probability, generator, sequences=self.loader.n,

@@ -26,15 +26,15 @@ from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import ending
 from seqattn.training.session import Session
 from seqattn.training.stacked_params import cache_module_attributes
-from seqattn.training.state import Run, RunProgress, RunState, Snapshot, TrainState
+from seqattn.training.state import RunProgress, RunState, Snapshot, TrainingRun, TrainState
 from seqattn.training.validation import validate
 
 
-def train(
-    runs: Sequence[Run],
+def train_models(
+    runs: Sequence[TrainingRun],
     session: Session | None = None,
     *,
-    states: Mapping[Run, RunState] | None = None,
+    states: Mapping[TrainingRun, RunState] | None = None,
     manual_backward: bool = True,
     processes: ProcessGroup | None = None,
 ) -> list[RunProgress]:
@@ -77,8 +77,8 @@ def train(
     return progress
 
 
-def _batch_key(run: Run) -> str:
-    return batch_key(run.model.points, run.config, [run.data.shape, run.validation.shape])
+def _batch_key(run: TrainingRun) -> str:
+    return batch_key(run.model.features, run.config, [run.data.shape, run.validation.shape])
 
 
 def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgress]:

@@ -124,15 +124,15 @@ class AutogradLoss:
     def _loss(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=forced, with_attention=False, draws=draws,
+            teacher_forcing=forced, with_attention=False, rng=draws,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
-        loss = mean_squared_error(values, batch.target, batch.target_keep)
-        if forecast.choices is not None:
+        loss = mse_loss(values, batch.target, batch.target_keep)
+        if forecast.actions is not None:
             squared, keep = (values.detach() - batch.target).square(), batch.target_keep
             if keep is not None and keep.dim() == squared.dim():
                 squared, keep = squared.masked_fill(~keep, 0), keep.to(squared.dtype).mean(dim=-1)
-            surrogate = reinforce_loss(forecast.choices, squared.mean(dim=-1), keep)
+            surrogate = reinforce_loss(forecast.actions, squared.mean(dim=-1), keep)
             loss = loss + (surrogate - surrogate.detach())  # adds a gradient, and 0 to the value
         return loss
 
@@ -144,7 +144,7 @@ class AutogradLoss:
         )
         forced = torch.ones(steps, dtype=torch.bool)
         return (
-            mean_squared_error(free.values, batch.target, batch.target_keep),
+            mse_loss(free.values, batch.target, batch.target_keep),
             self._loss(batch, forced),
         )
 
@@ -193,7 +193,7 @@ def build_loss(
         else None
     )
     if derived is not None and derived.supports(models[0]):
-        inner = derived.wants_runs_inner(models[0], len(models))
+        inner = derived.prefers_runs_innermost(models[0], len(models))
         stack = StackedParams(models, runs_innermost=inner)
         return stack, ManualBackwardLoss(derived.ManualLoss(stack.model, stack.gradient))
     stack = StackedParams(models)
@@ -252,7 +252,7 @@ def _compiled(plain: Kernel) -> Kernel:
     return step
 
 
-def mean_squared_error(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
+def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
     """Mean over real target steps and features, or over observed cells, for each run.
 
     Args:

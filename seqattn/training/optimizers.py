@@ -56,27 +56,27 @@ class Optimizer:
         self.before = torch.empty_like(weights)
         self._update = self._kernel()
 
-    def step(self, rates: Sequence[float]) -> None:
+    def step(self, learning_rates: Sequence[float]) -> None:
         """One update.
 
         Args:
-            rates: a learning rate for each run.
+            learning_rates: a learning rate for each run.
         """
         kept = [self.weights[:, columns].clone() for columns in self.frozen]
-        self._step(rates)
+        self._step(learning_rates)
         for columns, values in zip(self.frozen, kept, strict=True):
             self.weights[:, columns] = values
 
-    def _step(self, rates: Sequence[float]) -> None:
-        first = rates[0]
-        if rates.count(first) == len(rates):
+    def _step(self, learning_rates: Sequence[float]) -> None:
+        first = learning_rates[0]
+        if learning_rates.count(first) == len(learning_rates):
             self._update(first)
             return
         # A step of every optimizer here is linear in its learning rate, so a step with rate 1 is
         # scaled by each run's own.
         self.before.copy_(self.weights)
         self._update(1.0)
-        shares = torch.tensor(rates, dtype=self.weights.dtype, device=self.weights.device)
+        shares = torch.tensor(learning_rates, dtype=self.weights.dtype, device=self.weights.device)
         self.weights.copy_(torch.lerp(self.before, self.weights, shares.unsqueeze(1)))
 
     def _kernel(self) -> Callable[[float], None]:

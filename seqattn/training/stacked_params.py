@@ -47,7 +47,7 @@ class StackedParams:
         self.frozen = [
             slice(end - size, end)
             for name, size, end in zip(self.shapes, self.sizes, ends, strict=True)
-            if name in models[0].frozen
+            if name in models[0].frozen_parameters
         ]
         rows = torch.stack(
             [torch.cat([p.detach().flatten() for p in one.values()]) for one in named]

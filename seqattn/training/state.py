@@ -110,7 +110,7 @@ class RunState(TrainingRecord):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class TrainingRun:
     """One training of a group: the inputs, which training does not change.
 
     Attributes:
@@ -118,7 +118,7 @@ class Run:
         data: the training sequences.
         validation: the sequences that choose the best epoch.
         seed: of batch order and teacher forcing.
-        ids: of the training sequences, for error messages.
+        sequence_ids: of the training part, for error messages.
         group: digest of the runs that begin together, for their checkpoints.
     """
 
@@ -127,7 +127,7 @@ class Run:
     validation: Batch | GatheredBatch
     config: Training
     seed: int
-    ids: Sequence[str] = ()
+    sequence_ids: Sequence[str] = ()
     group: str = ""
 
 
@@ -142,7 +142,7 @@ class RunProgress(TrainingRecord):
         error: the non-finite loss, gradient or update of a run that diverged.
     """
 
-    run: Run
+    run: TrainingRun
     checkpoint: RunState | None = None
     ended: Ending | None = None
     error: NonFiniteError | None = None

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqattn.rng import streams
+from seqattn.rng import rngs_for
 
 STEP_BITS, CALL_BITS = 32, 10
 
@@ -45,7 +45,7 @@ class StepRNG:
         positions = ((seed, position) for seed in self.seeds)
         if self.shard is not None:
             shape = (self.shard[0], *shape[1:])
-        drawn = [generator.random_sample(shape) for generator in streams(positions, name)]
+        drawn = [generator.random_sample(shape) for generator in rngs_for(positions, name)]
         if self.shard is not None:
             drawn = [numbers[self.shard[1]] for numbers in drawn]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)

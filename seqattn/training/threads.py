@@ -18,7 +18,7 @@ import torch
 
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
-from seqattn.training.state import Run, RunProgress
+from seqattn.training.state import RunProgress, TrainingRun
 
 MIN_MULTIPLICATIONS = 2_000_000  # of a step; smaller ones get one thread without a trial
 MIN_STEP_SECONDS = 0.003  # shorter steps never gain from more threads
@@ -26,7 +26,7 @@ TRIAL_STEPS = 3
 MAX_TIME_RATIO = 0.8  # with twice the threads, to be worth them
 
 
-def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
+def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
     """The number of threads for a group of runs, and the reason for it.
 
     The first steps of the training are tried on copies of the runs.
@@ -65,7 +65,7 @@ def choose_threads(runs: Sequence[Run]) -> tuple[int, str]:
     return best, ", ".join(words)
 
 
-def multiplications(runs: Sequence[Run]) -> int:
+def multiplications(runs: Sequence[TrainingRun]) -> int:
     """Approximate number of a training step: every weight with every step, forward and twice
     backward."""
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())

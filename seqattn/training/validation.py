@@ -13,7 +13,7 @@ MAX_STEPS = 4096
 """Of a chunk: one that fits into the CPU's cache is faster than all sequences at once."""
 
 
-def sequences_together(steps: int, batch_size: int) -> int:
+def validation_chunk_size(steps: int, batch_size: int) -> int:
     """How many validation sequences are evaluated together.
 
     Args:
@@ -44,7 +44,7 @@ def validate(
     if processes is not None:
         mine = processes.shard(len(data))
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
-    at_once = sequences_together(data.source_steps + data.target_steps, batch_size)
+    at_once = validation_chunk_size(data.source_steps + data.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
         batch = data.take(slice(first, min(first + at_once, mine.stop))).contiguous()
         counts = batch.loss_counts

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.config.comparing import plan
+from seqattn.config.comparing import plan_comparison
 from seqattn.experiments.compare import compare
 from seqattn.report import report
 
@@ -134,7 +134,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("compared")
     file = home / "c.yaml"
     file.write_text("name: both\n")
-    planned = plan(file, SMALL, ["model.attention.score=dot,uniform"], seeds=3)
+    planned = plan_comparison(file, SMALL, ["model.attention.score=dot,uniform"], seeds=3)
     path = compare(planned, home).path
     report(path / "dot" / "seed-24")
     (path / "uniform" / "seed-25" / "summary.json").unlink()

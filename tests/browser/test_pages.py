@@ -14,7 +14,7 @@ import pytest
 from seqattn.analysis.comparison import read_comparison
 from seqattn.report import page as page_of
 from seqattn.report import report
-from seqattn.report.content import of_outcome, of_run
+from seqattn.report.content import comparison_content, run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import read_arrays
 from tests.browser.conftest import Opened
@@ -240,9 +240,9 @@ def test_a_point_of_a_comparison_opens_its_run(opened: Open, compared: Path) -> 
 
 
 @pytest.fixture
-def outcome(compared: Path) -> dict[str, Any]:
+def result(compared: Path) -> dict[str, Any]:
     """What is on the page of a comparison, to change."""
-    return of_outcome(read_comparison(compared))
+    return comparison_content(read_comparison(compared))
 
 
 def written(content: dict[str, Any], home: Path) -> Path:
@@ -251,11 +251,11 @@ def written(content: dict[str, Any], home: Path) -> Path:
     return file
 
 
-def test_words_go_where_a_plot_comes(opened: Open, outcome: dict[str, Any], tmp_path: Path) -> None:
+def test_words_go_where_a_plot_comes(opened: Open, result: dict[str, Any], tmp_path: Path) -> None:
     for key in ("curve", "weights"):
-        del outcome["arms"][0]["points"][0][key]
-    outcome["arms"].append({"name": "none", "points": [], "missing": [1], "median": None})
-    found = opened(written(outcome, tmp_path))
+        del result["variants"][0]["points"][0][key]
+    result["variants"].append({"name": "none", "points": [], "missing": [1], "median": None})
+    found = opened(written(result, tmp_path))
     assert found.text("#chosen-map") == "No attention is kept of this run."
     assert found.text("#chosen-curve") == "No curve is kept of this run."
     found.page.select_option("#arm", "1")
@@ -271,12 +271,12 @@ def test_words_go_where_a_plot_comes(opened: Open, outcome: dict[str, Any], tmp_
 
 @pytest.mark.parametrize(("width", "near"), [(1240, 4), (400, 2)])
 def test_labels_of_near_references_stand_apart(
-    width: int, near: int, opened: Open, outcome: dict[str, Any], tmp_path: Path
+    width: int, near: int, opened: Open, result: dict[str, Any], tmp_path: Path
 ) -> None:
     levels = [("noise floor", 0.01), ("a rule of many words", 1.001), ("first", 0.9), ("the other", 1.0),
               ("third", 1.1), ("the last of the rules", 5.0)]  # fmt: skip
-    outcome["references"] = levels[:near] + levels[-1:]
-    found = opened(written(outcome, tmp_path), viewport={"width": width, "height": 900})
+    result["references"] = levels[:near] + levels[-1:]
+    found = opened(written(result, tmp_path), viewport={"width": width, "height": 900})
     boxes = found.page.evaluate(
         """() => [...document.querySelectorAll("#seeds .annotation-text")].map((e) => {
           const {left, right, top, bottom} = e.getBoundingClientRect();
@@ -292,15 +292,15 @@ def test_labels_of_near_references_stand_apart(
 
 @pytest.mark.parametrize("losses", [(0.21, 0.22, 0.29), (0.0101, 0.0102, 0.0103), (1.0, 4.0, 4.9)])
 def test_a_logarithmic_scale_has_ticks_to_read(
-    losses: tuple[float, ...], opened: Open, outcome: dict[str, Any], tmp_path: Path
+    losses: tuple[float, ...], opened: Open, result: dict[str, Any], tmp_path: Path
 ) -> None:
-    outcome["references"] = []
-    for arm in outcome["arms"]:
-        arm["median"] = None
-        for point, loss in zip(arm["points"], losses, strict=False):
+    result["references"] = []
+    for variant in result["variants"]:
+        variant["median"] = None
+        for point, loss in zip(variant["points"], losses, strict=False):
             point["loss"] = loss
             point["curve"] = [[k + 1, each] for k, each in enumerate(losses)]
-    found = opened(written(outcome, tmp_path))
+    found = opened(written(result, tmp_path))
     assert found.page.evaluate("document.getElementById('seeds').layout.yaxis.type") == "log"
     for place in ("#seeds", "#chosen-curve"):
         ticks = found.page.locator(f"{place} .ytick text").all_text_contents()
@@ -311,14 +311,14 @@ def test_a_logarithmic_scale_has_ticks_to_read(
 
 @pytest.mark.parametrize("width", [400, 1240])
 def test_nothing_is_wider_than_the_window(
-    width: int, opened: Open, outcome: dict[str, Any], runs: dict[str, Path], tmp_path: Path
+    width: int, opened: Open, result: dict[str, Any], runs: dict[str, Path], tmp_path: Path
 ) -> None:
     long = "model.attention.score=" + "scaled_dot" * 4
-    for arm in outcome["arms"]:
-        arm["name"] = f"{long}{arm['name']}"
-    outcome["sentences"] = [f"{long} had a lower test loss than {long[::-1]}."]
-    outcome["rows"][0][0] = long
-    file = written(outcome, tmp_path)
+    for variant in result["variants"]:
+        variant["name"] = f"{long}{variant['name']}"
+    result["sentences"] = [f"{long} had a lower test loss than {long[::-1]}."]
+    result["rows"][0][0] = long
+    file = written(result, tmp_path)
     for page in (file, runs["transformer"] / "report.html"):
         found = opened(page, viewport={"width": width, "height": 900})
         wide = found.page.evaluate("document.documentElement.scrollWidth")
@@ -328,14 +328,14 @@ def test_nothing_is_wider_than_the_window(
                 "document.querySelector('#seeds .nsewdrag').getBoundingClientRect().height"
             )
             assert high > 200, "the names take the room of the points"
-            assert found.page.locator("#seeds .xtick text").count() == len(outcome["arms"])
+            assert found.page.locator("#seeds .xtick text").count() == len(result["variants"])
 
 
 def test_links_of_a_page_elsewhere_lead_to_the_runs(compared: Path, tmp_path: Path) -> None:
     page = report(compared, tmp_path / "deep" / "er" / "page.html")
     text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
     assert text is not None
-    points = [point for arm in json.loads(text[1])["arms"] for point in arm["points"]]
+    points = [point for variant in json.loads(text[1])["variants"] for point in variant["points"]]
     for point in points:
         assert (page.parent / point["link"]).resolve() == (compared / point["path"]).resolve()
 
@@ -407,7 +407,7 @@ HOSTILE = [
 def test_names_are_words_and_nothing_else(
     opened: Open, runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    content = of_run(RunFolder(runs["squares"]), examine=False)
+    content = run_content(RunFolder(runs["squares"]), examine=False)
     examples = content["examples"]
     content["name"] = content["command"] = HOSTILE[0]
     content["notices"] = HOSTILE[:]

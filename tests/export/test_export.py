@@ -29,8 +29,8 @@ from seqattn.data import DataSpec, Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.experiments import train_many
-from seqattn.export.check import MOST, check
-from seqattn.export.onnx import graphs_of
+from seqattn.export.check import MAX_DIFFERENCE, check
+from seqattn.export.onnx import trace_graphs
 from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel
@@ -93,7 +93,7 @@ def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
         del described["hidden_dim"]
     config = TypeAdapter[Any](Model).validate_python(described)
     spec = DataSpec(FEATURES, SAID, 7, 5, scaling)
-    made = build_model(config, FeatureSpec(2, 3, scaling.carried), 1)
+    made = build_model(config, FeatureSpec(2, 3, scaling.source_index_of_target), 1)
     training = {"teacher_forcing": {"probability": 1}}
     return LoadedModel(
         made, Config.model_validate({"model": config, "training": training}), spec, 1
@@ -104,37 +104,37 @@ def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
 def test_graphs_say_what_the_model_says(name: str) -> None:
     scaling = (FAR, RELATIVE)[[*MECHANISMS].index(name) % 2]
     trained = trained_as(MECHANISMS[name], scaling)
-    graphs = graphs_of(trained, 5)
-    rows = check(graphs, trained, 5, None, trained.model.longest)
+    graphs = trace_graphs(trained, 5)
+    rows = check(graphs, trained, 5, None, trained.model.max_length)
     assert len(rows) == 6
     kinds = {"forecast"} | ({"weights"} if name != "plain" else set())
     if "transformer" in name:
         kinds |= {"encoder_self", "decoder_self"}
     for row in rows:
         assert set(row.differences) == kinds
-        assert row.largest <= MOST, (row.graph, row.sources, row.differences)
+        assert row.largest <= MAX_DIFFERENCE, (row.graph, row.sources, row.differences)
 
 
 def test_the_check_sees_a_wrong_weight() -> None:
     trained = trained_as({"attention": {"score": "uniform"}})
-    graphs = graphs_of(trained, 5)
-    assert all(row.is_right for row in check(graphs, trained, 5, None, None))
+    graphs = trace_graphs(trained, 5)
+    assert all(row.is_within_tolerance for row in check(graphs, trained, 5, None, None))
     for which, graph in (("free_running", graphs.free_running), ("encoder and step", graphs.step)):
         (bias,) = [t for t in every_tensor(graph.graph) if t.name.endswith("output.bias")]
         right = numpy_helper.to_array(bias)
         bias.CopyFrom(numpy_helper.from_array(right + np.float32(1e-4), bias.name))
         for row in check(graphs, trained, 5, None, None):
-            assert row.is_right == (row.graph != which)
+            assert row.is_within_tolerance == (row.graph != which)
         bias.CopyFrom(numpy_helper.from_array(right, bias.name))
 
 
 def test_what_builds_up_is_held_against_the_models_own_noise() -> None:
     """Many steps of fast weights: more than 1e-5, and no more than float32 itself."""
     trained = trained_as({"kind": "fast_weights", "hidden_dim": 11})
-    graphs = graphs_of(trained, 40)
+    graphs = trace_graphs(trained, 40)
     rows = check(graphs, trained, 40, None, None)
-    assert max(row.largest for row in rows) > MOST
-    assert all(row.is_right for row in rows)
+    assert max(row.largest for row in rows) > MAX_DIFFERENCE
+    assert all(row.is_within_tolerance for row in rows)
 
 
 def every_tensor(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
@@ -171,7 +171,7 @@ def test_what_an_export_leaves(exported: Path, run: Path) -> None:
     card = json.loads((exported / "card.json").read_text())
     assert card["features"] == ["x", "y"]
     assert card["steps"] == card["target_length"] == 2
-    assert card["check"]["largest_difference"] <= MOST
+    assert card["check"]["largest_difference"] <= MAX_DIFFERENCE
     losses = card["int8"]["test_loss"]
     summary = json.loads((run / "summary.json").read_text())
     assert losses["float32"] == pytest.approx(summary["test_loss"], rel=1e-5)
@@ -218,7 +218,7 @@ def test_the_runner_needs_no_torch(exported: Path, run: Path, tmp_path: Path) ->
     assert shown.returncode == 0, shown.stderr
     apart = re.findall(r"(\w+): \(4, .*, (\S+) from the example", shown.stdout)
     assert [name for name, _ in apart] == ["forecast", "weights"]
-    assert all(float(number) <= MOST for _, number in apart)
+    assert all(float(number) <= MAX_DIFFERENCE for _, number in apart)
 
     source = np.array([[[0.1, 0.2], [0.3, -0.4]], [[-0.5, 0.6], [np.nan, np.nan]]])
     np.save(tmp_path / "sources.npy", source)
@@ -229,8 +229,8 @@ def test_the_runner_needs_no_torch(exported: Path, run: Path, tmp_path: Path) ->
     part = Sequences(np.nan_to_num(source), np.array([2, 1]), np.zeros((2, 0, 2)),
                      np.zeros(2, dtype=np.int64), ("x", "y"), ("0", "1"))  # fmt: skip
     right = free_run(trained.model, part, 2)
-    np.testing.assert_allclose(found["forecast"], right.values, atol=MOST)
-    np.testing.assert_allclose(found["weights"], right.maps["cross"], atol=MOST)
+    np.testing.assert_allclose(found["forecast"], right.values, atol=MAX_DIFFERENCE)
+    np.testing.assert_allclose(found["weights"], right.maps["cross"], atol=MAX_DIFFERENCE)
 
 
 def environment_of(home: Path, *wanted: str) -> Path:
@@ -300,7 +300,7 @@ def test_an_export_is_replaced_only_when_told_to(
     before = {path.name: path.read_bytes() for path in exported.iterdir()}
     refused = seqattn("export", run, "--output", exported, "--format", "safetensors")
     assert refused.code == 2
-    assert "holds an export; --overwrite replaces it" in refused.err
+    assert "contains an export; --overwrite replaces it" in refused.err
     assert {path.name: path.read_bytes() for path in exported.iterdir()} == before
 
     assert seqattn("export", run, "--output", "x", "--format", "safetensors").code == 0
@@ -309,7 +309,7 @@ def test_an_export_is_replaced_only_when_told_to(
     Path("x/results.npz").write_text("mine")
     refused = seqattn("export", run, "--output", "x", "--overwrite")
     assert refused.code == 2
-    assert "holds results.npz, too, which is not of an export" in refused.err
+    assert "contains results.npz, which does not belong to an export" in refused.err
     assert Path("x/results.npz").read_text() == "mine"
     Path("x/results.npz").unlink()
     Path("link").symlink_to("x")
@@ -323,7 +323,7 @@ def test_an_export_is_replaced_only_when_told_to(
     Path("mine/thesis.tex").write_text("years of work")
     refused = seqattn("export", run, "--output", "mine", "--overwrite")
     assert refused.code == 2
-    assert "is not empty, and no export of ours" in refused.err
+    assert "is not empty and not a seqattn export" in refused.err
     assert [path.name for path in Path("mine").iterdir()] == ["thesis.tex"]
     assert sorted(path.name for path in Path().iterdir()) == ["mine", "x"]
 
@@ -333,7 +333,7 @@ def test_what_is_refused_leaves_nothing(
 ) -> None:
     Path("file").write_text("")
     for words, code, said in (
-        ((run, "--output", "file"), 2, "is there, and no folder"),
+        ((run, "--output", "file"), 2, "exists and is not a folder"),
         (("nowhere", "--output", "x"), 4, "no such run"),
         ((run, "--output", "x", "--format", "onx"), 2, "onnx"),
         ((run, "--output", "x", "--steps", "0"), 2, "steps"),
@@ -341,7 +341,7 @@ def test_what_is_refused_leaves_nothing(
         refused = seqattn("export", *words)
         assert refused.code == code
         assert said in refused.err
-    monkeypatch.setattr("seqattn.export.onnx.graphs_of", lambda *_: untrue(run))
+    monkeypatch.setattr("seqattn.export.onnx.trace_graphs", lambda *_: untrue(run))
     with pytest.raises(CheckpointError, match="something else than the model: free_running on 12"):
         exporting.export(run, Path("x"))
     monkeypatch.setitem(sys.modules, "onnxscript", None)
@@ -354,7 +354,7 @@ def untrue(run: Path) -> Any:
     """Graphs of another seed."""
     _, trained = open_run(run)
     other = build_model(trained.config.model, FeatureSpec.of(trained.spec), 99)
-    return graphs_of(LoadedModel(other, trained.config, trained.spec, 1), 2)
+    return trace_graphs(LoadedModel(other, trained.config, trained.spec, 1), 2)
 
 
 def test_a_transformer_forecasts_no_further_than_its_positions(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_data_that_are_gone_are_told(
 
     monkeypatch.setattr(exporting, "data_of", gone)
     told = list[str]()
-    made = exporting.export(run, tmp_path / "x", say=told.append)
+    made = exporting.export(run, tmp_path / "x", log=told.append)
     assert "my.csv: no such file." in told[0]
     assert all("random" in row.sources for row in made.rows)
     assert len(made.rows) == 6
@@ -397,5 +397,7 @@ def test_the_loop_in_the_docs_runs(
     part = Sequences(source, lengths, np.zeros((2, 0, 2)), np.zeros(2, dtype=np.int64),
                      ("x", "y"), ("0", "1"))  # fmt: skip
     right = free_run(trained.model, part, 20)
-    np.testing.assert_allclose(known["made"]["next_point"], right.values[:, 19], atol=MOST)
+    np.testing.assert_allclose(
+        known["made"]["next_point"], right.values[:, 19], atol=MAX_DIFFERENCE
+    )
     assert capsys.readouterr().out.count("[[") >= 20

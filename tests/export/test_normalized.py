@@ -15,8 +15,8 @@ from seqattn.config import resolve
 from seqattn.data import Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.export import export
-from seqattn.export.check import MOST, check, session_of
-from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, graphs_of
+from seqattn.export.check import MAX_DIFFERENCE, build_session, check
+from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, trace_graphs
 from tests.export.test_export import FEATURES, MECHANISMS, SAID, trained_as
 
 INSTANCE = Scaling(
@@ -32,16 +32,16 @@ INSTANCE = Scaling(
 )
 def test_graphs_normalize_each_source(name: str) -> None:
     trained = trained_as(MECHANISMS[name], INSTANCE)
-    graphs = graphs_of(trained, 5)
+    graphs = trace_graphs(trained, 5)
     assert {"offset", "scale"} <= set(graphs.memory)
-    for row in check(graphs, trained, 5, None, trained.model.longest):
-        assert row.largest <= MOST, (row.graph, row.sources, row.differences)
+    for row in check(graphs, trained, 5, None, trained.model.max_length):
+        assert row.largest <= MAX_DIFFERENCE, (row.graph, row.sources, row.differences)
 
 
 def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
     """Far levels, tiny sizes, constant features, and padding that is no number."""
     trained = trained_as({}, INSTANCE)
-    graph = graphs_of(trained, 3).free_running
+    graph = trace_graphs(trained, 3).free_running
     numbers = np.random.default_rng(4)
     source = numbers.normal(size=(5, 7, 2))
     source[1] = 1e7 + 1e-2 * source[1]
@@ -57,10 +57,10 @@ def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
     right = free_run(trained.model, part, 3, scaling=INSTANCE).values
     padded = source.copy()
     padded[4, 5:] = np.nan
-    session = session_of(graph)
+    session = build_session(graph)
     (found,) = session.run([FORECAST], {SOURCE: padded, LENGTHS: lengths})
     # The level of the second rounds off some 1e-7 of its size.
-    assert np.abs((found - right) / INSTANCE.units(part)).max() < 1e-5
+    assert np.abs((found - right) / INSTANCE.target_scale(part)).max() < 1e-5
     (moved,) = session.run([FORECAST], {SOURCE: 7 * padded + 1000, LENGTHS: lengths})
     of_given = [0, 2]
     assert moved[0][:, of_given] - 1000 == pytest.approx(7 * found[0][:, of_given], rel=1e-4)

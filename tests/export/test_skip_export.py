@@ -16,11 +16,11 @@ from seqattn.config import resolve
 from seqattn.errors import UsageError
 from seqattn.experiments import train_one
 from seqattn.export import export
-from seqattn.export.check import check, session_of, step_by_step
-from seqattn.export.onnx import graphs_of
+from seqattn.export.check import build_session, check, step_by_step
+from seqattn.export.onnx import trace_graphs
 from seqattn.models import FeatureSpec, Lengths, build_model
 from seqattn.training import LoadedModel
-from tests.export.test_export import FAR, MOST, RELATIVE, trained_as
+from tests.export.test_export import FAR, MAX_DIFFERENCE, RELATIVE, trained_as
 
 S, T = 7, 5
 KINDS: dict[str, dict[str, Any]] = {
@@ -51,31 +51,33 @@ def trained_with_skip(kind: dict[str, Any], relative: bool) -> LoadedModel:
 @pytest.mark.parametrize("name", KINDS)
 def test_graphs_say_network_plus_skip(name: str) -> None:
     trained = trained_with_skip(KINDS[name], relative=name in ("plain", "transformer"))
-    graphs = graphs_of(trained, T)
-    rows = check(graphs, trained, T, None, trained.model.longest)
+    graphs = trace_graphs(trained, T)
+    rows = check(graphs, trained, T, None, trained.model.max_length)
     assert len(rows) == 2
     for row in rows:
-        assert row.largest <= MOST, (row.graph, row.sources, row.differences)
+        assert row.largest <= MAX_DIFFERENCE, (row.graph, row.sources, row.differences)
     assert trained.model.skip is not None
     with torch.no_grad():  # the check sees a skip that is not the graphs'
         trained.model.skip.bias += 0.01
-    assert not any(row.is_right for row in check(graphs, trained, T, None, trained.model.longest))
+    assert not any(
+        row.is_within_tolerance for row in check(graphs, trained, T, None, trained.model.max_length)
+    )
 
 
 def test_a_graph_has_no_number_for_what_the_map_has_no_weights_for() -> None:
     trained = trained_with_skip(KINDS["plain"], relative=False)
-    graphs = graphs_of(trained, T)
+    graphs = trace_graphs(trained, T)
     given = {
         "source": np.random.default_rng(1).normal(size=(3, S, 2)),
         "source_lengths": np.array([S, S - 1, S], dtype=np.int64),
     }
-    parts = session_of(graphs.encoder), session_of(graphs.step)
+    parts = build_session(graphs.encoder), build_session(graphs.step)
     said = step_by_step(*parts, given, T + 1, graphs.state)["forecast"]
     assert np.isfinite(said[[0, 2], :T]).all()
     assert np.isnan(said[1]).all()
     assert np.isnan(said[:, T:]).all()
     with pytest.raises(Exception, match="invalid dimensions"):
-        session_of(graphs.encoder).run(None, {**given, "source": given["source"][:, 1:]})
+        build_session(graphs.encoder).run(None, {**given, "source": given["source"][:, 1:]})
 
 
 def test_an_exported_run_refuses_other_lengths(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_an_exported_run_refuses_other_lengths(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="forecast 2 steps and has weights for no more; 3"):
         export(folder.path, tmp_path / "onnx", steps=3)
     made = export(folder.path, tmp_path / "onnx")
-    assert all(row.is_right for row in made.rows)
+    assert all(row.is_within_tolerance for row in made.rows)
     runner = [sys.executable, str(tmp_path / "onnx" / "run.py")]
     done = subprocess.run(runner, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -38,10 +38,10 @@ def misspellings(key: str) -> list[str]:
 def _sections() -> Iterator[tuple[tuple[str, ...], Any, dict[str, Any]]]:
     """Every key there is, with its section's model and a config that reaches the section; once,
     where several sections have one such as theirs."""
-    from seqattn.config import every_key
+    from seqattn.config import all_keys
 
     seen = set[str]()
-    for path, section, _ in every_key():
+    for path, section, _ in all_keys():
         content: dict[str, Any] = {}
         inner = content
         for part in path[:-1]:

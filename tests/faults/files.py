@@ -206,14 +206,14 @@ def _named(home: Path, word: str, made: Path) -> None:
     """Features and ids of that name: trained on, predicted, drawn, inspected."""
     from seqattn.cli.output import escape_controls
     from seqattn.config import OwnFile, resolve
-    from seqattn.data import DataSpec, load
+    from seqattn.data import DataSpec, load_data
     from seqattn.data.files.writing import forecast_arrays
     from seqattn.models import FeatureSpec, build_model
     from seqattn.plots import as_bytes
-    from seqattn.plots.run_pictures import attention_picture, panel_titles, predictions_picture
+    from seqattn.plots.run_pictures import attention_picture, predictions_picture, sequence_titles
     from seqattn.runs import attention_arrays
     from seqattn.training import load_model
-    from seqattn.training.checkpoints import describe
+    from seqattn.training.checkpoints import describe_checkpoint
 
     lines = [
         json.dumps({"id": f"{word}{k}", "source": [[0.1, k], [k, 1]], "target": [[k, 0]]})
@@ -222,7 +222,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     file = home / "n.jsonl"
     file.write_text("\n".join(lines))
     plain = {"kind": "file", "path": str(file), "features": [word, "other"]}
-    splits = load(OwnFile.model_validate(plain))
+    splits = load_data(OwnFile.model_validate(plain))
     part = splits.test
     assert word in part.features
     spec = DataSpec.of(splits.train, splits.scaling)
@@ -232,7 +232,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     _best(checkpoint, weights, config, spec)
     read = load_model(checkpoint)
     assert read.spec.source_features == part.features
-    described = describe(checkpoint)
+    described = describe_checkpoint(checkpoint)
     assert described["layout"]["features"] == list(part.features)
     shown = escape_controls(word)
     assert "\x1b" not in shown and "\u202e" not in shown
@@ -243,7 +243,7 @@ def _named(home: Path, word: str, made: Path) -> None:
         np.full((len(part), 1, 1, 1, 2), 0.5), ids=part.ids, source_lengths=part.source_lengths,
         target_lengths=part.target_lengths, meaning="distribution",
     )  # fmt: skip
-    titles = panel_titles({k: np.asarray(v) for k, v in arrays.items()})
+    titles = sequence_titles({k: np.asarray(v) for k, v in arrays.items()})
     figure, _ = attention_picture(where, titles, 2)
     assert len(as_bytes(figure, "png")) > 1000
     assert not made.exists(), "it was run"

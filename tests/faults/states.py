@@ -32,12 +32,12 @@ class Bench:
 
     def __init__(self, home: Path, sets: list[str]) -> None:
         from seqattn.config import resolve
-        from seqattn.data import DataSpec, load
+        from seqattn.data import DataSpec, load_data
         from seqattn.training import to_tensors
 
         torch.set_num_threads(1)
         self.config, self.home = resolve(None, sets).config, home
-        splits = load(self.config.data)
+        splits = load_data(self.config.data)
         self.data, self.validation = to_tensors(splits.train), to_tensors(splits.validation)
         self.spec = DataSpec.of(splits.train)
         self.steps = -(-len(self.data) // self.config.training.batch_size)
@@ -45,7 +45,7 @@ class Bench:
     def train(self, name: str, *, stop_after: int | None = None, resume: bool = False) -> Path:
         """From the beginning, or from the checkpoint of that name; to the end, or to a step."""
         from seqattn.models import FeatureSpec, build_model
-        from seqattn.training import Run, load_state, save_state
+        from seqattn.training import TrainingRun, load_state, save_state
         from tests.training_session import trained
 
         file = self.home / f"{name}.safetensors"
@@ -61,7 +61,7 @@ class Bench:
             asked += 1
             return stop_after is not None and asked >= stop_after
 
-        run = Run(
+        run = TrainingRun(
             model, self.data, self.validation, self.config.training, self.config.seed
         )  # fmt: skip
         (progress,) = trained(
@@ -195,20 +195,20 @@ def _forgetting(name: str) -> Any:
         """Draws that begin again instead of being a function of the position."""
 
         def of(places: Any, wanted: str) -> Any:
-            from seqattn.rng import streams
+            from seqattn.rng import rngs_for
 
             moved = [(seed + (wanted == stream), position) for seed, position in places]
-            return streams(moved, wanted)  # type: ignore[arg-type]
+            return rngs_for(moved, wanted)  # type: ignore[arg-type]
 
         return of
 
     patches = [mock.patch.object(RunProgress, "__post_init__", begin)]
     if name == "coins":
-        patches.append(mock.patch.object(learner, "streams", other("coins")))
+        patches.append(mock.patch.object(learner, "rngs_for", other("coins")))
     elif name == "order":
-        patches.append(mock.patch.object(batches, "streams", other("shuffle")))
+        patches.append(mock.patch.object(batches, "rngs_for", other("shuffle")))
     elif name in ("dropout", "sampling"):
-        patches.append(mock.patch.object(step_rng, "streams", other(name)))
+        patches.append(mock.patch.object(step_rng, "rngs_for", other(name)))
     elif name == "schedule":
         rate = learner.LearningRate
         patches.append(
@@ -253,11 +253,11 @@ def many_steps(steps: int = 20_000) -> Tally:
 
         with tally.case(f"{epochs * 40} steps"):
             from seqattn.models import FeatureSpec, build_model
-            from seqattn.training import Run, save_state
+            from seqattn.training import TrainingRun, save_state
             from tests.training_session import trained
 
             file = Path(place) / "last.safetensors"
-            run = Run(
+            run = TrainingRun(
                 build_model(bench.config.model, FeatureSpec.of(bench.spec), 1), bench.data,
                 bench.validation, bench.config.training, 1,
             )  # fmt: skip

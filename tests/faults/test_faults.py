@@ -194,7 +194,7 @@ def test_mistakes_in_this_process_are_noticed(
         patch.setattr(mistakes, "nearest", lambda word, known: None)
         assert configs.misspelt().failures  # a rate, known at the end
     with monkeypatch.context() as patch:
-        patch.setattr(draft, "listed", lambda n: 1 / 0)
+        patch.setattr(draft, "count_mistakes", lambda n: 1 / 0)
         noticed(lambda: configs.wrong_types(every=40))
         noticed(configs.yaml)
     with monkeypatch.context() as patch:

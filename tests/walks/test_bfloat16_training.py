@@ -14,8 +14,8 @@ import torch
 
 from seqattn.config import Config
 from seqattn.models import build_model
-from seqattn.training import Batch, Run, train
-from seqattn.training.objective import mean_squared_error
+from seqattn.training import Batch, TrainingRun, train_models
+from seqattn.training.objective import mse_loss
 
 TRANSFORMER = {"kind": "transformer", "model_dim": 32, "heads": 2, "layers": 1,
                "feedforward_dim": 32}  # fmt: skip
@@ -43,12 +43,12 @@ def losses(
         } | training,
     })  # fmt: skip
     built = build_model(config.model, 1, 1)
-    run = Run(built, waves(32, S, T, 1), waves(4, S, T, 2), config.training, 1)
-    (trained,) = train([run])
+    run = TrainingRun(built, waves(32, S, T, 1), waves(4, S, T, 2), config.training, 1)
+    (trained,) = train_models([run])
     test = waves(16, S, T, 9)
     with torch.no_grad():
         said = built.forecast(test.source, T, with_attention=False).values
-    return trained.history[-1].train_loss, float(mean_squared_error(said, test.target, None))
+    return trained.history[-1].train_loss, float(mse_loss(said, test.target, None))
 
 
 MANY = bool(os.environ.get("FIGURES"))

@@ -36,7 +36,7 @@ CHILD = (
     PEAK
     + """
 from seqattn.config import resolve
-from seqattn.data import shape_of
+from seqattn.data import fixed_shape
 from seqattn.experiments import train_one
 from seqattn.experiments.memory_estimate import estimate_training_memory, generated_counts
 
@@ -46,7 +46,7 @@ def measured(sets):
     before = peak()
     config = resolve(None, [*sets, "name=large", "training.epochs=1"]).config
     train_one(config, Path("outputs"), plots=False)
-    estimate = sum(estimate_training_memory(config, *shape_of(config.data), generated_counts(config.data)).values())
+    estimate = sum(estimate_training_memory(config, *fixed_shape(config.data), generated_counts(config.data)).values())
     return peak() - before, estimate
 
 each(measured)

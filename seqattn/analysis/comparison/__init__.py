@@ -1,24 +1,24 @@
-"""Variants and seeds of trained runs: their results, statistics and tables."""
+"""Results of several variants and seeds: statistics, tests and tables."""
 
 from seqattn.analysis.comparison.reading import (
-    checked_seeds,
     collect_result,
+    collect_seeds,
+    find_seed_folders,
     is_comparison,
-    of_seeds,
     read_comparison,
-    seed_folders,
+    require_seed_folders,
 )
-from seqattn.analysis.comparison.result import ComparisonResult, Variant
-from seqattn.analysis.comparison.tables import sentences
+from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
+from seqattn.analysis.comparison.tables import describe_result
 
 __all__ = [
     "ComparisonResult",
-    "Variant",
-    "checked_seeds",
+    "VariantResult",
     "collect_result",
+    "collect_seeds",
+    "describe_result",
+    "find_seed_folders",
     "is_comparison",
-    "of_seeds",
     "read_comparison",
-    "seed_folders",
-    "sentences",
+    "require_seed_folders",
 ]

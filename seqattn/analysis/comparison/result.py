@@ -1,4 +1,4 @@
-"""What came of a comparison."""
+"""Results of a comparison: its variants, and the tests between them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from seqattn.errors import counted
 from seqattn.runs import RunFolder
 
 DataOfSeeds = Literal["new", "same", "files", "one"]
-"""new: each seed has generated data of its own. same: all seeds have the same generated data.
-files: all seeds have the data of the user's files. one: there is one seed, so none of these."""
+"""new: each seed has its own generated data. same: all seeds share the generated data. files: all
+seeds use the user's files. one: there is only one seed."""
 
 
-def seeds_in_words(counts: Iterable[int]) -> str:
-    """How many seeds the variants have: `3 seeds each`, `2 to 3 seeds`.
+def describe_seed_counts(counts: Iterable[int]) -> str:
+    """The number of seeds of the variants as text: `3 seeds each`, `2 to 3 seeds`.
 
     Args:
-        counts: of each variant, at least one.
+        counts: number of seeds of each variant; not empty.
     """
     found = list(counts)
     least, most = min(found), max(found)
@@ -30,30 +30,34 @@ def seeds_in_words(counts: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """What came of one variant.
+class VariantResult:
+    """Runs of one variant.
 
     Attributes:
-        name: of the variant.
-        folders: seed -> run folder, of all seeds.
-        summaries: seed -> summary.json, of the seeds that ended with a finite loss.
+        name: name of the variant.
+        folders: seed -> run folder, for all seeds.
+        summaries: seed -> content of summary.json, for the seeds that finished with a finite loss.
         diverged: the diverged seeds.
-        series, at: the variant without its number, and the number, where variants are compared
-            along a key.
+        sweep_group: in a sweep over a config key, the variant without the value of the key.
+        sweep_value: the value of that key; None without a sweep.
     """
 
     name: str
     folders: Mapping[int, RunFolder]
     summaries: Mapping[int, Mapping[str, Any]]
     diverged: frozenset[int] = frozenset()
-    series: str = ""
-    at: float | None = None
+    sweep_group: str = ""
+    sweep_value: float | None = None
 
     @classmethod
     def read(
-        cls, name: str, folders: Mapping[int, RunFolder], series: str = "", at: float | None = None
-    ) -> Variant:
-        """The seeds of one variant as their folders have them.
+        cls,
+        name: str,
+        folders: Mapping[int, RunFolder],
+        sweep_group: str = "",
+        sweep_value: float | None = None,
+    ) -> VariantResult:
+        """Read the summaries of a variant's runs.
 
         Raises:
             CheckpointError: a summary cannot be read.
@@ -66,55 +70,57 @@ class Variant:
             for seed, folder in folders.items()
             if seed not in diverged and folder.summary.is_file()
         }
-        return cls(name, folders, summaries, diverged, series, at)
+        return cls(name, folders, summaries, diverged, sweep_group, sweep_value)
 
     @cached_property
     def losses(self) -> dict[int, float]:
-        """Seed -> test loss, inf where it diverged; without the seeds that have not ended."""
+        """Seed -> test loss, inf where the run diverged; unfinished seeds are left out."""
         found = {seed: float(summary["test_loss"]) for seed, summary in self.summaries.items()}
         found.update(dict.fromkeys(self.diverged, math.inf))
         return {seed: found[seed] for seed in self.folders if seed in found}
 
     @cached_property
-    def spread(self) -> SeedSummary | None:
-        """Of the test losses; None where no seed has ended."""
+    def seed_summary(self) -> SeedSummary | None:
+        """Statistics of the test losses; None where no seed has finished."""
         return SeedSummary.of(self.losses) if self.losses else None
 
     @property
     def any_summary(self) -> Mapping[str, Any]:
-        """Of one seed, for what is the same in all, such as the number of parameters."""
+        """The summary of one seed, for values that all seeds share: the number of parameters."""
         return next(iter(self.summaries.values()))
 
     @property
     def unfinished(self) -> int:
-        """How many seeds have no result: they were stopped, or go on still."""
+        """Number of seeds without a result: interrupted, or still in training."""
         return len(self.folders) - len(self.losses)
 
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """A comparison, finished or as far as it has come.
+    """A finished or unfinished comparison.
 
     Attributes:
-        path: its folder.
-        arms: in the order of the config.
-        pairs: every two variants.
-        same_data: whether all variants had the same sequences at each seed.
-        same_data_in_pairs: whether the two of every pair had: along a key, those at one number.
-        same_units: whether the test losses of all variants are in the same units; those of
-            different ones make no pair.
-        same_training_units: whether their training and validation losses are.
-        data_of_seeds: what the seeds of a variant learn from.
-        along: the key whose numbers they are compared along, or "".
+        path: folder of the comparison.
+        name: name of the folder.
+        variants: results in the order of the config.
+        pairs: tests of all pairs of variants with comparable losses.
+        same_data: whether all variants have the same sequences for each seed.
+        same_data_in_pairs: whether the two variants of every pair do; in a sweep, a pair has one
+            value of the key.
+        same_units: whether the test losses of all variants have the same units. Variants with
+            different units are not paired.
+        same_training_units: whether their training and validation losses have the same units.
+        data_of_seeds: which data the seeds of a variant are trained on.
+        sweep_key: the config key of a sweep, or "".
     """
 
     path: Path
     name: str
-    arms: tuple[Variant, ...]
+    variants: tuple[VariantResult, ...]
     pairs: tuple[PairedTest, ...]
     same_data: bool
     same_data_in_pairs: bool
     same_units: bool
     same_training_units: bool
     data_of_seeds: DataOfSeeds
-    along: str = ""
+    sweep_key: str = ""

@@ -1,18 +1,18 @@
-"""Wilcoxon's signed-rank test, and the estimate and confidence interval that belong to it.
+"""Wilcoxon's signed-rank test with its estimate and confidence interval.
 
-The test is of Wilcoxon (1945, Biometrics Bulletin 1:80-83), estimate and interval are of Hodges
-and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). All three count Walsh averages,
-the means (d_i + d_j) / 2 of every two differences, i <= j: the statistic is how many are above 0,
-the estimate is their median, and the interval holds the shifts that the test does not reject.
-So test and interval agree: p < level exactly where the interval excludes 0.
+The test is from Wilcoxon (1945, Biometrics Bulletin 1:80-83), estimate and interval are from Hodges
+and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). All three use the Walsh averages,
+the means (d_i + d_j) / 2 of all pairs of differences, i <= j: the statistic is the number of Walsh
+averages above 0, the estimate is their median, and the interval contains the shifts that the test
+does not reject. Test and interval therefore agree: p < level exactly if the interval excludes 0.
 
-Where differences are continuous and symmetric about the shift, level and coverage are exact.
-Ties keep both on the safe side:
+Level and coverage are exact for differences that are continuous and symmetric about the shift.
+With ties both are conservative:
 
-- A difference of 0 says nothing about the sign; such pairs are left out.
+- A difference of 0 has no sign; such pairs are left out.
 - A Walsh average of exactly 0 counts against both directions.
 - Infinite differences share the highest ranks (midranks), and the null distribution is
-  conditional on how many there are.
+  conditional on their number.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Floats = NDArray[np.float64]
-MOST_EXACT = 256
-"""Differences up to which the null distribution is exact; with more it is the normal one."""
-MOST_AVERAGES = 2048
-"""Finite differences of which all Walsh averages are held in memory, 16 MiB."""
-STEPS = 200  # halvings, more than the digits of a float
+MAX_EXACT_DIFFERENCES = 256
+"""Maximum number of differences for the exact null distribution; with more, a normal
+approximation."""
+MAX_STORED_DIFFERENCES = 2048
+"""Maximum number of finite differences whose Walsh averages are all stored, in 16 MiB."""
+MAX_BISECTIONS = 200  # more than the bits of a float
 
 
 @dataclass(frozen=True)
 class SignedRank:
-    """What the differences of pairs show.
+    """Result of the signed-rank test.
 
     Attributes:
-        pairs: differences that are not 0.
-        p: two-sided.
-        estimate: Hodges-Lehmann; infinite where most Walsh averages are, NaN without a pair and
-            where as many are infinite on either side.
-        interval: of the same quantity, its bounds perhaps infinite; None with too few pairs.
+        pairs: number of nonzero differences.
+        p: two-sided p value.
+        estimate: Hodges-Lehmann estimate; infinite where most Walsh averages are, NaN without a
+            pair or with equally many +inf and -inf averages.
+        interval: confidence interval of the estimate, with bounds that may be infinite; None with
+            too few pairs.
     """
 
     pairs: int
@@ -53,82 +55,90 @@ class SignedRank:
 
 
 def signed_rank(differences: Floats, level: float) -> SignedRank:
-    """Test, estimate and interval.
+    """Compute test, estimate and interval.
 
     Args:
-        differences: (n,) of pairs, +-inf among them; not NaN.
-        level: 1 less the confidence of the interval.
+        differences: (n,) differences of pairs, may contain +-inf; no NaN.
+        level: 1 minus the confidence of the interval.
     """
-    moved = differences[differences != 0]
-    if not len(moved):
+    nonzero = differences[differences != 0]
+    if not len(nonzero):
         return SignedRank(0, 1.0, math.nan, None)
-    p = min(1.0, 2 * min(_chance_of_more(moved), _chance_of_more(-moved)))
+    p = min(1.0, 2 * min(_one_sided_p(nonzero), _one_sided_p(-nonzero)))
     interval = None
-    if smallest_p(len(moved)) <= level:
-        interval = _lower_bound(moved, level / 2), -_lower_bound(-moved, level / 2)
-    return SignedRank(len(moved), p, _estimate(moved), interval)
+    if smallest_p(len(nonzero)) <= level:
+        interval = _lower_bound(nonzero, level / 2), -_lower_bound(-nonzero, level / 2)
+    return SignedRank(len(nonzero), p, _estimate(nonzero), interval)
 
 
 def smallest_p(pairs: int) -> float:
-    """What `p` is where that many differences, none of them 0, all have one sign."""
+    """The smallest possible p value: that of nonzero differences with equal signs."""
     return min(1.0, 2.0 ** (1 - pairs))
 
 
 def pairs_needed(level: float) -> int:
-    """Pairs from which on there is an interval, and p can be as small as the level."""
+    """Minimum number of pairs for an interval, and for p to reach the level."""
     return math.ceil(1 - math.log2(level))
 
 
-def _chance_of_more(moved: Floats) -> float:
-    """One-sided p of the statistic, Walsh averages of 0 counted as negative."""
-    finite, above, many = _taken_apart(moved)
-    return _upper_tail(len(finite), many)(above + 2 * _count_above(np.sort(finite), 0.0))
+def _one_sided_p(nonzero: Floats) -> float:
+    """One-sided p value, with Walsh averages of 0 counted as negative."""
+    finite, above, num_infinite = _split_infinite(nonzero)
+    return _upper_tail(len(finite), num_infinite)(above + 2 * _count_above(np.sort(finite), 0.0))
 
 
-def _lower_bound(moved: Floats, tail: float) -> float:
-    """The lowest shift that is not rejected from below."""
-    finite, above, many = _taken_apart(moved)
-    critical = _critical(len(finite), many, tail)
-    return _largest(finite, -((above - critical) // 2))
+def _lower_bound(nonzero: Floats, tail: float) -> float:
+    """Lower confidence bound of the shift.
+
+    Args:
+        tail: one-sided level.
+    """
+    finite, above, num_infinite = _split_infinite(nonzero)
+    critical = _critical_value(len(finite), num_infinite, tail)
+    return _kth_largest(finite, -((above - critical) // 2))
 
 
-def _estimate(moved: Floats) -> float:
-    """The median of the Walsh averages; those of inf and -inf count half for either side."""
-    finite, above, many = _taken_apart(moved)
+def _estimate(nonzero: Floats) -> float:
+    """Median of the Walsh averages; an average of inf and -inf counts half for each side."""
+    finite, above, num_infinite = _split_infinite(nonzero)
     n = len(finite)
-    half = n * (n + 1) / 2 + many * (2 * n + many + 1) / 2  # of twice the averages
-    below = _taken_apart(-moved)[1]
+    half = n * (n + 1) / 2 + num_infinite * (2 * n + num_infinite + 1) / 2  # of twice the averages
+    below = _split_infinite(-nonzero)[1]
     if above >= half or below >= half:
         return math.nan if above == below else math.copysign(math.inf, above - below)
     first = math.ceil((half - above) / 2)
     if above + 2 * first == half:
-        return (_largest(finite, first) + _largest(finite, first + 1)) / 2
-    return _largest(finite, first)
+        return (_kth_largest(finite, first) + _kth_largest(finite, first + 1)) / 2
+    return _kth_largest(finite, first)
 
 
-def _taken_apart(moved: Floats) -> tuple[Floats, int, int]:
-    """Finite differences, twice the ranks of those that are +inf, and how many are infinite."""
-    finite = moved[np.isfinite(moved)]
-    many = len(moved) - len(finite)
-    return finite, int((moved == math.inf).sum()) * (2 * len(finite) + many + 1), many
+def _split_infinite(nonzero: Floats) -> tuple[Floats, int, int]:
+    """The finite differences, twice the rank sum of +inf, and the number of infinite ones."""
+    finite = nonzero[np.isfinite(nonzero)]
+    num_infinite = len(nonzero) - len(finite)
+    return (
+        finite,
+        int((nonzero == math.inf).sum()) * (2 * len(finite) + num_infinite + 1),
+        num_infinite,
+    )
 
 
 # --- Walsh averages -------------------------------------------------------------------------------
 
 
 def _count_above(ordered: Floats, shift: float) -> int:
-    """How many Walsh averages of sorted differences are above a shift."""
+    """Number of Walsh averages of sorted differences that exceed a shift."""
     limits = 2 * shift - ordered
     beyond = len(ordered) - np.searchsorted(ordered, limits, side="right")
     return int(beyond.sum() + (ordered > limits).sum()) // 2
 
 
-def _largest(finite: Floats, k: int) -> float:
-    """The k-th largest Walsh average, counted from 1; infinite outside."""
+def _kth_largest(finite: Floats, k: int) -> float:
+    """The k-th largest Walsh average, counted from 1; infinite where k is out of range."""
     n = len(finite)
     if k < 1 or k > n * (n + 1) // 2:
         return math.inf if k < 1 else -math.inf
-    if n <= MOST_AVERAGES:
+    if n <= MAX_STORED_DIFFERENCES:
         i, j = np.triu_indices(n)
         sums = finite[i] + finite[j]
         return float(np.partition(sums, len(sums) - k)[len(sums) - k]) / 2
@@ -136,7 +146,7 @@ def _largest(finite: Floats, k: int) -> float:
     low, high = float(ordered[0]) - 1.0, float(ordered[-1])
     if low < 0 < high:
         low, high = (0.0, high) if _count_above(ordered, 0.0) >= k else (low, 0.0)
-    for _ in range(STEPS):
+    for _ in range(MAX_BISECTIONS):
         middle = low + (high - low) / 2
         if middle in (low, high):
             break
@@ -148,33 +158,33 @@ def _largest(finite: Floats, k: int) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _upper_tail(finite: int, many: int) -> Callable[[int], float]:
-    """Twice the statistic -> the probability of as much or more, where every sign is as likely.
+def _upper_tail(finite: int, num_infinite: int) -> Callable[[int], float]:
+    """Upper tail probability under the null hypothesis, as a function of twice the statistic.
 
     Args:
-        finite: differences with ranks of their own, 1, 2, ...
-        many: infinite ones, which share the mean of the ranks above.
+        finite: number of finite differences, which have the ranks 1, 2, ...
+        num_infinite: number of infinite differences, which share the mean of the higher ranks.
     """
-    scores = [*range(2, 2 * finite + 1, 2), *[2 * finite + many + 1] * many]
-    if len(scores) > MOST_EXACT:
+    scores = [*range(2, 2 * finite + 1, 2), *[2 * finite + num_infinite + 1] * num_infinite]
+    if len(scores) > MAX_EXACT_DIFFERENCES:
         mean = sum(scores) / 2
         deviation = math.sqrt(sum(score * score for score in scores)) / 2
         return lambda twice: float(stats.norm.sf((twice - 1 - mean) / deviation))
-    chances = np.ones(1)
+    probs = np.ones(1)
     for score in scores:
-        before, chances = chances, np.zeros(len(chances) + score)
-        chances[: len(before)] += before / 2
-        chances[score:] += before / 2
-    tail = np.cumsum(chances[::-1])[::-1]
+        before, probs = probs, np.zeros(len(probs) + score)
+        probs[: len(before)] += before / 2
+        probs[score:] += before / 2
+    tail = np.cumsum(probs[::-1])[::-1]
     return lambda twice: float(tail[twice]) if twice > 0 else 1.0
 
 
 @functools.lru_cache(maxsize=1024)
-def _critical(finite: int, many: int, tail: float) -> int:
-    """The smallest of twice the statistic that is exceeded with at most that probability."""
-    chance = _upper_tail(finite, many)
-    low, high = 0, finite * (finite + 1) + many * (2 * finite + many + 1) + 1
-    while high - low > 1:  # chance(low) > tail >= chance(high), the last of them 0
+def _critical_value(finite: int, num_infinite: int, tail: float) -> int:
+    """Smallest value of twice the statistic with an upper tail probability of at most `tail`."""
+    upper_tail = _upper_tail(finite, num_infinite)
+    low, high = 0, finite * (finite + 1) + num_infinite * (2 * finite + num_infinite + 1) + 1
+    while high - low > 1:  # upper_tail(low) > tail >= upper_tail(high)
         middle = (low + high) // 2
-        low, high = (low, middle) if chance(middle) <= tail else (middle, high)
+        low, high = (low, middle) if upper_tail(middle) <= tail else (middle, high)
     return high

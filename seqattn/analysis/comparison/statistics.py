@@ -1,6 +1,6 @@
-"""What many seeds can say: medians with intervals, and paired tests with their evidence.
+"""Statistics over seeds: medians with confidence intervals, and paired tests.
 
-A seed that diverged has the loss inf, so it is worse than any that did not.
+A diverged seed has the loss inf, so it is worse than every seed that did not diverge.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 LEVEL = 0.05
 SEEDS_NEEDED = pairs_needed(LEVEL)
-"""Seeds below which a median has no 95% interval, and no difference can be shown."""
+"""Minimum number of seeds for a 95% interval of the median and for a significant difference."""
 
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """How one number varies over seeds.
+    """Summary statistics of one value over seeds.
 
     Attributes:
-        median: of all seeds; inf where half of them or more diverged.
-        median_interval: 95%, see `median_interval`; None with fewer than 6 seeds.
+        median: median over all seeds; inf where half of them or more diverged.
+        median_interval: 95% interval, see `median_interval`; None with fewer than 6 seeds.
         mean: None where a seed diverged. It has no interval: losses over seeds are skewed, and
-            neither Student's t nor a bootstrap keeps its promise with so few of them.
-        best_seed, worst_seed: of the lowest and the highest number.
+            with so few of them neither Student's t nor a bootstrap reaches its nominal coverage.
+        best, worst: lowest and highest value.
+        best_seed, worst_seed: seeds of these values.
     """
 
     median: float
@@ -45,9 +46,10 @@ class SeedSummary:
 
     @classmethod
     def of(cls, values: Mapping[int, float]) -> SeedSummary:
-        """
+        """Summarize the values of at least one seed.
+
         Args:
-            values: one a seed, at least one; inf of a seed that diverged.
+            values: seed -> value; inf for a diverged seed.
         """
         seeds, numbers = list(values), np.array(list(values.values()), dtype=np.float64)
         low, high = int(numbers.argmin()), int(numbers.argmax())
@@ -59,17 +61,19 @@ class SeedSummary:
 
 
 def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
-    """Two order statistics that the median lies between, whatever the distribution (Conover 1999,
-    Practical Nonparametric Statistics, section 3.2).
+    """Distribution-free confidence interval of the median between two order statistics (Conover
+    1999, Practical Nonparametric Statistics, section 3.2).
 
-    The k-th lowest and the k-th highest value, for the largest k with
+    The bounds are the k-th lowest and the k-th highest value, for the largest k with
     2 P(Binomial(n, 1/2) < k) <= level.
 
     Args:
-        values: (n,), inf among them.
+        values: (n,), may contain inf.
+        level: 1 minus the confidence.
 
     Returns:
-        None where even the lowest and the highest promise less: below 6 values for 95%.
+        lower and upper bound; None where even the lowest and highest value have less confidence
+        than asked for: below 6 values for 95%.
     """
     n = len(values)
     k = int(stats.binom.ppf(level / 2, n, 0.5))
@@ -81,127 +85,141 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two variants over the seeds that both have; a pair is the same seed in both arms.
+    """Paired test of two variants over the seeds that both have; a pair is one seed of both.
 
     Attributes:
-        first, second: names; the difference is first - second, so below 0 the first is better.
-        seeds: how many pairs.
-        typical: Hodges-Lehmann estimate over the pairs that are not tied; see `SignedRank`.
-        interval: of the same; the intervals of all pairs of a comparison hold together with 95%
-            (Bonferroni). None with too few pairs.
-        first_better: in how many pairs.
-        p: Wilcoxon's signed-rank test, two-sided.
-        p_holm: the same with Holm's correction (1979) for all pairs of the comparison.
-        effect: matched-pairs rank-biserial correlation (Kerby 2014), -1 where the first is better
-            in every pair, 1 where the second is.
-        smallest_p: what p_holm would be if in every test all pairs agreed that are not tied; from
-            0.05 on nothing can be shown.
-        tied: in how many pairs neither is better, such as where both diverged.
-        tested: pairs of variants of the comparison.
-        diverged: seeds in which the first diverged, and the second.
+        first, second: names of the variants. The difference is first - second: negative where the
+            first has the lower loss.
+        seeds: number of pairs.
+        estimate: Hodges-Lehmann estimate of the difference over the pairs that are not tied; see
+            `SignedRank`.
+        interval: simultaneous 95% interval of the difference (Bonferroni over all pairs of the
+            comparison). None with too few pairs.
+        first_wins: number of pairs in which the first variant has the lower loss.
+        p: two-sided p value of Wilcoxon's signed-rank test.
+        p_holm: p value with Holm's correction (1979) for all tests of the comparison.
+        effect: matched-pairs rank-biserial correlation (Kerby 2014), -1 where the first variant is
+            better in every pair, 1 where the second is.
+        smallest_p: p_holm if all untied pairs of every test had the same sign; at 0.05 or more, no
+            difference can be significant.
+        ties: number of pairs with equal losses, such as where both diverged.
+        num_tests: number of tests of the comparison.
+        diverged: number of diverged seeds of the first and of the second variant.
     """
 
     first: str
     second: str
     seeds: int
-    typical: float
+    estimate: float
     interval: Interval | None
-    first_better: int
+    first_wins: int
     p: float
     p_holm: float
     effect: float
     smallest_p: float
-    tied: int = 0
-    tested: int = 1
+    ties: int = 0
+    num_tests: int = 1
     diverged: tuple[int, int] = (0, 0)
 
     @property
-    def second_better(self) -> int:
-        """In how many pairs."""
-        return self.seeds - self.first_better - self.tied
+    def second_wins(self) -> int:
+        """Number of pairs in which the second variant has the lower loss."""
+        return self.seeds - self.first_wins - self.ties
 
     @property
-    def decided(self) -> bool:
-        """Whether the test says that one is better, and it is so in no fewer pairs than the
-        other."""
-        more = self.second_better - self.first_better
+    def is_decided(self) -> bool:
+        """Whether the test is significant and the better variant wins at least as many pairs."""
+        more = self.second_wins - self.first_wins
         return self.p_holm < LEVEL and more * self.effect >= 0
 
-    def sentence(self) -> str:
-        """In plain words, no more than the numbers say."""
+    def describe(self) -> str:
+        """The result of the test as a sentence."""
         both = f"{self.first} and {self.second}"
-        if self.decided:
-            return self._of_the_better()
-        if self.tied == self.seeds:
+        if self.is_decided:
+            return self._describe_decision()
+        if self.ties == self.seeds:
             return f"{both} have the same result in all {self.seeds} seeds."
         if self.smallest_p >= LEVEL:
-            tied = f", {self.tied} of them tied," if self.tied else ""
+            ties = f", {self.ties} of them tied," if self.ties else ""
             return (
-                f"{self.seeds} seeds{tied} are too few to tell {both} apart, whatever their losses."
+                f"{self.seeds} seeds{ties} are too few to tell {both} apart, whatever their losses."
             )
-        typical = self._typical(f"{self.first} less {self.second}", 1)
-        words = f"{self.seeds} seeds cannot tell {both} apart: {typical}{self._divergences()}"
+        estimate = self._describe_estimate(f"{self.first} less {self.second}", 1)
+        words = (
+            f"{self.seeds} seeds cannot tell {both} apart: {estimate}{self._describe_divergence()}"
+        )
         if self.p_holm < LEVEL:
             one, other = (self.first, self.second) if self.effect < 0 else (self.second, self.first)
-            most = max(self.first_better, self.second_better)
+            most = max(self.first_wins, self.second_wins)
             words += (
                 f"; the test, which weighs the large differences, speaks for {one}"
                 f" (p = {self.p_holm:.2g}), but {other} is better in {most} of {self.seeds} seeds"
             )
-        elif self.p < LEVEL:  # so there are more pairs than this one
+        elif self.p < LEVEL:  # so there are several tests
             words += (
                 f"; p is {self.p:.2g} for this pair alone, but {self.p_holm:.2g} with"
-                f" {self.tested} pairs tested (Holm)"
+                f" {self.num_tests} pairs tested (Holm)"
             )
         return f"{words}."
 
-    def _of_the_better(self) -> str:
-        better, worse, won, sign = self.first, self.second, self.first_better, -1
+    def _describe_decision(self) -> str:
+        better, worse, won, sign = self.first, self.second, self.first_wins, -1
         if self.effect > 0:
-            better, worse, won, sign = self.second, self.first, self.second_better, 1
+            better, worse, won, sign = self.second, self.first, self.second_wins, 1
         size_is_known = self.interval is not None and self.interval[0] * self.interval[1] > 0
         evidence = "" if size_is_known else f" (p = {self.p_holm:.2g}, Holm)"
-        tied = f", {self.tied} tied" if self.tied else ""
+        ties = f", {self.ties} tied" if self.ties else ""
         return (
-            f"{better} is better than {worse}{evidence}: {self._typical('', sign)}; better in {won}"
-            f" of {self.seeds} seeds{tied}{self._divergences()}."
+            f"{better} is better than {worse}{evidence}: {self._describe_estimate('', sign)};"
+            f" better in {won} of {self.seeds} seeds{ties}{self._describe_divergence()}."
         )
 
-    def _typical(self, of: str, sign: int) -> str:
-        """Estimate and interval of the difference, or of its opposite."""
+    def _describe_estimate(self, of: str, sign: int) -> str:
+        """The estimated difference and its interval as text.
+
+        Args:
+            of: name of the difference.
+            sign: 1, or -1 to describe second - first.
+        """
         of = f" {of}" if of else ""
-        where = " where they are not tied" if self.tied else ""
-        size = "unknown" if math.isnan(self.typical) else _number(sign * self.typical)
+        where = " where they are not tied" if self.ties else ""
+        size = "unknown" if math.isnan(self.estimate) else format_number(sign * self.estimate)
         words = f"the typical difference{of}{where} (Hodges-Lehmann) is {size}"
         if self.interval is None:
             return f"{words}, without an interval (needs {self.pairs_needed} seeds)"
         low, high = sorted(sign * bound for bound in self.interval)
-        return f"{words}, 95% interval {_number(low)} to {_number(high)}"
+        return f"{words}, 95% interval {format_number(low)} to {format_number(high)}"
 
     @property
     def pairs_needed(self) -> int:
-        """Pairs that are not tied from which on there is an interval."""
-        return pairs_needed(LEVEL / self.tested)
+        """Minimum number of untied pairs for an interval."""
+        return pairs_needed(LEVEL / self.num_tests)
 
-    def _divergences(self) -> str:
-        """Who diverged, and how often."""
+    def _describe_divergence(self) -> str:
+        """The number of diverged seeds of each variant in parentheses; "" where none diverged."""
         names = (self.first, self.second)
         found = [f"{name} diverged in {count}"
                  for name, count in zip(names, self.diverged, strict=True) if count]  # fmt: skip
         return f" ({', '.join(found)})" if found else ""
 
 
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "infinity" if value > 0 else "-infinity"
-    return f"{value:.2g}"
-
-
-def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[PairedTest]:
-    """Every pair of variants of a group, corrected for the number of pairs of all groups.
+def format_number(value: float, spec: str = ".2g") -> str:
+    """A number as text, with an infinite one spelled out.
 
     Args:
-        groups: variant -> seed -> loss, inf where it diverged; pairs are the seeds that both have.
+        spec: format specification; one that begins with "+" shows the sign of positive numbers.
+    """
+    if not math.isinf(value):
+        return format(value, spec)
+    return ("-" if value < 0 else "+" * spec.startswith("+")) + "infinity"
+
+
+def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[PairedTest]:
+    """Test every pair of variants within each group, corrected for the number of all tests.
+
+    Args:
+        groups: each variant -> seed -> loss, inf where the seed diverged. The pairs of a test are
+            the seeds that both variants have; a test needs two.
     """
     pairs = list[tuple[str, str, Floats, tuple[int, int]]]()
     every = [(losses, *two) for losses in groups for two in itertools.combinations(losses, 2)]
@@ -211,30 +229,30 @@ def differences(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pai
             continue
         a, b = (np.array([losses[name][seed] for seed in shared]) for name in (first, second))
         lost = int(np.isinf(a).sum()), int(np.isinf(b).sum())
-        pairs.append((first, second, paired(a, b), lost))
-    found = [signed_rank(gaps, LEVEL / len(pairs)) for *_, gaps, _ in pairs]
+        pairs.append((first, second, subtract_pairs(a, b), lost))
+    found = [signed_rank(differences, LEVEL / len(pairs)) for *_, differences, _ in pairs]
     corrected = holm([each.p for each in found])
     smallest = holm([smallest_p(each.pairs) for each in found])
     return [
         PairedTest(
-            first, second, len(gaps), each.estimate if each.pairs else 0.0, each.interval,
-            int((gaps < 0).sum()), each.p, p_holm, rank_biserial(gaps), least,
-            int((gaps == 0).sum()), len(pairs), lost,
+            first, second, len(differences), each.estimate if each.pairs else 0.0, each.interval,
+            int((differences < 0).sum()), each.p, p_holm, rank_biserial(differences), least,
+            int((differences == 0).sum()), len(pairs), lost,
         )
-        for (first, second, gaps, lost), each, p_holm, least in zip(
+        for (first, second, differences, lost), each, p_holm, least in zip(
             pairs, found, corrected, smallest, strict=True
         )
     ]  # fmt: skip
 
 
-def paired(first: Floats, second: Floats) -> Floats:
-    """The differences of pairs; 0 where both diverged, +-inf where one did."""
+def subtract_pairs(first: Floats, second: Floats) -> Floats:
+    """first - second, (n,); 0 where both diverged, +-inf where one did."""
     return np.subtract(first, second, out=np.zeros(len(first)), where=first != second)
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p values corrected for their number (Holm 1979, Scandinavian Journal of Statistics 6:65-70):
-    a true null hypothesis among them is rejected with probability LEVEL at most."""
+    """p values with Holm's correction (1979, Scandinavian Journal of Statistics 6:65-70), which
+    bounds the probability of rejecting any true null hypothesis by the level."""
     order = np.argsort(p, kind="stable")
     corrected, highest = [0.0] * len(p), 0.0
     for rank, place in enumerate(order):
@@ -243,10 +261,11 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected
 
 
-def rank_biserial(gaps: Floats) -> float:
-    """Share of ranks above 0 less share below; 0 where all are 0."""
-    moved = gaps[gaps != 0]
-    if not len(moved):
+def rank_biserial(differences: Floats) -> float:
+    """Rank-biserial correlation of differences (n,): the share of positive ranks minus the share of
+    negative ranks; 0 where all differences are 0."""
+    nonzero = differences[differences != 0]
+    if not len(nonzero):
         return 0.0
-    ranks = stats.rankdata(np.abs(moved))
-    return float((ranks[moved > 0].sum() - ranks[moved < 0].sum()) / ranks.sum())
+    ranks = stats.rankdata(np.abs(nonzero))
+    return float((ranks[nonzero > 0].sum() - ranks[nonzero < 0].sum()) / ranks.sum())

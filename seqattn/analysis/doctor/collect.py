@@ -89,7 +89,7 @@ def evidence(
         seeds: test losses of this run's seeds, where there are several.
         history: the epochs of its training, for trends; empty where they are not known.
     """
-    part = data.test.at(slice(0, MOST_SEQUENCES))
+    part = data.test.select(slice(0, MOST_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     against = References.of_data(part, data)
     scored, free = evaluate_and_forecast(trained.model, part, against, data.scaling)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Scaling, Sequences
-from seqattn.data.baselines import mean_squared_error
+from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Floats
 from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
 from seqattn.models.attention import Override
@@ -185,9 +185,7 @@ def loss_of(
     nothing of it was observed."""
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
-    return mean_squared_error(
-        result.values, part, None if scaling is None else scaling.target.scale
-    )
+    return forecast_mse(result.values, part, None if scaling is None else scaling.target.scale)
 
 
 def teacher_forced_chunks(
@@ -237,7 +235,7 @@ def _in_units(
     said: NDArray[np.float64] = values.double().cpu().numpy()
     if scaling is None or scaling.is_identity:
         return said
-    return scaling.unscaled(said, part.at(places))
+    return scaling.inverse_transform(said, part.select(places))
 
 
 def sequences_per_chunk(steps: int) -> int:

@@ -12,8 +12,8 @@ from seqattn.analysis.evaluation.forecasts import free_run
 from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
 from seqattn.data import Sequences
 from seqattn.data.files import Chunk
-from seqattn.data.files.writing import SEQUENCE, STEP, Steps
-from seqattn.data.frames import NAME, frame_file, kind_of_frame, notes_of_frame
+from seqattn.data.files.writing import SEQUENCE, STEP, ForecastSteps
+from seqattn.data.frames import NAME, frame_kind, frame_notes, temporary_parquet
 from seqattn.errors import DataError
 from seqattn.training import LoadedModel
 
@@ -31,9 +31,9 @@ class FrameInput:
         Raises:
             DataError: it is no DataFrame.
         """
-        if kind_of_frame(frame) is None:
+        if frame_kind(frame) is None:
             raise DataError(f"expected a DataFrame, got {type(frame).__name__}.")
-        for line in notes_of_frame(frame):
+        for line in frame_notes(frame):
             note(line)
         config = reading_config(trained).model_copy(update={"format": "auto"})
         return cls(OwnInput(trained, config, note), frame)
@@ -44,7 +44,7 @@ class FrameInput:
         Raises:
             DataError: see `OwnInput.sources`.
         """
-        with frame_file(self.frame) as path:
+        with temporary_parquet(self.frame) as path:
             for chunk, part, _ in self.given.sources(path, NAME):
                 yield chunk, part
 
@@ -56,7 +56,7 @@ class FrameInput:
         Raises:
             DataError: see `OwnInput.scored`.
         """
-        with frame_file(self.frame) as path:
+        with temporary_parquet(self.frame) as path:
             return self.given.scored(path, NAME)
 
     def make(self, columns: Mapping[str, Any]) -> Any:
@@ -82,7 +82,7 @@ def forecast_columns(given: FrameInput, trained: LoadedModel, steps: int | None)
         words = list(zip(*(chunk.id_parts or [(name,) for name in part.ids]), strict=True))
         for name, ids in zip(series, words, strict=True):
             columns.setdefault(name, []).append(np.repeat(np.array(ids, dtype=object), T))
-        when = Steps.of_sources(part, chunk.points.lengths).after(T).reshape(-1)
+        when = ForecastSteps.of_sources(part, chunk.points.lengths).after(T).reshape(-1)
         if when.dtype.kind == "f" and (when == np.round(when)).all():
             when = when.astype(np.int64)
         columns.setdefault(time, []).append(when)

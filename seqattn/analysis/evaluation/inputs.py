@@ -11,20 +11,20 @@ import numpy as np
 
 from seqattn.config import Draft, OwnFile, as_plain
 from seqattn.data import DataSpec, Sequences
-from seqattn.data.cutting import as_sources, cut, cut_at
-from seqattn.data.file_dataset import check_observed, renamed
-from seqattn.data.files import ENDINGS, Chunk, ReadOptions, read_all, read_chunks
-from seqattn.data.notes import short_notes
-from seqattn.data.reading import options_of
-from seqattn.data.regularize import regularized
+from seqattn.data.cutting import cut_at_length, cut_series, make_sources
+from seqattn.data.file_dataset import check_observed, rename_features
+from seqattn.data.files import SUFFIXES, Chunk, ReadOptions, read_all, read_chunks
+from seqattn.data.notes import too_short_notes
+from seqattn.data.reading import make_read_options
+from seqattn.data.regularize import regularize
 from seqattn.data.series import (
     Series,
     Spans,
-    columns_apart,
-    ended_sides,
-    last_rows,
-    of_rows,
-    spacing_of,
+    ended_mask,
+    has_separate_columns,
+    infer_spacing,
+    keep_last_rows,
+    select_rows,
 )
 from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
@@ -103,8 +103,8 @@ class OwnInput:
         """
         config, spec = self.config, self.spec
         wanted = replace(
-            options_of(config, sources_only=True), format=self.format_of(file),
-            features=spec.source_features, group=None, may_rename=True, asks=False,
+            make_read_options(config, sources_only=True), format=self.format_of(file),
+            features=spec.source_features, group=None, may_rename=True, is_training=False,
             roles=spec.roles,
         )  # fmt: skip
         told = set[str]()
@@ -116,15 +116,15 @@ class OwnInput:
                 self.note(f"{name}: {line}.")
                 told.add(line)
             names = chunk.points.features
-            series = self._without_gaps(renamed(chunk, spec.source_features), name)
+            series = self._without_gaps(rename_features(chunk, spec.source_features), name)
             found += len(series)
             if len(series):
                 clean = Chunk(
                     tuple(series.ids), series.points, chunk.where, order=series.order,
                     roles=chunk.roles, id_parts=_parts_of(chunk, series.ids),
                 )  # fmt: skip
-                part = as_sources(series, config, spec.target_features)
-                yield clean, part.at(slice(None)), names
+                part = make_sources(series, config, spec.target_features)
+                yield clean, part.select(slice(None)), names
         if not found:
             raise DataError(_none_left(name, read) if read else f"{name}: has no sequences.")
 
@@ -138,12 +138,13 @@ class OwnInput:
             DataError, UsageError: see `read_chunks`.
         """
         own, spec, name = self.config, self.spec, name or _called(file)
-        form = options_of(own)
+        form = make_read_options(own)
         if form.features is None:
             form = replace(form, features=spec.source_features, may_rename=True)
         apart = spec.source_features, spec.target_features
         form = replace(
-            form, format=self.format_of(file), group=None, source_and_target=apart, asks=False,
+            form, format=self.format_of(file), group=None, source_and_target=apart,
+            is_training=False,
             roles=spec.roles,
         )  # fmt: skip
         try:
@@ -153,21 +154,23 @@ class OwnInput:
         for line in chunk.notes:
             self.note(f"{name}: {line}.")
         if own.source_features is None:
-            chunk = renamed(chunk, spec.source_features)
-        spacing = spacing_of(chunk, self._frequency)
-        series = regularized(chunk, name, own, spacing, has_key=self.has_key)
-        left_out, dropped = LeftOut(), len(series.names_of_dropped)
+            chunk = rename_features(chunk, spec.source_features)
+        spacing = infer_spacing(chunk, self._frequency)
+        series = regularize(chunk, name, own, spacing, has_key=self.has_key)
+        left_out, dropped = LeftOut(), len(series.dropped_names)
         if dropped == len(series):
             raise DataError(_none_left(name, dropped))
         if self.has_key:
-            part = cut(series, Spans.of_series(series).kept(series), own, left_out)
+            part = cut_series(
+                series, Spans.of_series(series).without_dropped(series), own, left_out
+            )
         else:
-            part = cut_at(series, spec.source_length)
+            part = cut_at_length(series, spec.source_length)
         if dropped := dropped + left_out.dropped:
             self.note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
         if not len(part):
             raise DataError(_none_left(name, dropped))
-        for line in short_notes(left_out.too_short):
+        for line in too_short_notes(left_out.too_short):
             self.note(f"{name}: {line}.")
         check_observed(part, name)
         return part
@@ -187,7 +190,7 @@ class OwnInput:
             AmbiguousData: the training does not say, or standard input cannot be read again.
         """
         roles = self.spec.roles
-        answer = None if roles is None else roles.answer(question.choices)
+        answer = None if roles is None else roles.choose_reading(question.choices)
         if answer is None or str(file) == "-":
             raise question
         key, value = next(iter(answer.items()))
@@ -200,7 +203,7 @@ class OwnInput:
         config, ending = self.config, file.suffix.lower()
         if str(file) == "-":
             return config.format if config.format in ("csv", "tsv", "jsonl") else "csv"
-        if ending.removeprefix(".") in ENDINGS and ending != Path(config.path).suffix.lower():
+        if ending.removeprefix(".") in SUFFIXES and ending != Path(config.path).suffix.lower():
             return "auto"
         return config.format
 
@@ -213,26 +216,26 @@ class OwnInput:
         """What a forecast goes on from, empty cells refused, dropped or filled as in training; and
         how its steps are spaced."""
         config = self.config
-        spacing = spacing_of(chunk, self._frequency)
+        spacing = infer_spacing(chunk, self._frequency)
         if spacing is None:
-            spacing = Spacing.alike(len(chunk), Frequency("number", 1))
+            spacing = Spacing.uniform(len(chunk), Frequency("number", 1))
         no_cut: dict[str, Any] = {"window": None, "source_length": None, "target_length": None}
-        ends = columns_apart(config)
+        ends = has_separate_columns(config)
         if not ends:
             no_cut |= {"source_features": None, "target_features": None}
         alone = config.model_copy(update=no_cut)
-        if ends and (ended := np.asarray(ended_sides(chunk.points, config).any(axis=1))).any():
-            chunk = of_rows(chunk, ~ended)
+        if ends and (ended := np.asarray(ended_mask(chunk.points, config).any(axis=1))).any():
+            chunk = select_rows(chunk, ~ended)
         last = None if config.window is None else config.window.source
         if last is not None:
-            chunk = last_rows(chunk, last)  # no fewer than so many steps
+            chunk = keep_last_rows(chunk, last)  # no fewer than so many steps
         chunk = replace(chunk, target=None, where_target=None)
-        series = regularized(chunk, name, alone, spacing, has_key=self.has_key, last=last)
+        series = regularize(chunk, name, alone, spacing, has_key=self.has_key, last=last)
         if series.empty:
             self.note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
-        if dropped := len(series.names_of_dropped):
+        if dropped := len(series.dropped_names):
             self.note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
-        return series.kept()
+        return series.without_dropped()
 
 
 def joined_sources(parts: Sequence[Sequences]) -> Sequences:

@@ -59,7 +59,7 @@ class ForecastSpool(Spool):
             write_npz(file, contents)
 
     def _rows(self, steps: int, features: int, points: Points) -> Rows:
-        first = points(self.part.at(slice(0, 1)), slice(0, 1))
+        first = points(self.part.select(slice(0, 1)), slice(0, 1))
         shape = len(self.part), steps, features
         return Rows(shape, first.dtype, lambda: (points(*one) for one in _chunks(self.part)))
 
@@ -86,4 +86,4 @@ def _chunks(part: Sequences) -> Iterator[tuple[Sequences, slice]]:
         for first in range(0, len(some), size):
             here = slice(first, min(first + size, len(some)))
             within = slice(places.start + here.start, places.start + here.stop)
-            yield (some if len(some) <= size else some.at(here)), within
+            yield (some if len(some) <= size else some.select(here)), within

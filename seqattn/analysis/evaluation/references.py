@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from seqattn.data import InSample, Rule, Scaling, Sequences, Splits
-from seqattn.data.baselines import baselines_of, mean_squared_error
+from seqattn.data import InSample, NaiveForecast, Scaling, Sequences, Splits
+from seqattn.data.baselines import build_baselines, forecast_mse
 from seqattn.data.least_squares import LEAST_SQUARES, least_squares
 from seqattn.data.metrics import Errors
 from seqattn.data.scoring import ErrorSums
-from seqattn.data.sequences import Forecast
+from seqattn.data.sequences import ForecastLike
 from seqattn.data.units import Units
 
 
@@ -48,7 +48,7 @@ class References:
         cls,
         part: Sequences,
         train: Sequences,
-        rule: tuple[str, Rule] | None,
+        rule: tuple[str, NaiveForecast] | None,
         scaling: Scaling | None = None,
         in_sample: InSample | None = None,
         *,
@@ -68,11 +68,11 @@ class References:
         """
         scale = None if scaling is None else scaling.target.scale
         if scaling is not None and as_trained:
-            scale = scaling.units(part)
-        free = baselines_of(train, part, rule, in_sample)
+            scale = scaling.target_scale(part)
+        free = build_baselines(train, part, rule, in_sample)
         losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
 
-        def score(name: str, forecast: Forecast) -> None:
+        def score(name: str, forecast: ForecastLike) -> None:
             sums = ErrorSums.of(forecast, part, scale)
             losses[name], rmse[name] = sums.loss, sums.rmse
             if in_sample is not None:
@@ -85,7 +85,7 @@ class References:
         if linear is not None:
             score(LEAST_SQUARES, linear)
         return cls(
-            None if part.ideal is None else mean_squared_error(part.ideal, part, scale),
+            None if part.ideal is None else forecast_mse(part.ideal, part, scale),
             baselines, {name: losses[name] for name in losses.keys() - baselines.keys()}, rmse,
             in_sample, errors, free.notes,
         )  # fmt: skip

@@ -19,7 +19,7 @@ from seqattn.analysis.evaluation.references import References
 from seqattn.data import Scaling, Sequences
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.scoring import ErrorSums
-from seqattn.data.sequences import Floats, real_points
+from seqattn.data.sequences import Floats, valid_mask
 from seqattn.models import Seq2SeqModel, WeightSemantics
 
 
@@ -163,7 +163,7 @@ class _Looks:
             is_distribution=meaning == "distribution"
         )
         known = None if part.alignment is None else part.alignment[places]
-        keep = real_points(part.target_lengths[places], part.target_steps)
+        keep = valid_mask(part.target_lengths[places], part.target_steps)
         self.looking.add(maps["cross"], part.source_lengths[places], keep, known)
 
     def result(self) -> AttentionMetrics | None:

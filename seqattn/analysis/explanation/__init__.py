@@ -21,7 +21,7 @@ from seqattn.analysis.explanation.recurrent import explain_recurrent
 from seqattn.analysis.explanation.skip import explain_skip
 from seqattn.analysis.explanation.transformer import explain_transformer
 from seqattn.models import FastWeightsModel, RecurrentModel, Seq2SeqModel, TransformerModel
-from seqattn.models.attention.arithmetic import DECIMALS, WIDEST_MAP, Array, Stage, rounded
+from seqattn.models.attention.arithmetic import DECIMALS, MAX_PRINTED_SIDE, Array, Stage, as_printed
 
 
 def explain(
@@ -55,8 +55,8 @@ def explain(
             explain_transformer(record, model, tensor, step, layer, head)
         if model.skip is not None:
             explain_skip(record, model.skip, tensor, forecast, features)
-    record.model_says = rounded(forecast[0, -1]).tolist()
+    record.model_says = as_printed(forecast[0, -1]).tolist()
     return record
 
 
-__all__ = ["DECIMALS", "WIDEST_MAP", "Array", "Explanation", "Stage", "explain"]
+__all__ = ["DECIMALS", "MAX_PRINTED_SIDE", "Array", "Explanation", "Stage", "explain"]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqattn.analysis.explanation.record import Explanation, check_index
 from seqattn.models import FastWeightsModel
-from seqattn.models.attention.arithmetic import Array, point_names, rounded
+from seqattn.models.attention.arithmetic import Array, as_printed, point_names
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.layers import LayerNorm
 
@@ -23,28 +23,30 @@ def explain_fast_weights(
     check_index("--head", head, 1)
     *_, step, _ = forecast.shape
     S = source.shape[1]
-    memory, state, point = model.encode(source, None, as_matrix=False)
+    memory, state, point = model.encode(source, None, use_matrix=False)
     for output in forecast[:, :-1].unbind(-2):
         _, state, _, memory = model.step(model.decoder_input(point), state, memory)
         point = output
     assert isinstance(memory, StateMemory)
     record.add_row("What the decoder is fed", "", "point", point[0], features)
     preactivation = model.decoder_input(point) + model.decoder_state(state)
-    query = model.settle_for(preactivation, memory, model.inner_steps - 1, model.decoder_norm)
+    query = model.iterate_inner_loop(
+        preactivation, memory, model.inner_steps - 1, model.decoder_norm
+    )
     rows = [*point_names(S), *(f"step {t}" for t in range(1, step))]
     formula = "W h + C x, held through the inner loop"
     outside = record.add_from_model("What comes from outside", formula, preactivation, ["held"])[0]
     formula = f"after {model.inner_steps - 1} readings"
     h = record.add_from_model("State that asks", formula, query, ["h"])[0]
     states = record.add_from_model("States in memory", "", memory.states[0], rows)
-    factors, products = rounded(memory.factors[0]), rounded(states @ h)
+    factors, products = as_printed(memory.factors[0]), as_printed(states @ h)
     columns = {"h(tau) . h": products, "rate decay^age": factors, "strength": products * factors}
     formula = "strength = rate decay^age (h(tau) . h)"
     strengths = record.add_columns("Strengths", formula, columns, rows)
     parts = record.add("Weighted states", "strength times state", strengths[:, None] * states, rows)
     read = record.add_row("What is read", "A h, the sum of the weighted states", "A h",
                         parts.sum(axis=0))  # fmt: skip
-    z, name = rounded(outside + read), "held + A h"
+    z, name = as_printed(outside + read), "held + A h"
     if model.decoder_norm is not None:
         z, name = _normalized(record, model.decoder_norm, z)
     new = record.add_row("New state", f"tanh({name})", "h'", np.tanh(z))
@@ -55,11 +57,11 @@ def explain_fast_weights(
 
 def _normalized(record: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
     """Layer norm of z (H,), and its formula."""
-    gain, bias = rounded(norm.gain.value), rounded(norm.bias.value)
+    gain, bias = as_printed(norm.gain.value), as_printed(norm.bias.value)
     table = np.stack([z, gain, bias])
     record.add("Layer norm's input, gain and bias", "held + A h", table, ["z", "gain", "bias"])
     moments = np.array([z.mean(), np.sqrt(z.var() + 1e-5)])
     mean, deviation = record.add_row("Mean and deviation of z", "", "z", moments,
                                    ["mean", "deviation"])  # fmt: skip
-    normalized = rounded((z - mean) / deviation * gain + bias)
+    normalized = as_printed((z - mean) / deviation * gain + bias)
     return normalized, "(z - mean) / deviation * gain + bias"

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqattn.errors import UsageError
 from seqattn.models import FastWeightsModel, RecurrentModel
-from seqattn.models.attention.arithmetic import Array, Record, numbered, rounded
+from seqattn.models.attention.arithmetic import Array, Record, as_printed, column_numbers
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Explanation(Record):
     def add_contexts_of_heads(self, of_model: Any, head: int, context: Array) -> Array:
         """Add the contexts of all heads, those of the model (A, V) and of `head` as printed (V,);
         one after the other, (A V,)."""
-        contexts = rounded(of_model)
+        contexts = as_printed(of_model)
         contexts[head] = context
         rows = [f"head {i}" for i in range(len(contexts))]
         formula = f"this is head {head}, the others likewise"
@@ -51,8 +51,8 @@ class Explanation(Record):
         features: Sequence[str],
     ) -> None:  # fmt: skip
         """Add the point that the output layer makes of a printed vector of that name."""
-        weight, bias = rounded(model.output.weight), rounded(model.output.bias)
-        columns = [*numbered(weight.shape[1]), "bias"]
+        weight, bias = as_printed(model.output.weight), as_printed(model.output.bias)
+        columns = [*column_numbers(weight.shape[1]), "bias"]
         self.add("Output layer W, b", "", np.column_stack([weight, bias]), features, columns)
         stage = "Point that is said" if model.skip is None else "Network's share"
         point = self.add_row(stage, f"y = W {name} + b", "y", weight @ vector + bias, features)

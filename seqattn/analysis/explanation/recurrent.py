@@ -10,9 +10,9 @@ from torch import Tensor
 from seqattn.analysis.explanation.record import Explanation, check_index
 from seqattn.errors import UsageError
 from seqattn.models import RecurrentModel
-from seqattn.models.attention import Attention, Look, Memory
-from seqattn.models.attention.arithmetic import Array, AttentionStep, rounded
-from seqattn.models.recurrent import State
+from seqattn.models.attention import Attention, AttentionMemory, AttentionOutput
+from seqattn.models.attention.arithmetic import Array, AttentionStep, as_printed
+from seqattn.models.recurrent import DecoderState
 
 
 def explain_recurrent(
@@ -36,7 +36,7 @@ def explain_recurrent(
     check_index("--layer", layer, 1)
     check_index("--head", head, attention.heads)
     memory, state, point = model.encode(source, None)
-    states, _ = model.read(source, None)
+    states, _ = model.encode_states(source, None)
     assert memory is not None
     for output in forecast[:, :-1].unbind(-2):
         _, _, state = model.step(point, state, memory)
@@ -50,7 +50,7 @@ def explain_recurrent(
     scores = attention.score.scores(query.unsqueeze(-2), memory.keys)
     step = AttentionStep(
         record=record, states=states, query=query, keys=memory.keys, scores=scores,
-        weights=attended.weights, previous=state.last, heads=attention.heads, head=head,
+        weights=attended.weights, previous=state.prev_weights, heads=attention.heads, head=head,
     )  # fmt: skip
     context = _context_of_head(record, attention, step, memory)
     if attention.heads > 1:
@@ -60,24 +60,25 @@ def explain_recurrent(
 
 
 def _decoder_step(
-    model: RecurrentModel, attention: Attention, memory: Memory, state: State, point: Tensor
-) -> tuple[Tensor, Look, Tensor]:
+    model: RecurrentModel, attention: Attention, memory: AttentionMemory, state: DecoderState,
+    point: Tensor,
+) -> tuple[Tensor, AttentionOutput, Tensor]:  # fmt: skip
     """The decoder's step, fed a point (1, F): the state that attends (1, H), its context and
     weights, and the new state (1, H)."""
     projected = model.decoder.project(point)
     if model.context_is_input:
-        query = model.top(state.cells)
-        attended = attention.look(query.unsqueeze(-2), memory, state.last)
+        query = model.top_layer_output(state.cells)
+        attended = attention.attend(query.unsqueeze(-2), memory, state.prev_weights)
         joined = projected + model.decoder.project_context(attended.context.squeeze(-2))
-        return query, attended, model.top(model.advance(joined, state.cells))
-    if state.fed is not None:
-        projected = projected + model.decoder.project_context(state.fed)
-    query = model.top(model.advance(projected, state.cells))
-    return query, attention.look(query.unsqueeze(-2), memory, state.last), query
+        return query, attended, model.top_layer_output(model.step_layers(joined, state.cells))
+    if state.attentional is not None:
+        projected = projected + model.decoder.project_context(state.attentional)
+    query = model.top_layer_output(model.step_layers(projected, state.cells))
+    return query, attention.attend(query.unsqueeze(-2), memory, state.prev_weights), query
 
 
 def _context_of_head(
-    record: Explanation, attention: Attention, step: AttentionStep, memory: Memory
+    record: Explanation, attention: Attention, step: AttentionStep, memory: AttentionMemory
 ) -> Array:
     """Query, keys, scores, weights, values and their sum, of one head; returns the context."""
     query, keys, scores, record.cosines = attention.score.explain(step)
@@ -106,11 +107,11 @@ def _readout(
     if model.context_is_input:
         formula = "from the point fed, the context and h, by the recurrent cell"
         return record.add_from_model("New state h'", formula, new, ["h'"])[0], "h'"
-    joined = np.concatenate([context, rounded(query[0])])
+    joined = np.concatenate([context, as_printed(query[0])])
     record.add_row("Joined", "[context; h]", "[c; h]", joined)
     if model.combine is None:
         return joined, "[context; h]"
-    weight, bias = rounded(model.combine.weight), rounded(model.combine.bias)
+    weight, bias = as_printed(model.combine.weight), as_printed(model.combine.bias)
     formula = "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint"
     attentional = np.tanh(weight @ joined + bias)[None]
     return record.add_from_model("Attentional vector a", formula, attentional, ["a"])[0], "a"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqattn.analysis.explanation.record import Explanation
 from seqattn.models import LinearSkip
-from seqattn.models.attention.arithmetic import WIDEST_MAP, numbered, rounded
+from seqattn.models.attention.arithmetic import MAX_PRINTED_SIDE, as_printed, column_numbers
 
 
 def explain_skip(
@@ -28,14 +28,14 @@ def explain_skip(
         rest = forecast[:, -1] - share
         network = record.add_from_model("Network's share", "from the layers that follow", rest,
                                       ["network"], features)[0]  # fmt: skip
-    weight, bias = rounded(skip.weight[step - 1].flatten(-2)), rounded(skip.bias[step - 1])
+    weight, bias = as_printed(skip.weight[step - 1].flatten(-2)), as_printed(skip.bias[step - 1])
     formula = f"W x + b of this step; x = all {source.shape[1]} source points, one after the other"
-    if max(weight.shape) > WIDEST_MAP:
+    if max(weight.shape) > MAX_PRINTED_SIDE:
         formula = f"{formula}; the map is in the checkpoint"
         linear = record.add_from_model("Skip's share", formula, share, ["skip"], features)[0]
     else:
-        x = record.add_row("Source points in one row", "", "x", rounded(source[0]).reshape(-1))
-        columns = [*numbered(weight.shape[1]), "bias"]
+        x = record.add_row("Source points in one row", "", "x", as_printed(source[0]).reshape(-1))
+        columns = [*column_numbers(weight.shape[1]), "bias"]
         record.add("Skip: the map", "", np.column_stack([weight, bias]), features, columns)
         linear = record.add_row("Skip's share", formula, "skip", weight @ x + bias, features)
     table = np.stack([network, linear, network + linear])

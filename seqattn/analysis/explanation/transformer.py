@@ -7,7 +7,7 @@ from torch import Tensor
 
 from seqattn.analysis.explanation.record import Explanation, check_index
 from seqattn.models import TransformerModel
-from seqattn.models.attention.arithmetic import rounded
+from seqattn.models.attention.arithmetic import as_printed
 from seqattn.models.attention.normalizers import explain_softmax
 from seqattn.models.attention.scores import explain_scaled_products
 
@@ -21,7 +21,7 @@ def explain_transformer(
         step: counted from 1.
     """
     check_index("--layer", layer, len(model.decoder))
-    trace = model.cross_look(source, step, layer)
+    trace = model.trace_cross_attention(source, step, layer)
     check_index("--head", head, trace.keys.shape[1])
     formula = f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state"
     q = record.add_from_model("Query", formula, trace.queries[0, head, -1:], ["q"])[0]
@@ -33,7 +33,7 @@ def explain_transformer(
     values = record.add_from_model("Values", formula, trace.values[0, head])
     context = record.add_context(weights, values)
     contexts = record.add_contexts_of_heads(trace.context[0, :, -1], head, context)
-    weight, bias = rounded(trace.out.weight), rounded(trace.out.bias)
+    weight, bias = as_printed(trace.out.weight), as_printed(trace.out.bias)
     formula = "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows"
     record.add_from_model(
         "What cross-attention adds", formula, (weight @ contexts + bias)[None], ["+"]

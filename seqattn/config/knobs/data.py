@@ -20,10 +20,10 @@ from seqattn.config.knobs.section import (
     Share,
     UnitTexts,
     Words,
+    check_ordered,
     contradiction,
-    must_say,
-    ordered,
-    told_apart_by,
+    discriminator,
+    require_key,
 )
 
 
@@ -75,7 +75,7 @@ class Polygons(Generated):
     """Regular polygons round the middle, turned and scaled at random: some corners are given, the
     others are the target."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["polygons"] = "polygons"
     """What the sequences are."""
     noise: Noise = 0.1
@@ -91,7 +91,7 @@ class Polygons(Generated):
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:
-        ordered(self, "min_corners", "corners")
+        check_ordered(self, "min_corners", "corners")
         fewest = self.corners if self.min_corners is None else self.min_corners
         if self.source_length >= fewest:
             raise contradiction(
@@ -115,14 +115,14 @@ class Paths(Generated):
 
     @model_validator(mode="after")
     def _shortest_first(self) -> Self:
-        ordered(self, "min_length", "length")
+        check_ordered(self, "min_length", "length")
         return self
 
 
 class Copy(Paths):
     """Say the source again: step t is told by source point t."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["copy"] = "copy"
     """What the sequences are."""
 
@@ -130,7 +130,7 @@ class Copy(Paths):
 class Reverse(Paths):
     """Say the source backwards."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["reverse"] = "reverse"
     """What the sequences are."""
 
@@ -138,7 +138,7 @@ class Reverse(Paths):
 class Sort(Paths):
     """Say the source in the order of its first coordinate: what is next depends on contents."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["sort"] = "sort"
     """What the sequences are."""
 
@@ -147,7 +147,7 @@ class Recall(Generated):
     """Pairs of a key and a value, then a key again, noisy: say its value (associative retrieval,
     Ba et al. 2016, section 4.1, with points for letters)."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["recall"] = "recall"
     """What the sequences are."""
     noise: Noise = 0.1
@@ -161,7 +161,7 @@ class Recall(Generated):
 
     @model_validator(mode="after")
     def _fewest_first(self) -> Self:
-        ordered(self, "min_pairs", "pairs")
+        check_ordered(self, "min_pairs", "pairs")
         return self
 
 
@@ -169,7 +169,7 @@ class Lag(Paths):
     """Go on as it was `lag` steps before: with points numbered through, point t is a noisy point
     t - lag."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
     """What the sequences are."""
     noise: Noise = 0.1
@@ -233,7 +233,7 @@ class Split(Section):
         return self
 
 
-def names_in(given: list[str] | None) -> tuple[str, ...]:
+def column_names(given: list[str] | None) -> tuple[str, ...]:
     """The columns that a key names; none where it says auto or null."""
     return () if given is None or given == ["auto"] else tuple(given)
 
@@ -244,7 +244,7 @@ AUTO = ["auto"]
 class OwnFile(Section):
     """Your own sequences, from a file. `seqattn data check FILE` writes this section for you."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["file"] = "file"
     """What the sequences are."""
     path: FileName
@@ -368,7 +368,7 @@ class OwnFile(Section):
             raise contradiction(f"{lacking}_features", "is needed too, where the other is given")
         taken = {self.group: "group"} if self.group else {}
         for key in ("series", "time"):
-            taken |= dict.fromkeys(names_in(getattr(self, key)), key)
+            taken |= dict.fromkeys(column_names(getattr(self, key)), key)
         for key in ("features", "source_features", "target_features"):
             names = getattr(self, key) or []
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -389,5 +389,5 @@ Data = Annotated[
     | Annotated[Recall, Tag("recall")]
     | Annotated[Lag, Tag("lag")]
     | Annotated[OwnFile, Tag("file")],
-    told_apart_by("kind", "squares"),
+    discriminator("kind", "squares"),
 ]

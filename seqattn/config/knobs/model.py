@@ -11,8 +11,8 @@ from seqattn.config.knobs.section import (
     Section,
     Width,
     contradiction,
-    must_say,
-    told_apart_by,
+    discriminator,
+    require_key,
 )
 
 
@@ -39,7 +39,7 @@ class LocationShift(Section):
 class LocalWindow(Section):
     """A Gaussian window around a place that the query predicts (Luong et al. 2015, local-p)."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["local"] = "local"
     """How places, besides contents, decide."""
     window: Annotated[int, Field(ge=1, le=100_000)] = 2
@@ -49,7 +49,7 @@ class LocalWindow(Section):
 
 Location = Annotated[
     Annotated[LocationShift, Tag("location_shift")] | Annotated[LocalWindow, Tag("local")],
-    told_apart_by("kind", "location_shift"),
+    discriminator("kind", "location_shift"),
 ]
 
 
@@ -93,7 +93,7 @@ class AttentionKnobs(Section):
 class UniformAttention(AttentionKnobs):
     """No score: every source point weighs the same (what attention must beat)."""
 
-    model_config = must_say("score")
+    model_config = require_key("score")
     score: Literal["uniform"] = "uniform"
     """How well a key suits a query."""
 
@@ -110,7 +110,7 @@ class UniformAttention(AttentionKnobs):
 class DotAttention(AttentionKnobs):
     """query . key (Luong et al. 2015)."""
 
-    model_config = must_say("score")
+    model_config = require_key("score")
     score: Literal["dot"] = "dot"
     """How well a key suits a query."""
 
@@ -137,7 +137,7 @@ class ScaledDotAttention(AttentionKnobs):
 class GeneralAttention(AttentionKnobs):
     """query . W key (Luong et al. 2015)."""
 
-    model_config = must_say("score")
+    model_config = require_key("score")
     score: Literal["general"] = "general"
     """How well a key suits a query."""
 
@@ -145,7 +145,7 @@ class GeneralAttention(AttentionKnobs):
 class AdditiveAttention(AttentionKnobs):
     """v . tanh(W query + U key + b) (Bahdanau et al. 2015, plus the bias b)."""
 
-    model_config = must_say("score")
+    model_config = require_key("score")
     score: Literal["additive"] = "additive"
     """How well a key suits a query."""
     key_dim: Width | None = None
@@ -155,7 +155,7 @@ class AdditiveAttention(AttentionKnobs):
 class CosineAttention(AttentionKnobs):
     """cos(query, key) / temperature, with a learned temperature (Graves et al. 2014, eq. 5, 6)."""
 
-    model_config = must_say("score")
+    model_config = require_key("score")
     score: Literal["cosine"] = "cosine"
     """How well a key suits a query."""
     project_query_key: bool = True
@@ -171,7 +171,7 @@ Attention = Annotated[
     | Annotated[GeneralAttention, Tag("general")]
     | Annotated[AdditiveAttention, Tag("additive")]
     | Annotated[CosineAttention, Tag("cosine")],
-    told_apart_by("score", "scaled_dot"),
+    discriminator("score", "scaled_dot"),
 ]
 
 
@@ -298,7 +298,7 @@ class Recurrent(ModelKnobs):
 class FastWeights(ModelKnobs):
     """A recurrent net that reads its recent past from fast weights (Ba et al. 2016)."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["fast_weights"] = "fast_weights"
     """The family of models."""
     hidden_dim: Width = 16
@@ -322,7 +322,7 @@ class Transformer(ModelKnobs):
     """Encoder and decoder of self-attention, and cross-attention between them (Vaswani et al.
     2017)."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["transformer"] = "transformer"
     """The family of models."""
     model_dim: Width = 32
@@ -375,5 +375,5 @@ Model = Annotated[
     Annotated[Recurrent, Tag("recurrent")]
     | Annotated[FastWeights, Tag("fast_weights")]
     | Annotated[Transformer, Tag("transformer")],
-    told_apart_by("kind", "recurrent"),
+    discriminator("kind", "recurrent"),
 ]

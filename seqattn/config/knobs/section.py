@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-APART = ("kind", "score", "schedule")
+DISCRIMINATORS = ("kind", "score", "schedule")
 
 
 class Section(BaseModel):
@@ -34,7 +34,7 @@ class Section(BaseModel):
     def names(cls) -> list[str]:
         """Its keys, the one that tells variants apart first: shared keys are declared before a
         variant's own, but people read `score` or `kind` first."""
-        first = [key for key in APART if key in cls.model_fields]
+        first = [key for key in DISCRIMINATORS if key in cls.model_fields]
         return first + [key for key in cls.model_fields if key not in first]
 
 
@@ -43,14 +43,14 @@ def contradiction(key: str, message: str) -> PydanticCustomError:
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
 
 
-def ordered(section: Section, low: str, high: str) -> None:
+def check_ordered(section: Section, low: str, high: str) -> None:
     """Refuse a lower end that lies above the upper one."""
     least, most = getattr(section, low), getattr(section, high)
     if least is not None and least > most:
         raise contradiction(low, f"is {least}, more than {high}: {most}")
 
 
-def told_apart_by(key: str, default: str) -> Discriminator:
+def discriminator(key: str, default: str) -> Discriminator:
     """Pick a union's variant by `key`, or `default` where the file leaves it out."""
 
     def tag(value: Any) -> str | None:
@@ -61,7 +61,7 @@ def told_apart_by(key: str, default: str) -> Discriminator:
     return Discriminator(tag)
 
 
-def must_say(key: str) -> ConfigDict:
+def require_key(key: str) -> ConfigDict:
     """JSON Schema of a variant that is not the default: the key that picks it is required."""
     return ConfigDict(json_schema_extra={"required": [key]})
 

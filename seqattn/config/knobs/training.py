@@ -11,8 +11,8 @@ from seqattn.config.knobs.section import (
     Probability,
     Section,
     contradiction,
-    must_say,
-    told_apart_by,
+    discriminator,
+    require_key,
 )
 
 
@@ -36,7 +36,7 @@ class ConstantForcing(TeacherForcingKnobs):
 class LinearForcing(TeacherForcingKnobs):
     """From `start` in the first epoch to `end` in the last (Bengio et al. 2015)."""
 
-    model_config = must_say("schedule")
+    model_config = require_key("schedule")
     schedule: Literal["linear"] = "linear"
     """How the probability changes from epoch to epoch."""
     start: Probability = 1.0
@@ -50,7 +50,7 @@ class LinearForcing(TeacherForcingKnobs):
 class ExponentialForcing(TeacherForcingKnobs):
     """decay ** epoch, counted from 0 (Bengio et al. 2015)."""
 
-    model_config = must_say("schedule")
+    model_config = require_key("schedule")
     schedule: Literal["exponential"] = "exponential"
     """How the probability changes from epoch to epoch."""
     decay: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -60,7 +60,7 @@ class ExponentialForcing(TeacherForcingKnobs):
 class InverseSigmoidForcing(TeacherForcingKnobs):
     """k / (k + exp(epoch / k)), counted from 0 (Bengio et al. 2015)."""
 
-    model_config = must_say("schedule")
+    model_config = require_key("schedule")
     schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
     """How the probability changes from epoch to epoch."""
     k: Annotated[float, Field(ge=1, le=1e6)] = 12.0
@@ -72,7 +72,7 @@ TeacherForcing = Annotated[
     | Annotated[LinearForcing, Tag("linear")]
     | Annotated[ExponentialForcing, Tag("exponential")]
     | Annotated[InverseSigmoidForcing, Tag("inverse_sigmoid")],
-    told_apart_by("schedule", "constant"),
+    discriminator("schedule", "constant"),
 ]
 
 
@@ -87,7 +87,7 @@ class CosineRate(Section):
     """Half a cosine from learning_rate in the first epoch towards `minimum`, which it reaches after
     the last, as torch's CosineAnnealingLR does (Loshchilov and Hutter 2017, without restarts)."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["cosine"] = "cosine"
     """How the learning rate changes from epoch to epoch."""
     minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
@@ -99,7 +99,7 @@ class CosineRate(Section):
 class StepRate(Section):
     """learning_rate times `factor` after every `every` epochs."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["step"] = "step"
     """How the learning rate changes from epoch to epoch."""
     every: Count = 30
@@ -111,7 +111,7 @@ class StepRate(Section):
 class PlateauRate(Section):
     """learning_rate times `factor` whenever the validation loss stops improving."""
 
-    model_config = must_say("kind")
+    model_config = require_key("kind")
     kind: Literal["plateau"] = "plateau"
     """How the learning rate changes from epoch to epoch."""
     patience: Count = 10
@@ -125,7 +125,7 @@ LearningRateSchedule = Annotated[
     | Annotated[CosineRate, Tag("cosine")]
     | Annotated[StepRate, Tag("step")]
     | Annotated[PlateauRate, Tag("plateau")],
-    told_apart_by("kind", "none"),
+    discriminator("kind", "none"),
 ]
 
 

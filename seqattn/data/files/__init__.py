@@ -1,4 +1,4 @@
-"""The user's own sequences: files in and out, in seven formats."""
+"""Reads and writes sequences in files of several formats."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from seqattn.data.files.arrays import read_npy, read_npz
 from seqattn.data.files.chunk import (
-    MOST_PIPED,
+    MAX_PIPED,
     Chunk,
     Ragged,
     SeenIds,
     check_values,
-    joined,
-    offsets_of,
+    concat_chunks,
+    to_offsets,
 )
-from seqattn.data.files.lines import holds_nested_points, read_json_lines
+from seqattn.data.files.lines import has_nested_points, read_json_lines
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables import read_table
@@ -27,93 +27,95 @@ from seqattn.errors import DataError
 FORMATS = ("csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow")
 TABLES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
 NESTED = "nested "
-ENDINGS = {
+SUFFIXES = {
     "csv": "csv", "txt": "csv", "dat": "csv", "tsv": "tsv", "tab": "tsv", "json": "json",
     "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz", "npy": "npy",
     "parquet": "parquet", "pq": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow",
 }  # fmt: skip
 
 
-PACKED = (".gz", ".zst")
-"""What the name of a packed text ends in."""
+COMPRESSED_SUFFIXES = (".gz", ".zst")
+"""Suffixes of compressed text files."""
 
 
 def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
-    """A file's sequences, some at a time, in bounded memory.
+    """Yields the sequences of a file in chunks, in bounded memory.
 
     Args:
         path: `-` is standard input.
-        whole: they are wanted together, so what is mapped need not be cut up.
+        options: how to read the file.
+        whole: whether one chunk is enough where the file is memory-mapped.
 
     Raises:
-        DataError: with file, row and column, and what would do.
+        DataError: the file cannot be used; the message has row and column, and what to change.
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()
-    for chunk in _opened(path, name, options, whole):
+    for chunk in _open_chunks(path, name, options, whole):
         check_values(name, chunk)
-        again = seen.first_repeat(chunk.ids)
-        if again is not None:
+        repeated = seen.find_repeat(chunk.ids)
+        if repeated is not None:
             raise DataError(
-                f"{name}: the sequence {again!r} comes twice. Rows of one sequence stand together,"
-                " and every sequence has a name of its own."
+                f"{name}: the sequence {repeated!r} comes twice. Rows of one sequence stand"
+                " together, and every sequence has a name of its own."
                 + (" If a row is a point, set data.layout to long." if chunk.is_wide else "")
             )
         yield chunk
 
 
 def read_all(path: Path, options: ReadOptions) -> Chunk:
-    """All sequences of a file.
+    """All sequences of a file in one chunk.
 
     Raises:
         DataError, UsageError: see `read_chunks`.
     """
-    found, numbers = list[Chunk](), 0
+    chunks, size = list[Chunk](), 0
     for chunk in read_chunks(path, options, whole=True):
-        found.append(chunk)
-        numbers += chunk.points.values.size
-        if str(path) == "-" and numbers > MOST_PIPED:
+        chunks.append(chunk)
+        size += chunk.points.values.size
+        if str(path) == "-" and size > MAX_PIPED:
             raise DataError(
-                f"standard input: has more than {MOST_PIPED:,} numbers, and all are needed at once."
+                f"standard input: has more than {MAX_PIPED:,} numbers, and all are needed at once."
                 " Write them to a file, and give that instead."
             )
-    return joined(found)
+    return concat_chunks(chunks)
 
 
-def format_of(path: Path, given: str = "auto") -> str:
-    """The format of a file, by its ending where `given` is auto; standard input is CSV.
+def file_format(path: Path, given: str = "auto") -> str:
+    """The format of a file: `given`, or by the suffix if `given` is auto; standard input is CSV.
 
     Raises:
-        DataError: an ending that is none of them.
+        DataError: the suffix is unknown.
     """
     if given != "auto":
         return given
     if str(path) == "-":
         return "csv"
-    found = format_of_name(path)
-    if found is None:
+    chunks = format_of_suffix(path)
+    if chunks is None:
         raise DataError(
             f"{path}: cannot tell its format from its name. End it in"
             f" {', '.join('.' + known for known in FORMATS)}, or say which with data.format."
         )
-    return found
+    return chunks
 
 
-def format_of_name(path: Path) -> str | None:
-    """The format that a file's name ends in; None: in none."""
-    name = Path(path.stem) if path.suffix.lower() in PACKED else path
-    return ENDINGS.get(name.suffix.lower().removeprefix("."))
+def format_of_suffix(path: Path) -> str | None:
+    """The format of the suffix of a file name; None: unknown."""
+    name = Path(path.stem) if path.suffix.lower() in COMPRESSED_SUFFIXES else path
+    return SUFFIXES.get(name.suffix.lower().removeprefix("."))
 
 
-def kind_of(path: Path, form: str) -> str:
-    """The format of a file; with `NESTED` before it where a line is a sequence, not a row."""
-    return f"{NESTED}{form}" if form == "jsonl" and holds_nested_points(path) else form
+def file_kind(path: Path, form: str) -> str:
+    """The format of a file, with the prefix `NESTED` if each line is a sequence, not a row."""
+    return f"{NESTED}{form}" if form == "jsonl" and has_nested_points(path) else form
 
 
 def check_file(path: Path) -> None:
-    """
+    """Check that a path is a regular file.
+
     Raises:
-        DataError: there is no regular file to read.
+        DataError: it is not.
     """
     text = str(path)
     if "://" in text or (text.startswith(("http:/", "https:/", "s3:/", "ftp:/"))):
@@ -129,12 +131,12 @@ def check_file(path: Path) -> None:
         raise DataError(f"{text[:200]!r}: cannot be read ({error}).") from None
 
 
-def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
+def _open_chunks(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
     if str(path) != "-":
         check_file(path)
-    kind = format_of(path, options.format)
+    kind = file_format(path, options.format)
     if str(path) == "-":
-        bounded = replace(options, most=MOST_PIPED)
+        bounded = replace(options, max_values=MAX_PIPED)
         match kind:
             case "csv" | "tsv":
                 yield from read_piped_table(sys.stdin.buffer, name, bounded, kind)
@@ -148,7 +150,7 @@ def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterato
             yield from read_npy(path, options, whole=whole)
         elif kind == "npz":
             yield from read_npz(path, name, options)
-        elif kind_of(path, kind) == f"{NESTED}jsonl":
+        elif file_kind(path, kind) == f"{NESTED}jsonl":
             with path.open("rb") as raw:
                 yield from read_json_lines(raw, name, options)
         else:
@@ -158,18 +160,18 @@ def _opened(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterato
 
 
 __all__ = [
-    "ENDINGS",
     "FORMATS",
+    "FORMAT_OF_SUFFIX",
     "Chunk",
     "Ragged",
     "ReadOptions",
     "SeenIds",
     "check_file",
-    "format_of",
-    "format_of_name",
-    "joined",
-    "offsets_of",
+    "concat_chunks",
+    "file_format",
+    "format_of_suffix",
     "read_all",
     "read_chunks",
     "step_text",
+    "to_offsets",
 ]

@@ -1,10 +1,10 @@
-"""NPY and NPZ files: arrays of numbers, never pickles.
+"""Reads NPY and NPZ files: arrays of numbers, never pickles.
 
-NPY: one array (N, L, F), or (N, L) for one feature; it is mapped, not read. A tail of points that
-are NaN in every feature is padding. NPZ: `source` and, apart, `target`; or `values` for both. With
-`source_lengths`, `target_lengths` or `lengths`, `ids`, `features` and `said` where there are some:
-what `seqattn data sample` and the run folder's predictions.npz have. Features that the file names
-are chosen by name, as columns of a table are.
+NPY: one array (N, L, F), or (N, L) for one feature; it is memory-mapped. Trailing steps that are
+NaN in every feature are padding. NPZ: `source` and `target`, or `values` for both; optionally
+`source_lengths`, `target_lengths` or `lengths`, `ids`, and the names of features in `features` and
+`said` (target), as `seqattn data sample` and predictions.npz of a run folder have them. Features
+with names are selected by name, like the columns of a table.
 """
 
 from __future__ import annotations
@@ -17,83 +17,92 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.chunk import Chunk, Ragged, first_line, offsets_of
-from seqattn.data.files.columns import chosen, listed
-from seqattn.data.files.npz_members import read_members
+from seqattn.data.files.chunk import Chunk, Ragged, first_line, to_offsets
+from seqattn.data.files.columns import join_names, select_features
+from seqattn.data.files.npz_members import read_arrays
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.sequences import Integers, real_points, row_blocks
+from seqattn.data.sequences import Integers, row_blocks, valid_mask
 from seqattn.errors import DataError
 
-ZIP = b"PK\x03\x04"
+ZIP_MAGIC = b"PK\x03\x04"
 """The first bytes of an NPZ file."""
 
 
 def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
-    """Pieces of an NPY file; their values are views of the mapped file where they can be.
+    """Yields chunks of an NPY file; their values are views of the mapped file if possible.
 
     Args:
-        whole: all of it as one piece.
+        path: the file.
+        options: how to read it.
+        whole: one chunk for the whole file.
 
     Raises:
-        DataError: no array of numbers, or none of that shape.
+        DataError: the file is no array of numbers, or has a wrong shape.
     """
     with path.open("rb") as file:
-        is_npz = file.read(len(ZIP)) == ZIP
-    if is_npz:  # np.load would leave a broken one open
+        is_npz = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
+    if is_npz:  # np.load does not close a damaged one
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # a broken header is parsed as Python, and fails in as many ways
+    except Exception as error:  # the header is parsed as Python and can fail in many ways
         raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
     if array.ndim == 1:  # one sequence of one feature
         array = array[None, :]
     if array.ndim == 2 and options.layout == "long":
         array = array[None, :, :]
-    values = _points(array, str(path), "the array")
+    values = _check_array(array, str(path), "the array")
     for first, part in [(0, values)] if whole and len(values) else row_blocks(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
-        yield _chunk(
-            part, None, names, _Which.by_place(where, part.shape[2], options), where, first
+        yield _array_chunk(
+            part,
+            None,
+            names,
+            _FeatureChoice.by_position(where, part.shape[2], options),
+            where,
+            first,
         )
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
 
 def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
-    """The one piece of an NPZ file.
+    """Yields the single chunk of an NPZ file.
 
     Raises:
-        DataError: no NPZ of numbers, one that is too large when unpacked, or shapes that disagree.
+        DataError: the file is damaged or too large when decompressed, or shapes disagree.
     """
-    arrays = read_members(file, name)
+    arrays = read_arrays(file, name)
     key = _main_array(arrays, name)
-    values = _points(arrays[key], name, repr(key))
+    values = _check_array(arrays[key], name, repr(key))
     if not len(values):
         raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
-    lengths = _lengths(arrays, name, ("source_lengths", "lengths"), values, key)
+    lengths = _read_lengths(arrays, name, ("source_lengths", "lengths"), values, key)
     has_target = "target" in arrays and key != "values"
-    given = options
+    source_options = options
     if has_target and options.source_and_target is not None:
-        given = replace(options, features=options.source_and_target[0])
-    which = _Which.of(arrays, "features", name, key, values.shape[2], given)
+        source_options = replace(options, features=options.source_and_target[0])
+    which = _FeatureChoice.of(arrays, "features", name, key, values.shape[2], source_options)
     ids = tuple(map(str, range(len(values))))
     if "ids" in arrays:
-        ids = tuple(_texts(arrays["ids"], name, "ids"))
+        ids = tuple(_read_texts(arrays["ids"], name, "ids"))
         if len(ids) != len(values):
             raise DataError(f"{name}: has {len(values)} sequences in {key!r} and {len(ids)} ids.")
-    chunk = _chunk(values, lengths, ids, which, key, 0)
+    chunk = _array_chunk(values, lengths, ids, which, key, 0)
     if not has_target:
         yield chunk
         return
-    target = _points(arrays["target"], name, "'target'")
+    target = _check_array(arrays["target"], name, "'target'")
     if len(target) != len(ids):
         raise DataError(
             f"{name}: has {len(ids)} sequences in {key!r} and {len(target)} in 'target'."
         )
-    of_target = _features_of_target(arrays, name, chunk.points.features, target.shape[2], options)
-    target_lengths = _lengths(arrays, name, ("target_lengths",), target, "target")
-    targets = _chunk(target, target_lengths, ids, of_target, "target", 0)
+    of_target = _choose_target_features(
+        arrays, name, chunk.points.features, target.shape[2], options
+    )
+    target_lengths = _read_lengths(arrays, name, ("target_lengths",), target, "target")
+    targets = _array_chunk(target, target_lengths, ids, of_target, "target", 0)
     yield replace(
         chunk, target=targets.points, where_target=targets.where,
         notes=tuple(dict.fromkeys([*chunk.notes, *of_target.notes])),
@@ -101,10 +110,10 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
 
 
 def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
-    """The array of the sources, or of whole sequences.
+    """The name of the array of sources, or of whole sequences.
 
     Raises:
-        DataError: there is none, or several may be it.
+        DataError: there is none, or there are several candidates.
     """
     for key in ("source", "values"):
         if key in arrays:
@@ -119,47 +128,56 @@ def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
     return wide[0]
 
 
-def _features_of_target(
+def _choose_target_features(
     arrays: dict[str, NDArray[Any]], name: str, source: tuple[str, ...], G: int,
     options: ReadOptions,
-) -> _Which:  # fmt: skip
-    """
+) -> _FeatureChoice:  # fmt: skip
+    """Select the target features.
+
     Args:
-        source: the features of the source that are read.
+        arrays: of the file.
+        name: of the file, for messages.
+        source: names of the source features that are read.
+        G: number of target features in the file.
+        options: how to read the file.
     """
     words, features = "said", None
     if words not in arrays and len(arrays.get("features", ())) == G:
-        words, features = "features", options.features  # as wide as the source, with its names
+        words, features = (
+            "features",
+            options.features,
+        )  # as many as source features, with their names
     elif words not in arrays:
-        features = names_like(source, G)
+        features = default_target_names(source, G)
     if options.source_and_target is not None:
         features = options.source_and_target[1]
-    return _Which.of(arrays, words, name, "target", G, replace(options, features=features))
+    return _FeatureChoice.of(arrays, words, name, "target", G, replace(options, features=features))
 
 
 def default_names(features: int) -> tuple[str, ...]:
-    """x and y for two, else f1, f2, ..."""
+    """Names of features without names: x and y for two, else f1, f2, ..."""
     return ("x", "y") if features == 2 else tuple(f"f{i}" for i in range(1, features + 1))
 
 
-def names_like(source: tuple[str, ...], features: int) -> tuple[str, ...]:
-    """Of target features: those of the source where there are as many, else t1, t2, ..."""
+def default_target_names(source: tuple[str, ...], features: int) -> tuple[str, ...]:
+    """Names of target features without names: those of the source for the same number, else t1, t2,
+    ..."""
     same = len(source) == features
     return source if same else tuple(f"t{i}" for i in range(1, features + 1))
 
 
 @dataclass(frozen=True)
-class _Which:
-    """Which features of an array are read.
+class _FeatureChoice:
+    """The features of an array that are read.
 
     Attributes:
-        names: what they are called.
-        places: of each in a point; None: all, in their order.
-        notes: what a reader should be told.
+        names: of the features.
+        places: their indices in the array; None: all in order.
+        notes: notes for the user.
     """
 
     names: tuple[str, ...]
-    places: tuple[int, ...] | None = None
+    indices: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -171,34 +189,43 @@ class _Which:
         key: str,
         F: int,
         options: ReadOptions,
-    ) -> _Which:
-        """By the names that the file gives its features, where it has some; else by their places.
+    ) -> _FeatureChoice:
+        """Select by the names in the file; without names, by position.
 
         Args:
-            words: the array that has the names.
+            arrays: of the file.
+            words: name of the array with the names of features.
+            name: of the file, for messages.
+            key: name of the array of values.
+            F: its number of features.
+            options: how to read the file.
 
         Raises:
-            DataError: a feature that is not there, or another number of names.
+            DataError: a feature is missing, or the number of names is wrong.
         """
         if words not in arrays:
-            return cls.by_place(key, F, options)
-        own = _texts(arrays[words], name, words)
-        if len(own) != F:
-            raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(own)} names.")
-        doubled = sorted({word for word in own if own.count(word) > 1})
+            return cls.by_position(key, F, options)
+        file_names = _read_texts(arrays[words], name, words)
+        if len(file_names) != F:
+            raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(file_names)} names.")
+        doubled = sorted({word for word in file_names if file_names.count(word) > 1})
         if doubled:
             raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
-        names, notes = chosen(
-            own, options, f"{name}: {key!r} has no feature", f"it has {listed(own)}"
+        names, notes = select_features(
+            file_names,
+            options,
+            f"{name}: {key!r} has no feature",
+            f"it has {join_names(file_names)}",
         )
-        places = tuple(own.index(word) for word in names)
-        return cls(names, None if places == tuple(range(F)) else places, notes)
+        indices = tuple(file_names.index(word) for word in names)
+        return cls(names, None if indices == tuple(range(F)) else indices, notes)
 
     @classmethod
-    def by_place(cls, key: str, F: int, options: ReadOptions) -> _Which:
-        """
+    def by_position(cls, key: str, F: int, options: ReadOptions) -> _FeatureChoice:
+        """Take all features in order.
+
         Raises:
-            DataError: another number of names.
+            DataError: the number of names is wrong.
         """
         names = default_names(F) if options.features is None else options.features
         if len(names) != F:
@@ -209,17 +236,17 @@ class _Which:
         return cls(names)
 
 
-def _chunk(
+def _array_chunk(
     values: NDArray[np.floating],
     lengths: Integers | None,
     ids: tuple[str, ...],
-    which: _Which,
+    which: _FeatureChoice,
     key: str,
     first: int,
 ) -> Chunk:
-    """(N, L, F) with lengths as one piece; without, a tail of NaN points is padding."""
-    if which.places is not None:
-        values = values[:, :, which.places]
+    """An array (N, L, F) as one chunk; without lengths, trailing steps of NaN are padding."""
+    if which.indices is not None:
+        values = values[:, :, which.indices]
     N, L, F = values.shape
     names, notes = which.names, which.notes
     if lengths is None:
@@ -230,36 +257,36 @@ def _chunk(
             lengths[at : at + len(rows)] = L - tail
         if (lengths < L).any():
             notes = (*notes, "a sequence ends where all that follows is NaN")
-    full = bool((lengths == L).all())
-    points = values.reshape(N * L, F) if full else values[real_points(lengths, L)]
-    offsets = offsets_of(lengths)
+    is_full = bool((lengths == L).all())
+    points = values.reshape(N * L, F) if is_full else values[valid_mask(lengths, L)]
+    offsets = to_offsets(lengths)
 
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(offsets, row, side="right")) - 1
         step = row - int(offsets[k])
-        place = feature if which.places is None else which.places[feature]
+        place = feature if which.indices is None else which.indices[feature]
         cell = f"[{first + k}, {step}, {place}]"
         return f"{key.split(' ')[0] if key.startswith('row') else key}{cell} ({names[feature]!r})"
 
     return Chunk(ids, Ragged(points, offsets, names), where, notes=notes)
 
 
-def _points(array: NDArray[Any], name: str, what: str) -> NDArray[np.floating]:
+def _check_array(array: NDArray[Any], name: str, label: str) -> NDArray[np.floating]:
     if array.dtype.kind not in "fiu":
-        raise DataError(f"{name}: {what} holds {array.dtype}, not numbers.")
+        raise DataError(f"{name}: {label} holds {array.dtype}, not numbers.")
     if array.dtype.kind != "f" or array.dtype.itemsize < 4 or array.dtype.itemsize > 8:
         array = array.astype(np.float64)
     if array.ndim == 2:
         array = array[:, :, None]
     if array.ndim != 3 or 0 in array.shape[1:]:
         raise DataError(
-            f"{name}: {what} has shape {array.shape}; expected (sequences, steps, features), or"
+            f"{name}: {label} has shape {array.shape}; expected (sequences, steps, features), or"
             " (sequences, steps) for one feature."
         )
     return array
 
 
-def _lengths(
+def _read_lengths(
     arrays: dict[str, NDArray[Any]],
     name: str,
     keys: tuple[str, ...],
@@ -286,7 +313,7 @@ def _lengths(
     return None
 
 
-def _texts(array: NDArray[Any], name: str, key: str) -> list[str]:
+def _read_texts(array: NDArray[Any], name: str, key: str) -> list[str]:
     if array.ndim != 1 or array.dtype.kind not in "Uiu":
         raise DataError(f"{name}: {key!r} must be a list of texts; it is {array.dtype}.")
     return [str(word) for word in array.tolist()]

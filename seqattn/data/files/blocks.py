@@ -1,4 +1,4 @@
-"""Text as blocks of whole lines: full ones of a file, and of a slow pipe what has come so far."""
+"""Reads text in blocks of whole lines; from a slow pipe, the lines that have arrived."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import BinaryIO
 
 from seqattn.errors import DataError
 
-PATIENCE = 0.2
-"""Seconds that a block waits for the rest of its bytes."""
+PIPE_WAIT_SECONDS = 0.2
+"""Seconds to wait for more bytes of a block."""
 
 
-def blocks_of_lines(
+def read_line_blocks(
     raw: BinaryIO, size: int, longest: int, too_long: Callable[[int], DataError]
 ) -> Iterator[tuple[bytes, bool]]:
-    """All that is left of a stream, in blocks that end where a line ends.
+    """Read the rest of a stream in blocks that end at the end of a line.
 
-    Blocks of a file depend on nothing but the file. A pipe whose sender is slow gives what has come
-    within `PATIENCE`, so that it can be answered before the pipe ends.
+    Blocks of a file depend on the file alone. A block of a slow pipe has the bytes that arrived
+    within `PIPE_WAIT_SECONDS`, so that they can be answered before the pipe ends.
 
     Args:
-        raw: buffered.
-        size: bytes that are read at once.
-        longest: bytes of a line.
-        too_long: makes the error for a longer one, given how many lines come before it.
+        raw: a buffered stream.
+        size: bytes of a block.
+        longest: most bytes of a line.
+        too_long: makes the error for a longer line from the number of lines before it.
 
     Yields:
-        a block, and whether the sender pauses after it.
+        (block, whether the sender pauses after it).
 
     Raises:
         DataError: a line is too long.
     """
     rest, lines = b"", 0
     while True:
-        data, pauses = _read(raw, size)
+        data, pauses = _read_block(raw, size)
         if not data:
             break
         end = data.rfind(b"\n") + 1
@@ -50,10 +50,11 @@ def blocks_of_lines(
         yield rest, False
 
 
-def _read(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
-    """Up to `size` bytes, one at least unless the stream ends; and whether it pauses after them."""
+def _read_block(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
+    """Up to `size` bytes, none at the end of the stream; and whether the sender pauses after
+    them."""
     data = bytearray(raw.read1(size))  # type: ignore[attr-defined]
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PIPE_WAIT_SECONDS
     while data and len(data) < size:
         if not _has_more(raw, until):
             return bytes(data), True
@@ -65,8 +66,8 @@ def _read(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
 
 
 def _has_more(raw: BinaryIO, until: float) -> bool:
-    """Whether bytes, or the end, come before a time; True of what is no pipe."""
+    """Whether more bytes or the end arrive before a time; True if the stream is no pipe."""
     try:
         return bool(select.select([raw.fileno()], [], [], max(0.0, until - time.monotonic()))[0])
-    except (OSError, ValueError):  # in memory, or a system that cannot ask
+    except (OSError, ValueError):  # a stream in memory, or no support by the system
         return True

@@ -1,4 +1,4 @@
-"""What a file holds, some whole sequences at a time."""
+"""Chunks of whole sequences of a file."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.style import PLAIN, TableStyle
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
     from seqattn.data.column_roles import ColumnRoles
 
-LARGEST = 1e15
-"""Models work in float32, where the square of a value must still be finite."""
-LONGEST_LINE = 16 * 2**20
-"""Bytes of a row of text: nothing that a person or a program meant is longer."""
-MOST_PIPED = 2**24
-"""Numbers of one sequence that comes through a pipe, and of all that must be held at once: a pipe
+MAX_VALUE = 1e15
+"""Largest absolute value in a file: its square must be finite in float32."""
+MAX_LINE_BYTES = 16 * 2**20
+"""Longest line of a text file in bytes; longer lines are damaged files."""
+MAX_PIPED = 2**24
+"""Most values of a sequence from a pipe, and of all sequences that are needed at once, since a pipe
 may have no end."""
 DATES = "datetime64[us]"
 Where = Callable[[int, int], str]
-"""(row, feature) -> the place in the file."""
+"""(row, feature) -> text for the place in the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Rows of several sequences one after the other.
+    """A ragged array: the rows of N sequences, concatenated.
 
     Attributes:
         values: (rows, F); NaN where a cell is empty.
-        offsets: (N + 1,) where each sequence begins, and where the last ends.
+        offsets: (N + 1,) first row of each sequence, and the end of the last.
         features: F names.
     """
 
@@ -53,15 +53,15 @@ class Ragged:
         return np.diff(self.offsets)
 
     def of(self, k: int) -> NDArray[np.floating]:
-        """(L, F) of a sequence."""
+        """(L, F) the rows of sequence k."""
         return self.values[self.offsets[k] : self.offsets[k + 1]]
 
-    def at(self, places: Sequence[int] | Integers) -> Ragged:
-        """The sequences at some places."""
-        lengths = self.lengths[np.asarray(places, dtype=np.int64)]
-        offsets = offsets_of(lengths)
+    def select(self, indices: Sequence[int] | Integers) -> Ragged:
+        """The sequences at these indices."""
+        lengths = self.lengths[np.asarray(indices, dtype=np.int64)]
+        offsets = to_offsets(lengths)
         values = np.empty((int(offsets[-1]), self.values.shape[1]), dtype=self.values.dtype)
-        for k, first, last in zip(places, offsets, offsets[1:], strict=False):
+        for k, first, last in zip(indices, offsets, offsets[1:], strict=False):
             values[first:last] = self.of(int(k))
         return Ragged(values, offsets, self.features)
 
@@ -71,18 +71,19 @@ class Chunk:
     """Whole sequences, in the order of the file.
 
     Attributes:
-        ids: their names.
-        points: what stands in the columns asked for.
-        target: what the file itself keeps apart as target, of the same sequences; None: nothing.
-        order: (rows,) of `points`, numbers or dates that count up in each sequence; None: rows are
-            in order.
-        groups: a word a sequence, or None.
-        where: says where in the file a cell of `points` stands: (row of `points`, feature).
-        where_target: likewise of `target`.
-        notes: what a reader should be told of how the file was understood.
-        is_wide: whether a table had a sequence a row.
-        id_parts: of ids that are made of several columns, the word of each; None: there are none.
-        roles: of the columns of a table; None: it was none.
+        ids: N names.
+        points: values of the requested columns.
+        where: text for the place of a cell of `points` in the file, from (row of `points`,
+            feature).
+        target: separate targets of the same sequences; None: the file has none.
+        where_target: the same as `where`, for `target`.
+        order: (rows,) time of each row of `points`, numbers or dates that increase within each
+            sequence; None: rows are in order.
+        groups: N group names, or None.
+        notes: notes for the user on how the file was read.
+        is_wide: whether a row of the table was a sequence.
+        id_parts: the parts of each id that joins several columns; None: no id does.
+        roles: roles of the columns of a table; None: the file is no table.
     """
 
     ids: tuple[str, ...]
@@ -102,65 +103,66 @@ class Chunk:
 
     @property
     def style(self) -> TableStyle:
-        """What a forecast is written in."""
-        return PLAIN if self.roles is None else self.roles.style
+        """The style for writing a forecast like this file."""
+        return DEFAULT_STYLE if self.roles is None else self.roles.style
 
     def cells(self) -> Iterator[tuple[Ragged, Where]]:
-        """What was read, and how to say where it stands."""
+        """Yields `points` and `target`, if there are any, with the functions for their places."""
         yield self.points, self.where
         if self.target is not None and self.where_target is not None:
             yield self.target, self.where_target
 
 
-def offsets_of(lengths: Integers) -> Integers:
-    found = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=found[1:])
-    return found
+def to_offsets(lengths: Integers) -> Integers:
+    """(N + 1,) offsets of sequences from their lengths (N,)."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 def check_values(name: str, chunk: Chunk) -> None:
-    """Refuse infinite and huge numbers; empty cells may stay.
+    """Check that no value is infinite or larger than `MAX_VALUE`; empty cells are allowed.
 
     Raises:
-        DataError: with the place of the first.
+        DataError: with the place of the first such value.
     """
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):
             with np.errstate(invalid="ignore"):
-                bad = np.argwhere(np.abs(rows) > LARGEST)
+                bad = np.argwhere(np.abs(rows) > MAX_VALUE)
             if bad.size:
                 row, feature = map(int, bad[0])
                 raise_bad_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
 
 
 def raise_bad_value(place: str, value: float) -> None:
-    """
+    """Raise the error for an infinite or too large value.
+
     Raises:
         DataError: always.
     """
     if math.isinf(value):
         raise DataError(f"{place} is {value}; it must be finite.")
     raise DataError(
-        f"{place} is {value:g}; values up to {LARGEST:g} can be worked with. Give it in larger"
+        f"{place} is {value:g}; values up to {MAX_VALUE:g} can be worked with. Give it in larger"
         " units."
     )
 
 
 def first_line(error: BaseException) -> str:
-    """What a library says of a broken file, short."""
+    """The first line of an error of a library, shortened."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 
 
 class SeenIds:
-    """Names that were read, 8 bytes each: a name that comes again is noticed in any stretch of a
-    file, without keeping all of them."""
+    """Detects repeated names with 8 bytes of memory per name."""
 
     def __init__(self) -> None:
         self.sorted: list[NDArray[np.int64]] = []
 
-    def first_repeat(self, ids: Sequence[str]) -> str | None:
-        """The first of these names that was there before, or stands here twice."""
+    def find_repeat(self, ids: Sequence[str]) -> str | None:
+        """The first of these names that was seen before, or that is repeated among them."""
         new = np.fromiter(map(hash, ids), np.int64, len(ids))
         order = np.argsort(new, kind="stable")
         ranked = new[order]
@@ -170,7 +172,7 @@ class SeenIds:
             twice = np.concatenate([twice, np.flatnonzero(part[at] == new)])
         if twice.size:
             return ids[int(twice.min())]
-        # Parts of doubling size, so that few are searched and each number is sorted few times.
+        # Sorted arrays of doubling size: few are searched, and each hash is sorted few times.
         while self.sorted and len(self.sorted[-1]) <= len(ranked):
             ranked = np.sort(np.concatenate([self.sorted.pop(), ranked]))
         if ranked.size:
@@ -178,13 +180,13 @@ class SeenIds:
         return None
 
 
-def joined(chunks: Sequence[Chunk]) -> Chunk:
-    """Pieces of one file as one."""
+def concat_chunks(chunks: Sequence[Chunk]) -> Chunk:
+    """Concatenate chunks of one file."""
     first, *others = chunks
     if not others:
         return first
     sides = zip(*(chunk.cells() for chunk in chunks), strict=True)
-    (points, where), *targets = map(_joined_rows, sides)
+    (points, where), *targets = map(_concat_ragged, sides)
     target, where_target = targets[0] if targets else (None, None)
     orders = [chunk.order for chunk in chunks if chunk.order is not None]
     return replace(
@@ -195,15 +197,15 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
         target=target,
         where_target=where_target,
         order=np.concatenate(orders) if orders else None,
-        groups=_joined_words(chunk.groups for chunk in chunks),
+        groups=_concat_words(chunk.groups for chunk in chunks),
         notes=tuple(dict.fromkeys(note for chunk in chunks for note in chunk.notes)),
-        id_parts=_joined_words(chunk.id_parts for chunk in chunks),
+        id_parts=_concat_words(chunk.id_parts for chunk in chunks),
     )
 
 
-def _joined_rows(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
-    """Rows one after the other, and where each stands."""
-    starts = offsets_of(np.array([len(ragged.values) for ragged, _ in parts]))
+def _concat_ragged(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
+    """Concatenate ragged arrays, with the function for the places of rows."""
+    starts = to_offsets(np.array([len(ragged.values) for ragged, _ in parts]))
     lengths = np.concatenate([ragged.lengths for ragged, _ in parts])
     values = np.concatenate([ragged.values for ragged, _ in parts])
 
@@ -211,10 +213,10 @@ def _joined_rows(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
         k = int(np.searchsorted(starts, row, side="right")) - 1
         return parts[k][1](row - int(starts[k]), feature)
 
-    return Ragged(values, offsets_of(lengths), parts[0][0].features), where
+    return Ragged(values, to_offsets(lengths), parts[0][0].features), where
 
 
-def _joined_words(parts: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
-    """None where there are none."""
+def _concat_words(parts: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+    """Concatenate tuples; None if all are None."""
     known = [words for words in parts if words is not None]
     return tuple(itertools.chain.from_iterable(known)) if known else None

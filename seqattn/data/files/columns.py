@@ -1,4 +1,4 @@
-"""Which features of a file are read, by their names."""
+"""Selects the features of a file by name."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from collections.abc import Sequence
 from seqattn.data.files.options import ReadOptions
 from seqattn.errors import DataError
 
-SHOWN = 40  # signs of a name or of a cell in a message
+MAX_SHOWN = 40  # characters of a name or of a cell in a message
 
 
-def chosen(
+def select_features(
     others: Sequence[str], options: ReadOptions, lacks: str, found: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Features to be read, and notes.
+    """The features to read, and notes for the user.
 
     Args:
-        others: what there is.
-        lacks, found: for a message.
+        others: names in the file that can be features.
+        options: how to read the file.
+        lacks, found: parts of the message of the error.
 
     Raises:
-        DataError: one that is asked for is not there.
+        DataError: a requested feature is missing.
     """
-    wanted = options.features
-    if wanted is None:
+    requested = options.features
+    if requested is None:
         if not others:
             raise DataError(f"{lacks} with features; {found}.")
         return tuple(others), ()
-    missing = [feature for feature in wanted if feature not in others]
+    missing = [feature for feature in requested if feature not in others]
     if not missing:
-        left_out = [cell for cell in others if cell not in wanted]
-        return wanted, ((f"left out: {listed(left_out)}",) if left_out else ())
-    if options.may_rename and len(others) == len(wanted) == len(missing):
-        note = f"{', '.join(others)} are read as {', '.join(wanted)}, in this order"
+        left_out = [cell for cell in others if cell not in requested]
+        return requested, ((f"left out: {join_names(left_out)}",) if left_out else ())
+    if options.may_rename and len(others) == len(requested) == len(missing):
+        note = f"{', '.join(others)} are read as {', '.join(requested)}, in this order"
         return tuple(others), (note,)
-    raise DataError(f"{lacks} {missing[0]!r}; {found}. Needed are {listed(wanted)}.")
+    raise DataError(f"{lacks} {missing[0]!r}; {found}. Needed are {join_names(requested)}.")
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names for a message, the first few."""
-    shown = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names[:12]]
+def join_names(names: Sequence[str]) -> str:
+    """The first names of a list, as text for a message."""
+    shown = [name if len(name) <= MAX_SHOWN else f"{name[:MAX_SHOWN]}..." for name in names[:12]]
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"

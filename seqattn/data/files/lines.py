@@ -1,8 +1,8 @@
-"""JSON lines: an object a sequence, with `source`, and where there are some `target` and `id`.
+"""Reads JSON lines: one object per sequence with `source`, and optionally `target` and `id`.
 
 {"id": "a", "source": [[-1.02, -0.97], [-1.05, 1.01]], "target": [[1.0, 1.0]]}
 
-A point is a list of numbers, or one number for one feature; null is an empty cell.
+A step is a list of numbers, or a number if there is one feature; null is an empty cell.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from seqattn.data.files.arrays import default_names, names_like
-from seqattn.data.files.blocks import blocks_of_lines
-from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, offsets_of
+from seqattn.data.files.arrays import default_names, default_target_names
+from seqattn.data.files.blocks import read_line_blocks
+from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
 
-BLOCK = 2**20  # bytes that are read at once
+BLOCK_BYTES = 2**20  # bytes of a block that is read
 BOM = b"\xef\xbb\xbf"
-AT_ONCE = 2**18  # numbers of a piece, or a sequence more
+MAX_CHUNK_VALUES = 2**18  # values after which a chunk ends
 
 
-def holds_nested_points(path: Path) -> bool:
-    """Whether the first line is an object with a list of points; else its objects are rows."""
+def has_nested_points(path: Path) -> bool:
+    """Whether the first line is an object with a list of steps; otherwise objects are rows."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     if b'"target"' in first and b"[" in first:
@@ -37,25 +37,27 @@ def holds_nested_points(path: Path) -> bool:
 
 
 def check_json_lines(path: Path, name: str) -> None:
-    """
+    """Check the lines of a file.
+
     Raises:
-        DataError: a line is longer than any may be, or no JSON; the first of them.
+        DataError: a line is too long or not valid JSON.
     """
     number = 0
     with path.open("rb") as file:
-        while line := file.readline(LONGEST_LINE + 1):
+        while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
-            if len(line) > LONGEST_LINE:
-                raise DataError(f"{name}:{number}: is longer than {LONGEST_LINE // 2**20} MiB.")
+            if len(line) > MAX_LINE_BYTES:
+                raise DataError(f"{name}:{number}: is longer than {MAX_LINE_BYTES // 2**20} MiB.")
             line = line.removeprefix(BOM) if number == 1 else line
             if line.strip():
-                _parsed(line, f"{name}:{number}")
+                _parse_json(line, f"{name}:{number}")
 
 
-def _parsed(line: bytes, place: str, **hooks: Any) -> Any:
-    """
+def _parse_json(line: bytes, place: str, **hooks: Any) -> Any:
+    """Parse a line.
+
     Raises:
-        DataError: a line is no JSON.
+        DataError: it is not valid JSON.
     """
     try:
         return json.loads(line, **hooks)
@@ -66,36 +68,36 @@ def _parsed(line: bytes, place: str, **hooks: Any) -> Any:
 
 
 def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
-    """Pieces of a file.
+    """Yields the chunks of a file.
 
     Raises:
-        DataError: with the line, and what would do.
+        DataError: a line cannot be used; the message has its number, and what to change.
     """
     reader = _Reader(name, options)
-    gathered, size = list[_Line](), 0
+    pending, size = list[_Line](), 0
     number = 0
 
     def too_long(lines: int) -> DataError:
-        return DataError(f"{name}:{lines + 1}: is longer than {LONGEST_LINE // 2**20} MiB.")
+        return DataError(f"{name}:{lines + 1}: is longer than {MAX_LINE_BYTES // 2**20} MiB.")
 
-    for block, pauses in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long):
+    for block, pauses in read_line_blocks(raw, BLOCK_BYTES, MAX_LINE_BYTES, too_long):
         for line in io.BytesIO(block):
             number += 1
             if number == 1:
                 line = line.removeprefix(BOM)
             if not line.strip():
                 continue
-            found = reader.line(line, number)
-            gathered.append(found)
-            size += found.source.size + (0 if found.target is None else found.target.size)
-            if size >= AT_ONCE:
-                yield reader.chunk(gathered)
-                gathered, size = [], 0
-        if pauses and gathered:
-            yield reader.chunk(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield reader.chunk(gathered)
+            parsed = reader.line(line, number)
+            pending.append(parsed)
+            size += parsed.source.size + (0 if parsed.target is None else parsed.target.size)
+            if size >= MAX_CHUNK_VALUES:
+                yield reader.chunk(pending)
+                pending, size = [], 0
+        if pauses and pending:
+            yield reader.chunk(pending)
+            pending, size = [], 0
+    if pending:
+        yield reader.chunk(pending)
     if reader.widths is None:
         raise DataError(
             f'{name}: is empty. Expected an object a line, such as {{"source": [[0.0, 1.0]]}}.'
@@ -103,7 +105,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
 
 
 class _Line(NamedTuple):
-    """A sequence: source (S, F), and target (T, G) where there is one."""
+    """A sequence: source (S, F), and target (T, G) or None."""
 
     number: int
     id: str
@@ -113,11 +115,11 @@ class _Line(NamedTuple):
 
 
 class _Reader:
-    """What the lines of a file have in common.
+    """Parses the lines of a file, which must have the same features.
 
     Attributes:
-        widths: features of a point of source and of target, None without a target; None before the
-            first line.
+        widths: number of source and target features, None without a target; None before the first
+            line.
     """
 
     def __init__(self, name: str, options: ReadOptions) -> None:
@@ -126,9 +128,9 @@ class _Reader:
 
     def line(self, line: bytes, number: int) -> _Line:
         place = f"{self.name}:{number}"
-        content = _object(line, place)
-        named = content.get("id", str(number))
-        if isinstance(named, bool) or not isinstance(named, str | int):
+        content = _parse_object(line, place)
+        id_ = content.get("id", str(number))
+        if isinstance(id_, bool) or not isinstance(id_, str | int):
             raise DataError(f"{place}: 'id' must be a text or a whole number.")
         source = self.points(content["source"], "source", place)
         target = content.get("target")
@@ -139,12 +141,13 @@ class _Reader:
         group = content.get(key) if key else None
         if key and not isinstance(group, str | int):
             raise DataError(f"{place}: has no group {key!r}.")
-        return _Line(number, str(named), source, target, None if group is None else str(group))
+        return _Line(number, str(id_), source, target, None if group is None else str(group))
 
     def _check_widths(self, source: int, target: int | None, place: str) -> None:
-        """
+        """Check the number of features.
+
         Raises:
-            DataError: points have other features than those before, or than there are names.
+            DataError: it differs from earlier lines, or from the number of names.
         """
         names = self.options.features
         if self.widths is None and names is not None and len(names) != source:
@@ -158,69 +161,73 @@ class _Reader:
                 f"{place}: {'has no' if target is None else 'has a'} 'target', the lines before"
                 f" have {'none' if self.widths[1] is None else 'one'}."
             )
-        for what, width, wanted in zip(
+        for side, width, expected in zip(
             ("source", "target"), (source, target), self.widths, strict=True
         ):
-            if width != wanted:
+            if width != expected:
                 raise DataError(
-                    f"{place}: the points of its {what} have {width} features, those"
-                    f" before have {wanted}."
+                    f"{place}: the points of its {side} have {width} features, those"
+                    f" before have {expected}."
                 )
 
     @staticmethod
-    def points(given: Any, what: str, place: str) -> Floats:
-        """(L, F) numbers; null is NaN."""
+    def points(given: Any, side: str, place: str) -> Floats:
+        """(L, F) the values of a list of steps; null is NaN."""
         if not isinstance(given, list) or not given:
-            raise DataError(f"{place}: {what!r} must be a list of points, one at least.")
+            raise DataError(f"{place}: {side!r} must be a list of points, one at least.")
         rows = [point if isinstance(point, list) else [point] for point in given]
         width = len(rows[0])
         for step, row in enumerate(rows, start=1):
             if len(row) != width or not width:
                 raise DataError(
-                    f"{place}: point {step} of {what!r} has {len(row)} numbers, the first has"
+                    f"{place}: point {step} of {side!r} has {len(row)} numbers, the first has"
                     f" {width}."
                 )
             for feature, value in enumerate(row, start=1):
                 if value is None or type(value) in (int, float):
                     continue
                 raise DataError(
-                    f"{place}: point {step} of {what!r}, number {feature}, is"
+                    f"{place}: point {step} of {side!r}, number {feature}, is"
                     f" {json.dumps(value)[:40]}, not a number."
                 )
         try:
             return np.array(rows, dtype=np.float64)
         except OverflowError:
-            raise DataError(f"{place}: {what!r} has a number too large to work with.") from None
+            raise DataError(f"{place}: {side!r} has a number that is too large.") from None
 
-    def chunk(self, gathered: list[_Line]) -> Chunk:
+    def chunk(self, pending: list[_Line]) -> Chunk:
         assert self.widths is not None
         F, G = self.widths
-        lines = [line.number for line in gathered]
+        lines = [line.number for line in pending]
         names = self.options.features or default_names(F)
-        points = _ragged([line.source for line in gathered], names)
+        points = _to_ragged([line.source for line in pending], names)
         target, where_target = None, None
         if G is not None:
-            target_names = names_like(names, G)
-            targets = [line.target for line in gathered if line.target is not None]
-            target = _ragged(targets, target_names)
-            where_target = _where(lines, target.offsets, target_names, "target")
+            target_names = default_target_names(names, G)
+            targets = [line.target for line in pending if line.target is not None]
+            target = _to_ragged(targets, target_names)
+            where_target = _describe_place(lines, target.offsets, target_names, "target")
         return Chunk(
-            ids=tuple(line.id for line in gathered),
+            ids=tuple(line.id for line in pending),
             points=points,
-            where=_where(lines, points.offsets, names, "source"),
+            where=_describe_place(lines, points.offsets, names, "source"),
             target=target,
             where_target=where_target,
-            groups=tuple(line.group for line in gathered if line.group is not None) or None,
+            groups=tuple(line.group for line in pending if line.group is not None) or None,
         )
 
 
-def _object(line: bytes, place: str) -> dict[str, Any]:
-    """
+def _parse_object(line: bytes, place: str) -> dict[str, Any]:
+    """Parse a line as an object.
+
     Raises:
-        DataError: a line is no JSON object with a source.
+        DataError: it is no JSON object with a source.
     """
-    content: Any = _parsed(
-        line, place, object_pairs_hook=lambda pairs: _once(pairs, place), parse_constant=_constant
+    content: Any = _parse_json(
+        line,
+        place,
+        object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
+        parse_constant=_parse_constant,
     )
     if not isinstance(content, dict):
         raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
@@ -231,29 +238,29 @@ def _object(line: bytes, place: str) -> dict[str, Any]:
     return content
 
 
-def _ragged(rows: list[Floats], names: tuple[str, ...]) -> Ragged:
+def _to_ragged(rows: list[Floats], names: tuple[str, ...]) -> Ragged:
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return Ragged(np.concatenate(rows), offsets_of(lengths), tuple(names))
+    return Ragged(np.concatenate(rows), to_offsets(lengths), tuple(names))
 
 
-def _where(lines: list[int], offsets: Integers, names: tuple[str, ...], what: str) -> Any:
+def _describe_place(lines: list[int], offsets: Integers, names: tuple[str, ...], side: str) -> Any:
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(offsets, row, side="right")) - 1
         step = row - int(offsets[k]) + 1
-        return f"line {lines[k]}, point {step} of its {what}, {names[feature]!r}"
+        return f"line {lines[k]}, point {step} of its {side}, {names[feature]!r}"
 
     return where
 
 
-def _once(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
         names = [key for key, _ in pairs]
         twice = next(key for key in names if names.count(key) > 1)
         raise DataError(f"{place}: has {twice!r} twice.")
-    return found
+    return parsed
 
 
-def _constant(word: str) -> float | None:
-    """NaN, which some programs write for an empty cell; JSON itself knows neither."""
+def _parse_constant(word: str) -> float | None:
+    """Parse NaN, which some programs write for an empty cell, and Infinity; neither is in JSON."""
     return None if word == "NaN" else float(word.replace("Infinity", "inf"))

@@ -1,4 +1,4 @@
-"""The arrays of an NPZ archive: numbers and texts, never pickles."""
+"""Reads the arrays of an NPZ archive: numbers and strings, never pickles."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from seqattn.errors import DataError
 from seqattn.runs.storage import MAX_UNPACKED_BYTES
 
 
-def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
-    """All arrays, after their sizes were found to be bearable."""
+def read_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an NPZ file by name.
+
+    Raises:
+        DataError: the file is damaged, too large when decompressed, or holds Python objects.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
@@ -35,33 +39,33 @@ def read_members(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
                 if key in arrays:
                     raise DataError(f"{name}: has {key!r} twice.")
                 with archive.open(entry) as member:
-                    arrays[key] = _member(member, entry, name, key)
+                    arrays[key] = _read_array(member, entry, name, key)
             return arrays
     except DataError:
         raise
-    except Exception as error:  # whatever a broken archive may raise, from five modules
-        raise DataError(f"{name}: is no whole NPZ file ({first_line(error)}).") from None
+    except Exception as error:  # damaged archives raise errors of several modules
+        raise DataError(f"{name}: is a damaged NPZ file ({first_line(error)}).") from None
 
 
-def _member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
+def _read_array(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
     version = np.lib.format.read_magic(member)
     read = {(1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip
     if read is None:
-        raise DataError(f"{name}: {key!r} is of NPY version {version}, which is not known here.")
+        raise DataError(f"{name}: {key!r} is of NPY version {version}, which is not supported.")
     shape, fortran, dtype = read(member)
     if dtype.hasobject:
         raise DataError(
-            f"{name}: {key!r} holds Python objects; they are never opened. Save numbers or texts."
+            f"{name}: {key!r} holds Python objects, which are never loaded. Save numbers or texts."
         )
     count = 1
     for length in shape:
         count *= int(length)
-    wanted = count * dtype.itemsize
-    if wanted < 0 or wanted > entry.file_size:
-        raise DataError(f"{name}: {key!r} is cut short: its header promises {wanted} bytes.")
-    data = member.read(wanted)
-    if len(data) != wanted:
+    expected = count * dtype.itemsize
+    if expected < 0 or expected > entry.file_size:
+        raise DataError(f"{name}: {key!r} is cut short: its header promises {expected} bytes.")
+    data = member.read(expected)
+    if len(data) != expected:
         raise DataError(f"{name}: {key!r} is cut short.")
     array: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count)
     return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)

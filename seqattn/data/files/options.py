@@ -1,4 +1,4 @@
-"""What a reader of files is asked for."""
+"""Options for reading files."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ Auto = Literal["auto"]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a file is to be understood.
+    """How to read a file. Auto and None stand for values that are detected, unless noted.
 
     Attributes:
-        format: csv, tsv, jsonl, json, npz, npy, parquet or arrow; auto goes by the file's ending.
+        format: csv, tsv, jsonl, json, npz, npy, parquet or arrow; auto: by the suffix of the file.
         layout: of a table: long, wide, or auto.
-        delimiter, comment, encoding: of a text; None: found.
-        has_header: of a text; None: found.
-        skip_rows: lines of a text before its header.
-        decimal, thousands: signs inside numbers of a text; auto: found. `thousands` None: there is
-            none.
-        na_values: what an empty cell may hold, beside the usual; None: the usual alone, and a
-            number that looks like a missing value is asked about.
-        time_format: of dates, as strftime has it; None: found.
-        series: columns that name the sequence of a row; (): all rows are one; auto: found.
-        time: columns that count up within a sequence; None: rows are in order; auto: found.
-        group: column of groups; None: there is none.
-        features: columns to be read, in this order; None: all that have no other purpose. A word of
-            a `one_hot` column is called column=word.
-        ignore: columns that are left out.
-        one_hot: columns of words that become a feature for each word.
-        may_rename: where no column has the name of a feature, but there are as many columns, they
-            are taken in their own order.
-        asks: whether a number that looks like a missing value is a question; else it is a note.
-        source_and_target: features of source and of target, for an NPZ file with an array and
-            names for each; None: `features`, and all of the target.
-        roles: that a training found for the columns of its table, which hold for this one where the
-            rest says auto; None: there was none.
-        most: numbers of one sequence of a table with a point a row; None: any.
+        delimiter, comment, encoding, has_header: of a text file.
+        skip_rows: number of lines of a text file before its header.
+        decimal, thousands: decimal mark and thousands separator of a text file. `thousands` None:
+            there is no separator.
+        na_values: words for empty cells besides the usual ones; None: only the usual ones, and
+            numbers that look like a missing value are handled as `is_training` says.
+        time_format: strftime format of dates.
+        series: columns with the series id; (): all rows are one series.
+        time: columns with the time; None: rows are in order.
+        group: column with the group; None: there is none.
+        features: columns to read, in this order; None: all columns without another role. A feature
+            of a `one_hot` column is called column=word.
+        ignore: columns to leave out.
+        one_hot: columns of words that become one feature per word.
+        may_rename: whether to take the columns in order if none has the name of a feature, but
+            their number matches.
+        is_training: whether a number that looks like a missing value is an error; else it is a
+            note.
+        source_and_target: source and target features of an NPZ file with separate arrays; None:
+            `features` for the source, and all target features.
+        roles: roles of the columns of the training table, for options that are auto; None: there
+            are none.
+        max_values: most values of one sequence of a long table; None: no limit.
     """
 
     format: str = "auto"
@@ -61,20 +61,20 @@ class ReadOptions:
     ignore: tuple[str, ...] = ()
     one_hot: tuple[str, ...] = ()
     may_rename: bool = False
-    asks: bool = True
+    is_training: bool = True
     source_and_target: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     roles: ColumnRoles | None = None
-    most: int | None = None
+    max_values: int | None = None
 
     @property
     def number_columns(self) -> tuple[str, ...] | None:
-        """The features that are columns of numbers; None: all there are."""
+        """The features that are columns of numbers; None: all."""
         if self.features is None:
             return None
         return tuple(name for name in self.features if not self._is_word(name))
 
     def words(self, column: str) -> tuple[str, ...] | None:
-        """The words of a column that are features; None: all that it holds."""
+        """The words of a one-hot column that are features; None: all."""
         begin = f"{column}="
         found = [n.removeprefix(begin) for n in self.features or () if n.startswith(begin)]
         return tuple(found) or None

@@ -1,4 +1,4 @@
-"""Made sequences as a whole file, in a form that `read_chunks` reads back."""
+"""Writes generated sequences as a file that `read_chunks` reads back."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqattn.data.files.table_file import TEXTS, TableFile
+from seqattn.data.files.table_file import TEXT_FORMATS, TableFile
 from seqattn.data.files.writing import SEQUENCE, STEP, forecast_arrays, json_line
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.errors import DataError, UsageError
 
 
 def write_sequences(
-    part: Sequences, form: str, *, wide: bool = False, goes_on: bool
+    part: Sequences, form: str, *, wide: bool = False, is_continuation: bool
 ) -> tuple[bytes, str]:
-    """Sequences as the content of a file, and the `data:` section that reads it.
+    """Sequences as the content of a file, and the keys of the `data:` section that reads it.
 
     Args:
+        part: the sequences.
         form: one of `FORMATS`.
-        wide: a table of a sequence a row.
-        goes_on: the target goes on where the source ends, so both are one path. In a table others
-            get columns of their own for the target.
+        wide: write a table with one sequence per row.
+        goes_on: whether the target continues the source, so that they are written as one series;
+            else the target has columns of its own.
 
     Raises:
-        UsageError: a form that cannot hold them; or Arrow, and no pyarrow.
+        UsageError: the format cannot hold these sequences, or pyarrow is not installed for Arrow.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]
@@ -38,12 +39,12 @@ def write_sequences(
         return "".join(lines).encode(), f"  features: [{names}]\n"
     if form == "npz":
         arrays = forecast_arrays(part, part.target, with_target=True)
-        kept = ("ids", "features", "said", "source", "source_lengths", "target", "target_lengths")
+        keys = ("ids", "features", "said", "source", "source_lengths", "target", "target_lengths")
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in kept})
+        np.savez(buffer, allow_pickle=False, **{key: arrays[key] for key in keys})
         return buffer.getvalue(), ""
-    if goes_on:
-        section, columns = _one_cut(part), list(part.features)
+    if is_continuation:
+        section, columns = _cut_section(part), list(part.features)
         paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
     elif form == "npy" or wide:
         raise UsageError(
@@ -51,7 +52,7 @@ def write_sequences(
             " and targets of their own. Write JSON lines or NPZ."
         )
     else:
-        paths = [_side_by_side(s, t) for s, t in zip(source, target, strict=True)]
+        paths = [_concat_columns(s, t) for s, t in zip(source, target, strict=True)]
         target_columns = [f"target_{name}" for name in part.target_features]
         columns = [*part.features, *target_columns]
         section = (
@@ -60,16 +61,16 @@ def write_sequences(
         )
     if form == "npy":
         buffer = io.BytesIO()
-        np.save(buffer, _stacked(paths), allow_pickle=False)
+        np.save(buffer, _stack_padded(paths), allow_pickle=False)
         return buffer.getvalue(), section
-    return _table(part.ids, paths, columns, form, wide=wide), section
+    return _write_table(part.ids, paths, columns, form, wide=wide), section
 
 
-def _one_cut(part: Sequences) -> str:
-    """What says where sources end, in all of them.
+def _cut_section(part: Sequences) -> str:
+    """The key that says where all sources end.
 
     Raises:
-        UsageError: nothing short does.
+        UsageError: neither sources nor targets have one length.
     """
     for key, lengths in (
         ("source_length", part.source_lengths), ("target_length", part.target_lengths),
@@ -82,16 +83,16 @@ def _one_cut(part: Sequences) -> str:
     )
 
 
-def _stacked(paths: Sequence[Floats]) -> Floats:
-    """(N, L, F), NaN beyond the end of a path."""
+def _stack_padded(paths: Sequence[Floats]) -> Floats:
+    """(N, L, F) paths padded with NaN."""
     found = np.full((len(paths), max(map(len, paths)), paths[0].shape[1]), np.nan)
-    for place, path in zip(found, paths, strict=True):
-        place[: len(path)] = path
+    for row, path in zip(found, paths, strict=True):
+        row[: len(path)] = path
     return found
 
 
-def _side_by_side(source: Floats, target: Floats) -> Floats:
-    """(L, F + G), NaN beyond the end of each."""
+def _concat_columns(source: Floats, target: Floats) -> Floats:
+    """(L, F + G) source and target side by side, padded with NaN."""
     F = source.shape[1]
     found = np.full((max(len(source), len(target)), F + target.shape[1]), np.nan)
     found[: len(source), :F] = source
@@ -99,15 +100,15 @@ def _side_by_side(source: Floats, target: Floats) -> Floats:
     return found
 
 
-def _table(
+def _write_table(
     ids: Sequence[str], paths: Sequence[Floats], columns: Sequence[str], form: str, *, wide: bool
 ) -> bytes:
-    if form not in (*TEXTS, "parquet", "arrow"):
+    if form not in (*TEXT_FORMATS, "parquet", "arrow"):
         raise DataError(f"there is no format {form!r}.")
     words = np.empty(len(ids), dtype=object)
     words[:] = list(ids)
     if wide:
-        stacked = _stacked(paths)
+        stacked = _stack_padded(paths)
         values, steps = stacked.reshape(len(paths), -1), range(1, stacked.shape[1] + 1)
         names = [SEQUENCE, *(f"{name}_{step}" for step in steps for name in columns)]
         first = [words]

@@ -1,4 +1,4 @@
-"""How a table is written, so that it can be read like the file it belongs to."""
+"""The style of a table file, so that forecasts are written like the input."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class TableStyle:
-    """
+    """How a table is written.
+
     Attributes:
-        separator: between the cells of a text; None: that of the format.
-        decimal: the decimal mark of a text.
-        series: columns that name a sequence, one or several; none: the file has none.
-        time: columns that say when; none: the file has none.
-        time_formats: a format of dates for each column of `time`, as strftime has it, and %q for
-            the quarter; empty: ISO 8601 in one column.
+        separator: of a text file; None: that of the format.
+        decimal: the decimal mark of a text file.
+        series: columns with the series id; empty: there are none.
+        time: columns with the time; empty: there are none.
+        time_formats: strftime format of each column of `time`, with %q for the quarter; empty:
+            ISO 8601 in one column.
     """
 
     separator: str | None = None
@@ -23,9 +24,9 @@ class TableStyle:
     time: tuple[str, ...] = ()
     time_formats: tuple[str, ...] = ()
 
-    def names_only(self) -> TableStyle:
-        """The names of the columns alone, for a file of another format."""
+    def without_format(self) -> TableStyle:
+        """The style with the column names alone, for a file of another format."""
         return replace(self, separator=None, decimal=".", time=self.time[:1], time_formats=())
 
 
-PLAIN = TableStyle()
+DEFAULT_STYLE = TableStyle()

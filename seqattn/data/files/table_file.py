@@ -1,4 +1,4 @@
-"""Columns as a table file: CSV and TSV, Parquet, and Arrow; a stretch of rows at a time."""
+"""Writes columns to a CSV, TSV, Parquet or Arrow file in blocks of rows."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.chunk import LONGEST_LINE
-from seqattn.data.files.style import PLAIN, TableStyle
-from seqattn.data.tables.connection import call, literal
+from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
+from seqattn.data.tables.connection import literal, sql_call
 from seqattn.errors import UsageError
 
-TEXTS = ("csv", "tsv")
-ROWS = "rows_to_write"
+TEXT_FORMATS = ("csv", "tsv")
+WRITTEN_ROWS = "rows_to_write"
 TYPES = {"O": "VARCHAR", "i": "BIGINT", "M": "TIMESTAMP"}
 DAY, SECOND = 86_400_000_000, 1_000_000
 
 
-def arrow() -> Any:
-    """pyarrow.
+def import_pyarrow() -> Any:
+    """Import pyarrow.
 
     Raises:
         UsageError: it is not installed.
@@ -38,40 +38,40 @@ def arrow() -> Any:
     return pa
 
 
-def quoted(text: str, separator: str = ",") -> str:
-    """A cell of a CSV file."""
+def quote_cell(text: str, separator: str = ",") -> str:
+    """A cell of a CSV file, in quotes where it needs them."""
     if any(sign in text for sign in (separator, '"', "\n", "\r")):
         return '"' + text.replace('"', '""') + '"'
     return text
 
 
 class TableFile:
-    """Rows that are written to a file object as they come.
+    """Writes rows to a file object block by block.
 
-    Text is made by the database in a temporary file without a name, which is gone when the process
-    ends, however that happens. A Parquet file is made of such a text once all rows are there, so
-    memory is bounded.
+    The database writes text to an unnamed temporary file, which disappears with the process. A
+    Parquet file is made from the text of all rows at the end, so memory is bounded.
 
     Args:
-        file: text is written to it after each stretch, the other formats when it is closed.
+        file: text is written after each block, other formats on `close`.
         form: csv, tsv, parquet or arrow.
         names: of the columns.
+        style: of a text file.
 
     Raises:
-        UsageError: Arrow, and no pyarrow.
+        UsageError: pyarrow is not installed for Arrow.
     """
 
     def __init__(
-        self, file: BinaryIO, form: str, names: Sequence[str], style: TableStyle = PLAIN
+        self, file: BinaryIO, form: str, names: Sequence[str], style: TableStyle = DEFAULT_STYLE
     ) -> None:
         self.file, self.form, self.names, self.style = file, form, list(names), style
-        self.is_text = form in TEXTS
+        self.is_text = form in TEXT_FORMATS
         self.separator = (self.is_text and style.separator) or ("\t" if form == "tsv" else ",")
         self.empty = "NA" if self.separator == " " else ""
         self.types: list[str] = []
         self.writer: Any = None
         if form == "arrow":
-            self.pa = arrow()
+            self.pa = import_pyarrow()
             return
         import duckdb
 
@@ -87,29 +87,30 @@ class TableFile:
         )
         self.spool: Any = None if self.is_text else tempfile.TemporaryFile()  # noqa: SIM115
         if self.is_text:
-            head = self.separator.join(quoted(name, self.separator) for name in self.names)
+            head = self.separator.join(quote_cell(name, self.separator) for name in self.names)
             file.write(f"{head}\n".encode())
 
     def append(
         self, columns: Sequence[NDArray[Any]], counted: NDArray[np.int64] | None = None
     ) -> None:
-        """
+        """Write a block of rows.
+
         Args:
-            columns: (rows,) each: words (dtype object), whole numbers, numbers or dates; NaN and
-                NaT are empty cells. Dates are one column here, however many the style makes.
-            counted: (rows,) numbers that stand in a text where a date is NaT.
+            columns: (rows,) each: strings (dtype object), integers, floats or dates; NaN and NaT
+                are empty cells. Dates are one column, whatever the style.
+            counted: (rows,) integers that a text file has where a date is NaT.
         """
         if self.form == "arrow":
             self._append_arrow(columns)
             return
         if not len(columns[0]):
             return
-        types = [_type(column) for column in columns]
+        types = [_sql_type(column) for column in columns]
         before = self.types or types
         self.types = [
             new if old == new else "DOUBLE" for old, new in zip(before, types, strict=True)
         ]
-        arrays = {f"c{i}": _array(column) for i, column in enumerate(columns)}
+        arrays = {f"c{i}": _to_database_array(column) for i, column in enumerate(columns)}
         if counted is not None:
             arrays["counted"] = counted
         cells = [
@@ -117,14 +118,16 @@ class TableFile:
             for i, column in enumerate(columns)
             for cell in self._cells(f"c{i}", column, counted is not None)
         ]
-        self.database.register(ROWS, arrays)
-        with tempfile.TemporaryFile() as stretch:
-            self._copy(f"SELECT {', '.join(cells)} FROM {ROWS}", stretch, self._text_options())
-            self.database.unregister(ROWS)
-            (self.file if self.is_text else self.spool).write(stretch.read())
+        self.database.register(WRITTEN_ROWS, arrays)
+        with tempfile.TemporaryFile() as block_file:
+            self._copy(
+                f"SELECT {', '.join(cells)} FROM {WRITTEN_ROWS}", block_file, self._text_options()
+            )
+            self.database.unregister(WRITTEN_ROWS)
+            (self.file if self.is_text else self.spool).write(block_file.read())
 
     def close(self) -> None:
-        """Write what is left, and `discard`. The file object stays open."""
+        """Write the remaining rows, and `discard`. The file object stays open."""
         if self.form == "arrow":
             if self.writer is not None:
                 self.writer.close()
@@ -137,18 +140,18 @@ class TableFile:
             self.discard()
 
     def discard(self) -> None:
-        """Free the database and the temporary files; what is not written yet is lost."""
+        """Close the database and the temporary files; unwritten rows are lost."""
         if self.form != "arrow":
             self.database.close()
             if self.spool is not None:
                 self.spool.close()
 
     def _write_parquet(self) -> None:
-        """The text of all rows as Parquet."""
-        source = call(
-            "read_csv", Path(_path(self.spool)), auto_detect=False, header=False, delim=",",
-            quote='"', escape='"', nullstr="", allow_quoted_nulls=False, parallel=False,
-            max_line_size=LONGEST_LINE, columns=dict(zip(self.names, self.types, strict=True)),
+        """Convert the text of all rows to Parquet."""
+        source = sql_call(
+            "read_csv", Path(_descriptor_path(self.spool)), auto_detect=False, header=False,
+            delim=",", quote='"', escape='"', nullstr="", allow_quoted_nulls=False, parallel=False,
+            max_line_size=MAX_LINE_BYTES, columns=dict(zip(self.names, self.types, strict=True)),
         )  # fmt: skip
         with tempfile.TemporaryFile() as made:
             self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
@@ -156,17 +159,17 @@ class TableFile:
                 self.file.write(block)
 
     def _copy(self, query: str, to: Any, options: str) -> None:
-        """
+        """Write the result of a query.
+
         Raises:
-            OSError: there is no room for a temporary file.
+            OSError: the disk is full.
         """
         try:
             self.database.execute(
-                f"COPY ({query}) TO {literal(_path(to))} ({options}, USE_TMP_FILE false)"
+                f"COPY ({query}) TO {literal(_descriptor_path(to))} ({options}, USE_TMP_FILE false)"
             )
         except self.failures as error:
-            said = str(error).strip().splitlines()[0][:200]
-            raise OSError(f"the table could not be written: {said}") from None
+            raise OSError(f"the table could not be written: {first_line(error)}") from None
 
     def _text_options(self) -> str:
         return (
@@ -175,7 +178,7 @@ class TableFile:
         )
 
     def _cells(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
-        """The SQL of what stands in the cells of a column."""
+        """SQL expressions for the text of a column."""
         if column.dtype.kind == "M":
             return self._dates(name, column, may_count)
         if column.dtype.kind != "f":
@@ -186,20 +189,21 @@ class TableFile:
         return [f"CASE WHEN isnan({name}) THEN NULL ELSE {text} END"]
 
     def _dates(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
-        """Dates in the formats of the style, where these can say them; else in ISO 8601."""
+        """SQL expressions for dates: in the formats of the style if these are exact, else ISO
+        8601."""
         known = column[~np.isnat(column)].astype("datetime64[us]").astype(np.int64)
-        whole_days, whole_seconds = (not (known % unit).any() for unit in (DAY, SECOND))
-        iso = "%Y-%m-%d" if whole_days else "%Y-%m-%dT%H:%M:%S"
-        plain = f"strftime({name}, '{iso if whole_seconds else iso + '.%f'}')"
+        are_days, are_seconds = (not (known % unit).any() for unit in (DAY, SECOND))
+        iso = "%Y-%m-%d" if are_days else "%Y-%m-%dT%H:%M:%S"
+        plain = f"strftime({name}, '{iso if are_seconds else iso + '.%f'}')"
         formats = self.style.time_formats if self.is_text else ()
         if formats:
             together = literal(" | ".join(formats))
-            said = f"try_strptime(strftime({name}, {together}), {together}) = {name}"
+            is_exact = f"try_strptime(strftime({name}, {together}), {together}) = {name}"
             if any("%q" in form for form in formats):
-                said = f"date_trunc('quarter', {name}) = {name}"
-            first, *others = (_formatted(name, form) for form in formats)
-            others = [f"CASE WHEN {said} THEN {text} END" for text in others]
-            plain = f"CASE WHEN {said} THEN {first} ELSE {plain} END"
+                is_exact = f"date_trunc('quarter', {name}) = {name}"
+            first, *others = (_format_date_sql(name, form) for form in formats)
+            others = [f"CASE WHEN {is_exact} THEN {text} END" for text in others]
+            plain = f"CASE WHEN {is_exact} THEN {first} ELSE {plain} END"
         else:
             others = []
         if may_count:
@@ -209,7 +213,7 @@ class TableFile:
     def _append_arrow(self, columns: Sequence[NDArray[Any]]) -> None:
         pa = self.pa
         arrays = [
-            pa.array(_array(column), pa.string() if column.dtype.kind == "O" else None,
+            pa.array(_to_database_array(column), pa.string() if column.dtype.kind == "O" else None,
                      from_pandas=True)
             for column in columns
         ]  # fmt: skip
@@ -220,24 +224,24 @@ class TableFile:
         self.writer.write_table(table.cast(self.schema))
 
 
-def _path(file: Any) -> str:
-    """A path that opens a file without a name."""
+def _descriptor_path(file: Any) -> str:
+    """A path that opens an unnamed file."""
     return f"/dev/fd/{file.fileno()}"
 
 
-def _type(column: NDArray[Any]) -> str:
+def _sql_type(column: NDArray[Any]) -> str:
     if column.dtype.kind == "f":
         return "FLOAT" if column.dtype.itemsize == 4 else "DOUBLE"
     return TYPES[column.dtype.kind]
 
 
-def _array(column: NDArray[Any]) -> NDArray[Any]:
+def _to_database_array(column: NDArray[Any]) -> NDArray[Any]:
     if column.dtype.kind == "M":
         column = column.astype("datetime64[us]")
     return np.ascontiguousarray(column)
 
 
-def _formatted(name: str, form: str) -> str:
+def _format_date_sql(name: str, form: str) -> str:
     if "%q" not in form:
         return f"strftime({name}, {literal(form)})"
     before, after = form.split("%q", 1)

@@ -1,4 +1,4 @@
-"""Sequences and forecasts as files, in the forms that `read_chunks` reads back."""
+"""Writes sequences and forecasts as files that `read_chunks` reads back."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.style import PLAIN, TableStyle
-from seqattn.data.files.table_file import TEXTS, TableFile
+from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
+from seqattn.data.files.table_file import TEXT_FORMATS, TableFile
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 
 SEQUENCE, STEP = "sequence", "step"
-DIGITS = 8  # significant ones that a model's float32 can have
+FLOAT32_DIGITS = 8  # significant digits of float32
 
 
-class Steps:
-    """What the steps after each sequence's last are called: they go on as each is spaced.
+class ForecastSteps:
+    """Times of forecasts, which continue each sequence with its step interval.
 
     Args:
-        last: (N,) numbers or dates.
-        spacing: of N sequences.
+        last: (N,) time of the last step, numbers or dates.
+        spacing: the step interval of each sequence.
     """
 
     def __init__(self, last: NDArray[Any], spacing: Spacing) -> None:
@@ -33,66 +33,73 @@ class Steps:
 
     @property
     def unknown(self) -> NDArray[np.int64]:
-        """Which sequences have steps that nobody can go on from."""
+        """Indices of sequences with an unknown step interval."""
         return np.flatnonzero(~self.spacing.is_known)
 
     def after(self, steps: int) -> NDArray[Any]:
-        """(N, steps) numbers, or dates. Where the spacing is unknown, numbers are counted from 1
-        and dates are NaT."""
-        found = self.spacing.after(self.last, steps)
+        """(N, steps) the times after the last step, numbers or dates. If the step interval is
+        unknown, numbers count from 1 and dates are NaT."""
+        found = self.spacing.steps_after(self.last, steps)
         if found.dtype.kind != "M":
             found[self.unknown] = np.arange(1, steps + 1)
         return found
 
     @classmethod
-    def counted(cls, lengths: NDArray[np.int64]) -> Steps:
-        """Of sequences whose steps are counted from 1."""
-        return cls(lengths.astype(np.float64), Spacing.alike(len(lengths), Frequency("number", 1)))
+    def counted(cls, lengths: NDArray[np.int64]) -> ForecastSteps:
+        """Times of sequences whose steps count from 1."""
+        return cls(
+            lengths.astype(np.float64), Spacing.uniform(len(lengths), Frequency("number", 1))
+        )
 
     @classmethod
-    def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> Steps:
-        """After the sources of a part.
+    def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> ForecastSteps:
+        """Times after the sources of a part.
 
         Args:
-            lengths: of the sequences that the sources are the ends of; None: they are whole.
+            part: the sequences.
+            lengths: (N,) length of each series that a source is the end of; None: sources are whole
+                series.
         """
         if part.last_steps is None or part.spacing is None:
             return cls.counted(part.source_lengths if lengths is None else lengths)
         return cls(part.last_steps, part.spacing)
 
 
-def rounded(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
-    """A forecast without digits that a model cannot know: float32 as it is, or where it was scaled
-    back, rounded to what float32 can tell apart.
+def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.floating]:
+    """Round a forecast to the precision of float32.
 
     Args:
-        forecast: (N, T, F).
-        scale: (F,) of the scaling; None: there was none.
+        forecast: (N, T, F) in the user's units.
+        scale: (F,) of the scaling, from which the number of decimals follows; None: the forecast
+            was not scaled and is cast to float32.
     """
     if scale is None:
         return forecast.astype(np.float32)
-    decimals = [DIGITS - 1 - math.floor(math.log10(size)) for size in scale]
+    decimals = [FLOAT32_DIGITS - 1 - math.floor(math.log10(size)) for size in scale]
     columns = [np.round(forecast[..., i], min(d, 300)) for i, d in enumerate(decimals)]
     return np.stack(columns, axis=-1)
 
 
 class TableWriter:
-    """Forecasts as a long table: CSV, TSV, Parquet or Arrow; a stretch at a time.
+    """Writes forecasts as a long table to CSV, TSV, Parquet or Arrow, block by block.
 
     Args:
-        style: how the file that was read is written; several `series` take ids of as many parts.
+        file: an open binary file.
+        form: csv, tsv, parquet or arrow.
+        features: names of the features.
+        style: of the input file; with several `series` columns, ids have as many parts.
 
     Raises:
-        UsageError: Arrow, and no pyarrow.
+        UsageError: pyarrow is not installed for Arrow.
     """
 
     def __init__(
-        self, file: BinaryIO, form: str, features: Sequence[str], style: TableStyle = PLAIN
+        self, file: BinaryIO, form: str, features: Sequence[str], style: TableStyle = DEFAULT_STYLE
     ) -> None:
         self.form = form
-        self.series = style.series or (_unused(SEQUENCE, (*features, *style.time)),)
-        time = style.time or (_unused(STEP, (*features, *self.series)),)
-        if not (form in TEXTS and len(style.time_formats) == len(time)):
+        self.series = style.series or (_unused_name(SEQUENCE, (*features, *style.time)),)
+        time = style.time or (_unused_name(STEP, (*features, *self.series)),)
+        if not (form in TEXT_FORMATS and len(style.time_formats) == len(time)):
             time = time[:1]
         self.table = TableFile(file, form, [*self.series, *time, *features], style)
         self.times = len(time)
@@ -101,20 +108,21 @@ class TableWriter:
         self, ids: Sequence[str | tuple[str, ...]], steps: NDArray[Any],
         values: NDArray[np.floating],
     ) -> None:  # fmt: skip
-        """
+        """Write some forecasts.
+
         Args:
-            ids: N names, or N tuples of a word for each column of the series.
-            steps: (N, T); NaT where no date is known: a text file counts from 1 instead.
+            ids: N names, or N tuples with a part per series column.
+            steps: (N, T) times; a text file counts from 1 where a date is NaT.
             values: (N, T, F).
 
         Raises:
-            DataError: a Parquet or Arrow file, and a sequence without dates.
+            DataError: a date is NaT in a Parquet or Arrow file.
         """
         N, T, F = values.shape
         flat = steps.reshape(-1)
         counted = None
         if flat.dtype.kind == "M" and np.isnat(flat).any():
-            if self.form not in TEXTS:
+            if self.form not in TEXT_FORMATS:
                 name = ids[int(np.isnat(flat).argmax()) // T]
                 raise DataError(
                     f"sequence {name!r}: its dates are not evenly spaced, so those of its forecast"
@@ -135,46 +143,49 @@ class TableWriter:
         self.table.append([*words, flat, *cells], counted)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         self.table.close()
 
     def discard(self) -> None:
-        """Leave off: what is not written yet is lost."""
+        """Stop without writing the remaining rows."""
         self.table.discard()
 
 
-def _unused(name: str, taken: Sequence[str]) -> str:
-    """A name for a column that no other column has."""
+def _unused_name(name: str, taken: Sequence[str]) -> str:
+    """A column name that is not taken, from `name`."""
     while name in taken:
         name += "_"
     return name
 
 
 def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
-    """An object a line: id, and lists of points; NaN becomes null."""
+    """A line of JSON with the id and lists of steps; NaN becomes null."""
     lists = {
-        key: [[_number(v) for v in point] for point in points] for key, points in described.items()
+        key: [[_json_number(v) for v in point] for point in points]
+        for key, points in described.items()
     }
     return json.dumps({"id": name, **lists}, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _number(value: np.floating) -> float | None:
-    """The shortest number that reads back as the same."""
+def _json_number(value: np.floating) -> float | None:
+    """The shortest decimal number that reads back exactly; None for NaN."""
     return float(str(value)) if np.isfinite(value) else None
 
 
 def forecast_arrays(
     part: Sequences, forecast: Floats, *, with_target: bool
 ) -> dict[str, NDArray[np.generic]]:
-    """Sequences and their forecasts as arrays for an NPZ; cells at padding, and target cells that
-    were not observed, are NaN.
+    """Sequences and their forecasts as arrays for an NPZ file; padding and unobserved target cells
+    are NaN.
 
     Args:
-        forecast: (N, T, F).
-        with_target: the true continuation is known and goes in, beside a forecast cut to it.
+        part: the sequences.
+        forecast: (N, T, F) in the user's units.
+        with_target: whether the targets are known; they are then included, and forecasts are cut
+            to their lengths.
     """
 
-    def real(points: Floats, keep: NDArray[np.bool_]) -> Floats:
+    def mask_padding(points: Floats, keep: NDArray[np.bool_]) -> Floats:
         return np.where(keep[:, :, None], points, np.nan)
 
     arrays: dict[str, NDArray[np.generic]] = {
@@ -182,9 +193,9 @@ def forecast_arrays(
         "features": np.array(list(part.features), dtype=np.str_),
         "said": np.array(list(part.target_features), dtype=np.str_),
         "labels": np.array(list(part.labels), dtype=np.str_),
-        "source": real(part.source, part.source_keep),
+        "source": mask_padding(part.source, part.source_keep),
         "source_lengths": part.source_lengths,
-        "forecast": real(forecast, part.target_keep) if with_target else forecast,
+        "forecast": mask_padding(forecast, part.target_keep) if with_target else forecast,
     }
     if with_target:
         arrays["target"] = np.where(part.target_cells, part.target, np.nan)

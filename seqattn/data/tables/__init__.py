@@ -1,6 +1,6 @@
 """Tables: CSV, TSV, JSON records, Parquet and Arrow, read by DuckDB.
 
-file -> Table (columns as they stand) -> Column (numbers, times, words) -> Roles -> Piece
+file -> Table (raw columns) -> Column (numbers, times, words) -> LongLayout or WideLayout -> Chunk
 """
 
 from __future__ import annotations
@@ -13,109 +13,116 @@ from pathlib import Path
 from seqattn.data.files.chunk import Chunk
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.long import long_chunks
-from seqattn.data.tables.roles import Roles, infer_roles
-from seqattn.data.tables.sentinels import ask_about_missing_values
+from seqattn.data.tables.roles import LongLayout, infer_roles
+from seqattn.data.tables.sentinels import check_sentinels
 from seqattn.data.tables.table import Table, typed_table
 from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_table import table_of_text
-from seqattn.data.tables.tidy import tidied
-from seqattn.data.tables.wide import Wide, wide_chunks, wide_layout
+from seqattn.data.tables.text_table import open_text_table
+from seqattn.data.tables.tidy import clean_rows
+from seqattn.data.tables.wide import WideLayout, wide_chunks, wide_layout
 from seqattn.errors import DataError
 
 DELIMITERS = {"tsv": "\t"}
 
 
 @contextlib.contextmanager
-def opened(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
-    """A table file in a database.
+def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
+    """Load a table file into the database.
 
     Args:
+        path: the file.
         kind: csv, tsv, json, jsonl, parquet or arrow.
+        options: how to read the file.
 
     Raises:
-        DataError: it cannot be read as such.
+        DataError: the file cannot be read.
     """
     name = str(path)
     if kind in ("csv", "tsv"):
         form = TextFormat.of_file(path, options, DELIMITERS.get(kind))
         if options.roles is not None:
             options = options.roles.with_decimal(options, form.delimiter)
-        with table_of_text(path, name, form, options) as table:
-            tidied(table)
+        with open_text_table(path, name, form, options) as table:
+            clean_rows(table)
             yield table
         return
     with typed_table(path, name, kind) as table:
-        tidied(table)
+        clean_rows(table)
         yield table
 
 
-def understand(table: Table, options: ReadOptions) -> Roles | Wide:
-    """How a table is read: the roles of its columns where a row is a point, or its steps where a
-    row is a sequence.
+def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
+    """Infer the layout of a table: the roles of columns if a row is a step, or the columns of steps
+    if a row is a sequence.
 
     Raises:
-        DataError: a column is missing, or a cell is not what it should be.
+        DataError: a column is missing, or a cell is invalid.
         AmbiguousData: two readings are plausible.
     """
     wide = wide_layout(table, options)
     if wide is not None:
         return wide
     roles = infer_roles(table, options)
-    ask_about_missing_values(table, roles, options)
+    check_sentinels(table, roles, options)
     return roles
 
 
-def chunks(
-    table: Table, layout: Roles | Wide, options: ReadOptions, *, whole: bool
+def table_chunks(
+    table: Table, layout: LongLayout | WideLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
-    """The sequences of a table.
+    """Yields the sequences of a table in chunks.
 
     Raises:
-        DataError: see `understand`.
+        DataError: see `infer_layout`.
     """
-    if isinstance(layout, Wide):
+    if isinstance(layout, WideLayout):
         return wide_chunks(table, layout, options)
     return long_chunks(table, layout, options, whole=whole)
 
 
 def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> Iterator[Chunk]:
-    """The sequences of a table file.
+    """Yields the sequences of a table file in chunks.
 
     Args:
-        whole: all as one piece.
+        path: the file.
+        kind: its format.
+        options: how to read it.
+        whole: one chunk for the whole file.
 
     Raises:
-        DataError, AmbiguousData: see `understand`.
+        DataError, AmbiguousData: see `infer_layout`.
     """
-    with opened(path, kind, options) as table:
-        options = for_file(table, options)
-        yield from chunks(table, understand(table, options), options, whole=whole)
+    with open_table(path, kind, options) as table:
+        options = match_feature_names(table, options)
+        yield from table_chunks(table, infer_layout(table, options), options, whole=whole)
 
 
-def for_file(table: Table, options: ReadOptions) -> ReadOptions:
-    """Options whose features are called as in the file, where another name is as good.
+def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
+    """Options with the names that the features have in the file, if `may_rename` allows others.
 
     Raises:
-        DataError: a feature is not there, and nothing can stand for it.
+        DataError: a feature is missing, and no column can replace it.
     """
     if (roles := options.roles) is not None:
         options = roles.with_decimal(options, table.delimiter)
         is_wide = wide_layout(table, options) is not None
-        options = roles.applied(options, table.name, table.header, is_wide=is_wide)
-    wanted = options.number_columns
-    if not wanted or not options.may_rename or set(wanted) <= set(table.header):
+        options = roles.apply_to(options, table.name, table.header, is_wide=is_wide)
+    requested = options.number_columns
+    if not requested or not options.may_rename or set(requested) <= set(table.header):
         return options
     every = replace(options, features=None)
-    layout = understand(table, every)
-    if isinstance(layout, Wide):
+    layout = infer_layout(table, every)
+    if isinstance(layout, WideLayout):
         return options
-    found = layout.features
-    if len(found) == len(wanted) and not set(found) & set(wanted):
-        table.notes.append(f"{', '.join(found)} are read as {', '.join(wanted)}, in this order")
-        words = [name for name in options.features or () if name not in wanted]
-        return replace(options, features=(*found, *words))
-    missing = next(name for name in wanted if name not in table.header)
+    available = layout.features
+    if len(available) == len(requested) and not set(available) & set(requested):
+        table.notes.append(
+            f"{', '.join(available)} are read as {', '.join(requested)}, in this order"
+        )
+        words = [name for name in options.features or () if name not in requested]
+        return replace(options, features=(*available, *words))
+    missing = next(name for name in requested if name not in table.header)
     raise DataError(
         f"{table.name}: no column {missing!r}; found {', '.join(table.header[:12])}. Needed are"
-        f" {', '.join(wanted)}. Rename the columns in the file."
+        f" {', '.join(requested)}. Rename the columns in the file."
     )

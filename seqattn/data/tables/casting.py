@@ -1,4 +1,4 @@
-"""What the columns of a table hold: numbers, times or words, and as which SQL each is read."""
+"""Infers whether columns of a table hold numbers, times or words, and the SQL that casts them."""
 
 from __future__ import annotations
 
@@ -7,46 +7,48 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.column import MOSTLY, NA_VALUES, Column, bad_cells
+from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.header import looks_like_a_value
-from seqattn.data.tables.numerals import UNIT, written_as
+from seqattn.data.tables.header import is_like_value
+from seqattn.data.tables.numerals import UNIT, find_numeral
 from seqattn.data.tables.table import ROWS, Table
-from seqattn.data.tables.time_formats import as_time
+from seqattn.data.tables.time_formats import find_time_column
 
 SPACES = " \t\u00a0"
-"""Around a cell they say nothing."""
-SAMPLE = 1000
-"""Rows of a column; where none of them begins like a number or a date, the column holds words."""
+"""Characters that are stripped from cells."""
+SAMPLE_ROWS = 1000
+"""Rows of a sample. A column holds words if no cell of the sample looks like a number or a date."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
 )
-"""Types of columns that hold numbers."""
+"""Database types of numbers."""
 
 
-def columns_of(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
-    """What some columns of a table hold, by name."""
+def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
+    """Infer the kinds of some columns; returns them by name."""
     if not names:
         return {}
     found: dict[str, Column] = {}
     for name in names:
-        column = _typed(table, name, options)
+        column = _typed_column(table, name, options)
         if column is not None:
             found[name] = column
-    found |= _plain_numbers(table, [name for name in names if name not in found], options)
+    found |= _plain_number_columns(table, [name for name in names if name not in found], options)
     for name in names:
         if name not in found:
-            found[name] = _of_words(table, name, _text(table, name, options), options)
-    return _one_decimal(table, {name: found[name] for name in names}, options)
+            found[name] = _text_column(table, name, _cleaned_text(table, name, options), options)
+    return _unify_decimals(table, {name: found[name] for name in names}, options)
 
 
-def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> dict[str, Column]:
-    """The columns of words that are finite numbers as they stand: found by a look at some rows,
-    and then at all."""
+def _plain_number_columns(
+    table: Table, names: Sequence[str], options: ReadOptions
+) -> dict[str, Column]:
+    """The text columns whose cells all cast to finite numbers; checked on a sample, then on all
+    rows."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
-    for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE})", ROWS):
+    for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE_ROWS})", ROWS):
         if not known:
             break
         counts = ", ".join(
@@ -67,9 +69,9 @@ def _plain_numbers(table: Table, names: Sequence[str], options: ReadOptions) -> 
     }
 
 
-def _text(table: Table, name: str, options: ReadOptions) -> str:
-    """The SQL of a column's cells as words, NULL where one is empty. The cells of a text are
-    cleaned once, and in their place, because most questions are about these words."""
+def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
+    """SQL for the cells of a column as text, NULL if empty. The cells of a text file are cleaned
+    once and in place, since most queries read them."""
     cell = table.column(name)
     kind = table.types[table.header.index(name)]
     if kind != "VARCHAR":
@@ -78,10 +80,10 @@ def _text(table: Table, name: str, options: ReadOptions) -> str:
         return cell
     trimmed = f"trim({cell}, {literal(SPACES)})"
     empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
-    is_empty = f"lower({trimmed}) IN {_tuple(empty)}"
+    is_empty = f"lower({trimmed}) IN {_sql_list(empty)}"
     numbers = [float(word) for word in options.na_values or () if _is_number(word)]
     if numbers:
-        is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_tuple(numbers)}, false)"
+        is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_sql_list(numbers)}, false)"
     if not numbers and _is_clean(table, cell, empty):
         table.empty_words[name] = ()
         return cell
@@ -95,18 +97,18 @@ def _text(table: Table, name: str, options: ReadOptions) -> str:
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Whether a quick look finds no cell with spaces around it, or that counts as empty."""
+    """Whether no cell has surrounding spaces or counts as empty."""
     cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
     written = sorted({*cases, "NaN"})
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
     (unclean,) = table.one(
-        f"SELECT count(*) FILTER ({cell} IN {_tuple(written)} OR regexp_matches({cell}, {spaces}))"
-        f" FROM {ROWS}"
+        f"SELECT count(*) FILTER ({cell} IN {_sql_list(written)} OR regexp_matches({cell},"
+        f" {spaces})) FROM {ROWS}"
     )
     return not unclean
 
 
-def _tuple(values: Sequence[object]) -> str:
+def _sql_list(values: Sequence[object]) -> str:
     return f"({', '.join(map(literal, values))})"
 
 
@@ -118,13 +120,13 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
-    """A column that the file itself says the type of; None: it holds words."""
+def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
+    """A column with a type in the file; None if its type is text."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
-    text = _text(table, name, options)
-    if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # the latter in nanoseconds
+    text = _cleaned_text(table, name, options)
+    if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # TIMESTAMPTZ_NS
         sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
     if kind.startswith("TIMESTAMP") or kind == "DATE":
@@ -138,50 +140,50 @@ def _typed(table: Table, name: str, options: ReadOptions) -> Column | None:
             return Column(name, "words", text, text, note=note)
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
-        return Column(name, "number", _number(table, cell, options), text)
+        return Column(name, "number", _number_sql(table, cell, options), text)
     if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
     return Column(name, "words", text, text, note=f"holds {kind}")
 
 
-def _number(table: Table, cell: str, options: ReadOptions) -> str:
-    """The SQL of a cell that has a type of numbers, NULL where it stands for an empty one."""
+def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
+    """SQL for a cell of a numeric type, NULL if it counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number
     marks = [float(word) for word in options.na_values or () if _is_number(word)]
-    is_mark = f" OR {number} IN {_tuple(marks)}" if marks else ""
+    is_mark = f" OR {number} IN {_sql_list(marks)}" if marks else ""
     return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"
 
 
-def _of_words(table: Table, name: str, text: str, options: ReadOptions) -> Column:
-    """What a column of words holds."""
+def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Column:
+    """Infer the kind of a text column."""
     words = Column(name, "words", text, text)
-    first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE}")
+    first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE_ROWS}")
     known = [word for (word,) in first if word is not None]
-    if known and options.time_format is None and not any(map(_may_be_a_value, known)):
-        return _as_truth(table, words, known) or words
+    if known and options.time_format is None and not any(map(_is_like_value, known)):
+        return _boolean_column(table, words, known) or words
     n = table.one(f"SELECT count({text}) FROM {ROWS}")[0]
     if n == 0:
         return Column(name, "empty", f"TRY_CAST({text} AS DOUBLE)", text)
-    times = as_time(table, words, n, options)
+    times = find_time_column(table, words, n, options)
     if times is None or times.bad[0]:
-        number = _as_number(table, words, n, known, options)
+        number = _number_column(table, words, n, known, options)
         if number is not None and (not number.bad[0] or times is None):
             return number
-    return times or _as_truth(table, words, known) or words
+    return times or _boolean_column(table, words, known) or words
 
 
-def _may_be_a_value(word: str) -> bool:
-    """Whether a word is a date or a number, with a unit maybe."""
-    return looks_like_a_value(word) or UNIT.fullmatch(word) is not None
+def _is_like_value(word: str) -> bool:
+    """Whether a word is a date, or a number with an optional unit."""
+    return is_like_value(word) or UNIT.fullmatch(word) is not None
 
 
-def _as_number(
+def _number_column(
     table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
-    """A column of numbers, a few cells may be mistakes; None: it is none."""
-    found = written_as(table, words.text, n, sample, options, MOSTLY)
+    """A column of numbers with possibly a few invalid cells; None if it is not numeric."""
+    found = find_numeral(table, words.text, n, sample, options, MIN_MATCHING_SHARE)
     if found is None:
         return None
     if found.units:
@@ -201,13 +203,14 @@ def _unit_note(unit: str) -> str:
     return f"the unit {unit!r} is left out" if unit else ""
 
 
-def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
-    """A column of true and false, or yes and no, as ones and zeros."""
+def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
+    """A column of true and false, or yes and no, as 1 and 0; None if it is not boolean."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
     if not {word.lower() for word in sample} <= {*true, *false}:
         return None
     lower = f"lower({words.text})"
-    sql = f"CASE WHEN {lower} IN {_tuple(true)} THEN 1.0 WHEN {lower} IN {_tuple(false)} THEN 0.0"
+    ones, zeros = (f"WHEN {lower} IN {_sql_list(each)}" for each in (true, false))
+    sql = f"CASE {ones} THEN 1.0 {zeros} THEN 0.0"
     if bad_cells(table, words.text, f"{sql} END")[0]:
         return None
     return replace(
@@ -218,26 +221,26 @@ def _as_truth(table: Table, words: Column, sample: Sequence[str]) -> Column | No
     )
 
 
-def _one_decimal(
+def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
-    """Columns read with one decimal mark: where one column can only have commas before decimals,
-    1.234 in another is a thousand and more."""
+    """Use one decimal mark for all columns: if a column has decimal commas for sure, 1.234 in
+    another is an integer with a thousands separator."""
     sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
     if not sure or options.decimal != "auto":
         return columns
-    again = replace(options, decimal=",")
+    with_comma = replace(options, decimal=",")
     found = dict(columns)
     for name, column in columns.items():
-        if column.either or _has_points(table, column):
-            with_commas = _of_words(table, name, _text(table, name, options), again)
+        if column.either or _has_decimal_points(table, column):
+            with_commas = _text_column(table, name, _cleaned_text(table, name, options), with_comma)
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found
 
 
-def _has_points(table: Table, column: Column) -> bool:
-    """Whether a column of a text has numbers with a decimal point."""
+def _has_decimal_points(table: Table, column: Column) -> bool:
+    """Whether a column of a text file has numbers with a decimal point."""
     if not table.is_text or column.kind != "number" or column.decimal != ".":
         return False
     (count,) = table.one(f"SELECT count(*) FILTER (contains({column.text}, '.')) FROM {ROWS}")

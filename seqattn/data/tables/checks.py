@@ -1,4 +1,4 @@
-"""Cells that are not what the others of their column are, and empty ones."""
+"""Checks of cells: invalid cells among numbers or dates, and empty cells."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import shlex
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.column import Column
-from seqattn.data.tables.numerals import allowed
+from seqattn.data.tables.numerals import allowed_numerals
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData
 
 
 def check_cells(table: Table, column: Column) -> None:
-    """
+    """Check the cells of a column.
+
     Raises:
-        AmbiguousData: a cell of a column is not what the others are, or its commas may stand
-            before decimals or between thousands.
+        AmbiguousData: a cell is neither a number (or date) nor empty, or the comma in its numbers
+            may be a decimal mark or a thousands separator.
     """
     if column.either:
         raise AmbiguousData(
@@ -29,11 +30,11 @@ def check_cells(table: Table, column: Column) -> None:
         return
     (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
     shown = shortened(text)
-    what = "a number" if column.kind == "number" else "a date"
+    expected = "a number" if column.kind == "number" else "a date"
     more = f", and {count - 1} more cells hold none" if count > 1 else ""
     raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
-        f" {what}{more}. Correct the cell, or say that it is an empty one:"
+        f" {expected}{more}. Correct the cell, or say that it is an empty one:"
         f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
         " leave the column out: --ignore"
         f" {shlex.quote(column.name)}.",
@@ -41,17 +42,17 @@ def check_cells(table: Table, column: Column) -> None:
     )
 
 
-def first_word(table: Table, column: Column, options: ReadOptions) -> str:
-    """Where a column of words has the first that is no number."""
+def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
+    """The place of the first cell of a column that is no number, as text."""
     text = column.text
-    ways = [f"({way.sql(text)}) IS NOT NULL" for way in allowed(options)]
-    found = table.query(
+    numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
+    rows = table.query(
         f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} IS NOT NULL"
-        f" ORDER BY {' OR '.join(ways) or 'false'}, {ROW} LIMIT 1"
+        f" ORDER BY {' OR '.join(numerals) or 'false'}, {ROW} LIMIT 1"
     )
-    if not found:
+    if not rows:
         return f"column {column.name!r} is empty"
-    row, word = found[0]
+    row, word = rows[0]
     return f"{table.line(row)}, column {column.name!r} holds {shortened(word)!r}, not a number"
 
 
@@ -59,8 +60,8 @@ def shortened(word: str) -> str:
     return word if len(word) <= 40 else f"{word[:40]}..."
 
 
-def empty_cells(table: Table, column: Column) -> str:
-    """How many cells of a column are empty, and what stands in them; empty: none is."""
+def describe_empty_cells(table: Table, column: Column) -> str:
+    """A note on the empty cells of a column and their contents; "" if there are none."""
     (count,) = table.measure(column.empty_count)
     if not count:
         return ""

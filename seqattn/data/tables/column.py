@@ -1,4 +1,4 @@
-"""What a column of a table holds."""
+"""A column of a table."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Literal
 from seqattn.data.tables.table import ROW, ROWS, Table
 
 NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
-"""What an empty cell holds in files of many programs; case does not matter."""
-MOSTLY = 0.8
-"""Share of a column's cells that must be numbers, or dates, for the others to be mistakes."""
+"""Common contents of empty cells, compared without case."""
+MIN_MATCHING_SHARE = 0.8
+"""Smallest share of numbers, or dates, in a column for the other cells to be errors."""
 Kind = Literal["number", "time", "words", "empty"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """
+    """The inferred kind of a column, and the SQL that casts it.
+
     Attributes:
-        name: as it stands in the file.
-        kind: what it holds.
-        sql: the SQL of its values: DOUBLE, TIMESTAMP or VARCHAR, NULL where a cell is empty.
-        text: the SQL of what stands in the file, NULL where a cell is empty.
-        formats: of dates of a text; two where days and months could be either way round.
-        zone: whether the times were of a zone, and are now UTC.
-        bad: how many cells are not what the others are, and the row of the first.
-        decimal, thousands: signs inside the numbers of a text.
-        units: that stand behind its numbers, where they differ; it then holds words.
-        either: a cell whose comma may stand before decimals or between thousands; else empty.
-        note: what a user should be told.
+        name: as in the file.
+        kind: what its cells hold.
+        sql: SQL of its values: DOUBLE, TIMESTAMP or VARCHAR, NULL if a cell is empty.
+        text: SQL of the text in the file, NULL if a cell is empty.
+        formats: strftime formats of dates in a text file; two if day and month are ambiguous.
+        zone: whether times had a time zone; they are converted to UTC.
+        bad: number of invalid cells, and the row of the first.
+        decimal, thousands: decimal mark and thousands separator in a text file.
+        units: units of its numbers if they differ; the column then holds words.
+        either: a cell whose comma may be a decimal mark or a thousands separator; else "".
+        note: a note for the user.
     """
 
     name: str
@@ -46,22 +47,22 @@ class Column:
 
     @property
     def empty_count(self) -> str:
-        """The SQL of how many cells are empty, or not what the others are."""
+        """SQL for the number of empty or invalid cells."""
         return f"count(*) - count({self.sql})"
 
     @property
     def broken_count(self) -> str:
-        """The SQL of how many cells are no whole numbers."""
+        """SQL for the number of cells that are not integers."""
         return f"count(*) FILTER ({self.sql} IS NULL OR {self.sql} <> round({self.sql}))"
 
     @property
     def range(self) -> tuple[str, str]:
-        """The SQL of the least and of the largest number."""
+        """SQL for the smallest and the largest number."""
         return f"min({self.sql})", f"max({self.sql})"
 
 
 def bad_cells(table: Table, text: str, sql: str) -> tuple[int, int]:
-    """How many cells are not empty and not what they should be, and the row of the first."""
+    """The number of cells that are neither empty nor castable, and the row of the first."""
     wrong = f"{text} IS NOT NULL AND ({sql}) IS NULL"
     count, row = table.one(f"SELECT count(*), min({ROW}) FROM {ROWS} WHERE {wrong}")
     return count, row or 0

@@ -1,4 +1,4 @@
-"""The database that reads tables: one a process, in memory, which spills to a temporary folder."""
+"""The database that reads tables: one per process, in memory, spilling to a temporary folder."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from seqattn.errors import DataError
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY = "1GB"
-"""What the database may hold before it writes to the disk."""
+MEMORY_LIMIT = "1GB"
+"""Memory of the database before it spills to disk."""
 
 
 THREADS = 2
@@ -26,14 +26,14 @@ _databases: dict[int, duckdb.DuckDBPyConnection] = {}
 
 
 @contextmanager
-def connected(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection whose temporary tables end with it. It fetches nothing from a network.
+def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with temporary tables of its own, and without network access.
 
     Args:
         name: of the file that is read, for messages.
 
     Raises:
-        DataError: the database failed; nothing of its own gets out.
+        DataError: any error of the database.
     """
     import duckdb
 
@@ -42,7 +42,7 @@ def connected(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
     except duckdb.OutOfMemoryException:
         raise DataError(
-            f"{name}: needs more memory than {MEMORY} and more room for temporary files than"
+            f"{name}: needs more memory than {MEMORY_LIMIT} and more room for temporary files than"
             f" {tempfile.gettempdir()} has. Free some, or set TMPDIR to a folder on a larger disk."
         ) from None
     except duckdb.Error as error:
@@ -52,20 +52,20 @@ def connected(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    """The database of this process: to open one takes longer than to read a small file."""
+    """The database of this process; opening one takes longer than reading a small file."""
     import duckdb
 
     process = os.getpid()
-    if process in _databases and not _works(_databases[process]):
+    if process in _databases and not _is_usable(_databases[process]):
         del _databases[process]
     if process not in _databases:
         folder = tempfile.mkdtemp(prefix="seqattn-")
-        atexit.register(_remove, folder, process)
+        atexit.register(_remove_folder, folder, process)
         _databases[process] = duckdb.connect(
             config={
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
-                "memory_limit": MEMORY,
+                "memory_limit": MEMORY_LIMIT,
                 "preserve_insertion_order": "true",  # row numbers, and lag() OVER (), rely on it
                 "temp_directory": folder,
                 "threads": str(min(THREADS, os.cpu_count() or 1)),
@@ -74,9 +74,9 @@ def _database() -> duckdb.DuckDBPyConnection:
     return _databases[process]
 
 
-def _works(database: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a database still answers: one that met a fatal error, in a broken file say, refuses
-    all that comes after it."""
+def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a database still answers; after a fatal error, as from a damaged file, it does
+    not."""
     import duckdb
 
     try:
@@ -86,16 +86,16 @@ def _works(database: duckdb.DuckDBPyConnection) -> bool:
     return True
 
 
-def _remove(folder: str, process: int) -> None:
-    if process == os.getpid():  # not in a process that was forked
+def _remove_folder(folder: str, process: int) -> None:
+    if process == os.getpid():  # not in a forked process
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def literal(value: Any) -> str:
-    """A value as it stands in SQL."""
+    """A value as an SQL literal."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):  # 1.5 is a DECIMAL, which not every number can be compared with
+    if isinstance(value, float):  # a DECIMAL such as 1.5 cannot be compared with every number
         return f"'{value!r}'::DOUBLE"
     if isinstance(value, int):
         return repr(value)
@@ -108,33 +108,33 @@ def literal(value: Any) -> str:
     return f"'{text}'"
 
 
-def quoted(name: str) -> str:
-    """A column's name as it stands in SQL."""
+def quote_name(name: str) -> str:
+    """A column name as a quoted SQL identifier."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
 
-def call(function: str, path: Path, **options: Any) -> str:
-    """A table function of a file, as it stands in SQL."""
-    given = "".join(f", {key} = {literal(value)}" for key, value in options.items())
-    return f"{function}({literal(str(path))}{given})"
+def sql_call(function: str, path: Path, **options: Any) -> str:
+    """SQL that calls a table function on a file."""
+    arguments = "".join(f", {key} = {literal(value)}" for key, value in options.items())
+    return f"{function}({literal(str(path))}{arguments})"
 
 
-def first_lines(path: Path, count: int) -> list[str]:
-    """The first lines of a packed text.
+def read_first_lines(path: Path, count: int) -> list[str]:
+    """The first lines of a compressed text file.
 
     Raises:
-        DataError: it cannot be unpacked.
+        DataError: it cannot be decompressed.
     """
     import duckdb
 
-    source = call(
+    source = sql_call(
         "read_csv", path, header=False, auto_detect=False, delim="\x01", quote="", escape="",
         columns={"line": "VARCHAR"}, strict_mode=False,
     )  # fmt: skip
-    with connected(str(path)) as connection:
+    with connect(str(path)) as connection:
         try:
-            found = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
+            lines = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
         except duckdb.Error as error:
-            raise DataError(f"{path}: cannot be unpacked ({first_line(error)}).") from None
-    return [line or "" for (line,) in found]
+            raise DataError(f"{path}: cannot be decompressed ({first_line(error)}).") from None
+    return [line or "" for (line,) in lines]

@@ -1,6 +1,6 @@
-"""Columns of a Parquet file that hold durations: Parquet itself only has their counts.
+"""Finds the columns of a Parquet file that hold durations, which Parquet stores as integers.
 
-Programs that write with Arrow keep its schema beside the table, base64 of a FlatBuffers message
+Programs that write with Arrow store its schema as metadata, a FlatBuffers message in base64
 (https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs).
 """
 
@@ -11,46 +11,46 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqattn.data.tables.connection import call
+from seqattn.data.tables.connection import sql_call
 
 if TYPE_CHECKING:
     import duckdb
 
 DURATION = 18
-"""Tag of the type in Schema.fbs."""
-SECONDS = (1.0, 1e-3, 1e-6, 1e-9)
-"""Of a second, a millisecond, a microsecond, a nanosecond: units by number."""
+"""Tag of the type Duration in Schema.fbs."""
+SECONDS_OF_UNIT = (1.0, 1e-3, 1e-6, 1e-9)
+"""Seconds of each unit by its number: second, millisecond, microsecond, nanosecond."""
 MILLISECOND = 1
 
 
-def durations_of(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
-    """Seconds of a count, for each column of durations.
+def read_durations(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
+    """Length of the unit in seconds, by name of a duration column.
 
     Raises:
-        duckdb.Error: the file is broken.
+        duckdb.Error: the file is damaged.
     """
     found = connection.execute(
-        f"SELECT value FROM {call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
+        f"SELECT value FROM {sql_call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
     ).fetchall()
     try:
-        return _durations(base64.b64decode(bytes(found[0][0]))) if found else {}
-    except (ValueError, struct.error, IndexError):  # no schema that Arrow could have written
+        return _parse_schema(base64.b64decode(bytes(found[0][0]))) if found else {}
+    except (ValueError, struct.error, IndexError):  # not a schema written by Arrow
         return {}
 
 
-def _durations(message: bytes) -> dict[str, float]:
+def _parse_schema(message: bytes) -> dict[str, float]:
     begin = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
     buffer = memoryview(message)[begin:]
 
     def number(form: str, at: int) -> int:
         return int(struct.unpack_from(f"<{form}", buffer, at)[0])
 
-    def field(table: int, place: int) -> int:
-        """Where a field of a table stands; 0: it has its default."""
+    def field(table: int, index: int) -> int:
+        """Position of a field of a table; 0: it has its default value."""
         layout = table - number("i", table)
-        if 4 + 2 * place >= number("H", layout):
+        if 4 + 2 * index >= number("H", layout):
             return 0
-        offset = number("H", layout + 4 + 2 * place)
+        offset = number("H", layout + 4 + 2 * index)
         return table + offset if offset else 0
 
     def follow(at: int) -> int:
@@ -67,5 +67,5 @@ def _durations(message: bytes) -> dict[str, float]:
         name = follow(field(column, 0))
         text = bytes(buffer[name + 4 : name + 4 + number("I", name)]).decode()
         unit = field(follow(field(column, 3)), 0)
-        found[text] = SECONDS[number("h", unit) if unit else MILLISECOND]
+        found[text] = SECONDS_OF_UNIT[number("h", unit) if unit else MILLISECOND]
     return found

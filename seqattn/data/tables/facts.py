@@ -1,94 +1,98 @@
-"""What is known of a table's columns while their roles are inferred."""
+"""Facts about the columns of a table, for inferring their roles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import columns_of
+from seqattn.data.tables.casting import infer_columns
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.names import check_names
 from seqattn.data.tables.row_order import are_in_order, distinct
 from seqattn.data.tables.table import ROW, ROWS, Table
-from seqattn.data.tables.time_columns import TimeColumn, time_of
+from seqattn.data.tables.time_columns import TimeColumn, to_time_column
 from seqattn.errors import NoRows
 
-YOU_SAID_SO = "you said so"
+IGNORED_BY_USER = "you said so"
 ROUNDING = 1e-12
-"""Of a value, by which float64 may miss equal steps."""
-LEAST_ROWS = 8
-"""Fewer rows may grow by one amount by chance."""
+"""Relative rounding error of float64 in equal steps."""
+MIN_ROWS = 8
+"""Fewest rows for equal steps to be evidence of a time column."""
 
 
-class Facts:
-    """Questions about the columns of one table, and what has been settled.
+class TableFacts:
+    """Queries about the columns of one table, and the inferences made so far.
 
     Attributes:
-        rows: how many there are.
-        columns: what each column holds.
-        ignored: columns that are left out, with the reason.
-        reasons: what was inferred and why, a sentence each.
+        rows: number of rows.
+        columns: columns by name.
+        ignored: reason by column that is left out.
+        reasons: a sentence per inference.
 
     Raises:
-        DataError: a column that is asked for is not there, or there are no rows.
+        DataError: a requested column is missing, or there are no rows.
     """
 
     def __init__(self, table: Table, options: ReadOptions) -> None:
         self.table, self.options = table, options
-        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, YOU_SAID_SO)
+        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, IGNORED_BY_USER)
         self.reasons: list[str] = []
-        given = [*options.ignore, *(options.number_columns or ()), *options.one_hot]
-        check_names(table, given, "data.features, data.ignore or data.one_hot")
+        assigned = [*options.ignore, *(options.number_columns or ()), *options.one_hot]
+        check_names(table, assigned, "data.features, data.ignore or data.one_hot")
         self.rows = len(table)
         if not self.rows:
             raise NoRows(f"{table.name}: has a header but no rows.")
         names = [name for name in table.header if name not in self.ignored]
-        self.columns = columns_of(table, options, names)
+        self.columns = infer_columns(table, options, names)
         numbers = [column for column in self.columns.values() if column.kind == "number"]
         table.measure(*(s for c in numbers for s in (c.empty_count, c.broken_count, *c.range)))
 
-    def left(self, *taken: str) -> list[str]:
-        """Columns that have no role yet."""
-        given = {*taken, *(self.options.features or ()), *self.options.one_hot}
+    def without_role(self, *taken: str) -> list[str]:
+        """Columns without a role, other than `taken`."""
+        assigned = {*taken, *(self.options.features or ()), *self.options.one_hot}
         if self.options.group is not None:
-            given.add(self.options.group)
-        return [name for name in self.columns if name not in self.ignored and name not in given]
+            assigned.add(self.options.group)
+        return [name for name in self.columns if name not in self.ignored and name not in assigned]
 
     def count(self, sql: str) -> int:
+        """The value of an aggregate that counts rows."""
         return int(self.table.measure(sql)[0])
 
     def distinct(self, *sql: str) -> int:
-        """How many combinations of values there are."""
+        """Number of distinct combinations of values."""
         return self.count(distinct(*sql))
 
-    def is_whole(self, name: str) -> bool:
+    def is_integer(self, name: str) -> bool:
+        """Whether all cells of a column are integers."""
         column = self.columns[name]
         if column.kind != "number" or column.bad[0]:
             return False
         return not self.count(column.broken_count)
 
     def increases(self, name: str) -> bool:
-        """Whether the numbers of a column increase from row to row, or begin again now and then."""
+        """Whether the numbers of a column increase in at least three of four rows."""
         if self.columns[name].kind != "number":
             return False
         return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
 
-    def grows_in_every_row(self, name: str) -> bool:
+    def increments_by_one(self, name: str) -> bool:
+        """Whether each number of a column is one more than the number before."""
         if self.columns[name].kind != "number" or self.rows <= 2:
             return False
         return not self._steps(name, "step IS DISTINCT FROM 1")
 
     def _steps(self, name: str, which: str) -> int:
-        """How many rows differ so from the row before; `which` holds where there is none."""
+        """Number of rows, but for the first, whose difference `step` to the row before fulfils an
+        SQL condition; it must hold for NULL."""
         value = self.columns[name].sql
-        (count,) = self.table.once(
+        (count,) = self.table.one_cached(
             f"SELECT count(*) FILTER ({which}) FROM (SELECT {value} - lag({value}) OVER () AS step"
             f" FROM {ROWS})"
         )
         return int(count) - 1
 
-    def stays(self, name: str) -> bool:
-        """Whether the rows of each value stand together."""
+    def is_contiguous(self, name: str) -> bool:
+        """Whether the rows of each value are contiguous."""
         text = self.columns[name].text
         changes = self.table.one(
             f"SELECT count(*) FILTER (word IS DISTINCT FROM before) FROM (SELECT {text} AS word,"
@@ -96,7 +100,8 @@ class Facts:
         )[0]
         return bool(changes == self.distinct(text))
 
-    def tells_apart(self, names: Sequence[str], time: TimeColumn) -> bool:
+    def identifies_rows(self, names: Sequence[str], time: TimeColumn) -> bool:
+        """Whether columns and the time identify each row, with more than two rows per series."""
         texts = [self.columns[name].text for name in names]
         if not self.rows > 2 * self.distinct(*texts):
             return False
@@ -104,13 +109,14 @@ class Facts:
         return in_order or self.distinct(*texts, time.sql) == self.rows
 
     def is_constant_in(self, series: Sequence[str], column: Column) -> bool:
+        """Whether a column has one value in each series, and is never empty."""
         texts = [self.columns[name].text for name in series]
         first = " AND ".join(
             f"{text} = (SELECT {text} FROM {ROWS} ORDER BY {ROW} LIMIT 1)" for text in texts
         )
         some = f"(SELECT {column.text} AS v FROM {ROWS} WHERE {first} LIMIT 1000)"
         if self.table.one(f"SELECT count(DISTINCT v) FROM {some}")[0] > 1:
-            return False  # most features, told without a look at all rows
+            return False  # a quick check that decides for most features
         groups = self.distinct(*texts)
         return (
             1 < groups < self.rows
@@ -118,26 +124,29 @@ class Facts:
             and not self.count(column.empty_count)
         )
 
-    def time_of(self, name: str) -> TimeColumn:
-        return time_of(self.table, self.columns[name], self.options)
+    def to_time_column(self, name: str) -> TimeColumn:
+        """A column as the time; see `to_time_column`."""
+        return to_time_column(self.table, self.columns[name], self.options)
 
-    def counter(self, series: Sequence[str]) -> TimeColumn | None:
-        """A column of numbers that grows by one amount within each series, whole or not."""
-        if self.options.time != "auto" or self.rows < LEAST_ROWS:
+    def find_counter(self, series: Sequence[str]) -> TimeColumn | None:
+        """Find a column of numbers that grows by a constant amount within each series."""
+        if self.options.time != "auto" or self.rows < MIN_ROWS:
             return None
-        by = ", ".join(self.columns[name].text for name in series)
-        over = f"({f'PARTITION BY {by} ' if by else ''}ORDER BY {ROW})"
-        for name in self.left(*series):
+        keys = ", ".join(self.columns[name].text for name in series)
+        over = f"({f'PARTITION BY {keys} ' if keys else ''}ORDER BY {ROW})"
+        for name in self.without_role(*series):
             if self.columns[name].kind != "number" or self.columns[name].bad[0]:
                 continue
             value = self.columns[name].sql
-            least, most, empty, largest = self.table.one(
+            smallest, largest_step, empty, largest = self.table.one(
                 "SELECT min(step), max(step), count(*) FILTER (v IS NULL), max(abs(v)) FROM"
                 f" (SELECT {value} AS v, {value} - lag({value}) OVER {over} AS step FROM {ROWS})"
             )
-            if empty or least is None or least <= 0:
+            if empty or smallest is None or smallest <= 0:
                 continue
-            if most - least <= ROUNDING * largest:
-                self.reasons.append(f"time: {name!r}, because it grows by {least:g} in every row")
-                return self.time_of(name)
+            if largest_step - smallest <= ROUNDING * largest:
+                self.reasons.append(
+                    f"time: {name!r}, because it grows by {smallest:g} in every row"
+                )
+                return self.to_time_column(name)
         return None

@@ -1,4 +1,4 @@
-"""Whether the first row of a text names its columns."""
+"""Detects the header of a text file."""
 
 from __future__ import annotations
 
@@ -16,45 +16,47 @@ MONTH = re.compile(
     r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
 )
-SHOWN = 60
-"""Characters of a line in a message."""
+MAX_SHOWN = 60
+"""Most characters of a line in a message."""
 
 
 def is_comment(line: str, comment: str) -> bool:
+    """Whether a line begins with the comment prefix."""
     return bool(comment) and line.lstrip().startswith(comment)
 
 
-def looks_like_a_value(cell: str) -> bool:
+def is_like_value(cell: str) -> bool:
     """Whether a cell is a number or a date rather than a name."""
     return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) or MONTH.fullmatch(cell))
 
 
-def names_asked_for(options: ReadOptions) -> set[str]:
-    """Columns that are named, which a header must have; numbers could be values as well."""
+def requested_names(options: ReadOptions) -> set[str]:
+    """Column names in the options, which a header must contain; without those that look like
+    values."""
     named = [*(options.features or ()), *options.ignore, *options.one_hot]
-    for given in (options.series, options.time):
-        named += [] if given is None or given == "auto" else given
-    return {name for name in named if not looks_like_a_value(name)}
+    for columns in (options.series, options.time):
+        named += [] if columns is None or columns == "auto" else columns
+    return {name for name in named if not is_like_value(name)}
 
 
 def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Names, or the steps of a wide table; no header where values stand above values."""
-    values = [cell for cell in cells if looks_like_a_value(cell)]
+    """Whether the first row is a header: names, or the steps of a wide table."""
+    values = [cell for cell in cells if is_like_value(cell)]
     if not values:
         return any(cells)
     if len(set(values)) < len(values) or not rows:
         return False
     below = [row for row in rows if len(row) == len(cells)]
-    return _are_names_above_values(cells, below) or _are_steps(cells, values, below)
+    return _has_names_above_values(cells, below) or _are_steps(cells, values, below)
 
 
 def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether values in the first row are steps of a wide table, beside names that no row has."""
+    """Whether values in the first row are the steps of a wide table."""
     names = [cell for cell in cells if cell and cell not in values]
     if not names:
-        return _count_up(values) and int(values[0]) in (0, 1)
+        return _is_arithmetic(values) and int(values[0]) in (0, 1)
     is_word_below = names[0] in {row[cells.index(names[0])] for row in below}
-    return not is_word_below and (_count_up(values) or _are_dates(values))
+    return not is_word_below and (_is_arithmetic(values) or _are_dates(values))
 
 
 def _are_dates(cells: Sequence[str]) -> bool:
@@ -63,8 +65,8 @@ def _are_dates(cells: Sequence[str]) -> bool:
     return all(DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in cells)
 
 
-def _count_up(cells: Sequence[str]) -> bool:
-    """Whether cells are whole numbers, each by one amount more than the one before."""
+def _is_arithmetic(cells: Sequence[str]) -> bool:
+    """Whether cells are integers with a constant positive difference."""
     if len(cells) < 2 or not all(map(str.isdecimal, cells)):
         return False
     numbers = [int(cell) for cell in cells]
@@ -72,25 +74,26 @@ def _count_up(cells: Sequence[str]) -> bool:
     return step > 0 and all(b - a == step for a, b in itertools.pairwise(numbers))
 
 
-def columns_of_values(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The places at which all rows have numbers or dates."""
+def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Indices of the columns in which all rows have numbers or dates."""
     return [
-        place for place in range(len(rows[0]))
-        if all(looks_like_a_value(row[place].strip()) for row in rows)
+        index for index in range(len(rows[0]))
+        if all(is_like_value(row[index].strip()) for row in rows)
     ]  # fmt: skip
 
 
-def _are_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row has words in most columns that hold values below it."""
-    places = columns_of_values(below) if below else []
-    words = [i for i in places if len(cells[i]) > 1 and not looks_like_a_value(cells[i])]
-    return len(words) * 2 > len(places)
+def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has words in most columns of values."""
+    indices = value_columns(below) if below else []
+    words = [i for i in indices if len(cells[i]) > 1 and not is_like_value(cells[i])]
+    return len(words) * 2 > len(indices)
 
 
 def commented_header(
     lines: Sequence[str], comment: str, delimiter: str, width: int
 ) -> tuple[str, ...]:
-    """Names in the last comment before the first row, if there are as many as columns."""
+    """The names in the last comment before the first row, if their number is that of the
+    columns."""
     for line in reversed(lines):
         if is_comment(line, comment):
             text = line.lstrip().removeprefix(comment).strip()
@@ -99,14 +102,14 @@ def commented_header(
     return ()
 
 
-def with_one_more(
+def complete_header(
     cells: tuple[str, ...], rows: Sequence[tuple[int, Sequence[str]]], name: str
 ) -> tuple[str, ...]:
-    """A header that lacks one name: that of the row numbers, as R writes it, or that of an empty
+    """Complete a header that lacks one name: of the row numbers, as R writes it, or of an empty
     last column.
 
     Raises:
-        DataError: the rows have a cell too much.
+        DataError: the rows have one cell too many.
     """
     below = [row for _, row in rows[1:] if len(row) > len(cells)]
     if all(not row[-1].strip() for row in below):
@@ -116,12 +119,12 @@ def with_one_more(
     at, row = rows[1]
     raise DataError(
         f"{name}: line {at + 1} has {len(row)} cells, the header has {len(cells)}:"
-        f" {','.join(row)[:SHOWN]!r}. A cell that holds the separator needs quotes; is it a decimal"
-        " comma?"
+        f" {','.join(row)[:MAX_SHOWN]!r}. A cell that holds the separator needs quotes; is it a"
+        " decimal comma?"
     )
 
 
-def letters(place: int) -> str:
-    """A, B, ..., Z, AA, AB, ...: as a spreadsheet calls its columns."""
-    before = letters(place // 26 - 1) if place >= 26 else ""
-    return before + chr(ord("A") + place % 26)
+def column_letters(index: int) -> str:
+    """The name of a column in spreadsheets: A, B, ..., Z, AA, AB, ..."""
+    before = column_letters(index // 26 - 1) if index >= 26 else ""
+    return before + chr(ord("A") + index % 26)

@@ -1,4 +1,4 @@
-"""Which columns of a table tell its series apart."""
+"""Infers the series id columns of a table."""
 
 from __future__ import annotations
 
@@ -6,66 +6,70 @@ import itertools
 import shlex
 from collections.abc import Sequence
 
-from seqattn.data.tables.facts import LEAST_ROWS, Facts
-from seqattn.data.tables.infer_time import ask_for_one_time
+from seqattn.data.tables.facts import MIN_ROWS, TableFacts
+from seqattn.data.tables.infer_time import raise_split_time
 from seqattn.data.tables.names import (
     BLOCK_SERIES,
     SERIES_NAMES,
     SURE_SERIES,
     check_names,
+    fold_name,
     known_names,
-    plain,
 )
 from seqattn.data.tables.table import ROW, ROWS
 from seqattn.data.tables.time_columns import TimeColumn
 from seqattn.errors import AmbiguousData
 
-MEET = 1.2
-"""Rows a time, on average, from which on words without a usual name may tell series apart."""
+MIN_ROWS_PER_TIME = 1.2
+"""Average rows per time from which on word columns without a usual name may be series ids."""
 
 
-def find_series(facts: Facts, time: TimeColumn | None) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """The columns that tell sequences apart; and the time, if only these show it."""
-    given = facts.options.series
-    if given != "auto":
-        check_names(facts.table, given, "data.series")
+def find_series(
+    facts: TableFacts, time: TimeColumn | None
+) -> tuple[tuple[str, ...], TimeColumn | None]:
+    """The series id columns; and the time column, which may be found only with them."""
+    series_option = facts.options.series
+    if series_option != "auto":
+        check_names(facts.table, series_option, "data.series")
         if time is None and facts.options.time == "auto":
-            time = facts.counter(given)
-        return tuple(given), time
-    left = facts.left(*(time.names if time else ()))
+            time = facts.find_counter(series_option)
+        return tuple(series_option), time
+    unassigned = facts.without_role(*(time.names if time else ()))
     named = [
-        name for name in known_names(left, SERIES_NAMES)
-        if facts.columns[name].kind == "words" or facts.is_whole(name)
+        name for name in known_names(unassigned, SERIES_NAMES)
+        if facts.columns[name].kind == "words" or facts.is_integer(name)
     ]  # fmt: skip
     if time is None:
-        return _series_without_time(facts, left, named)
+        return _series_without_time(facts, unassigned, named)
     if facts.distinct(time.sql) == facts.rows:
-        return _named_series(facts, named) or _blocks(facts, named), time
-    return _series_of_times(facts, left, named, time), time
+        return _named_series(facts, named) or _block_series(facts, named), time
+    return _series_of_times(facts, unassigned, named, time), time
 
 
 def _series_of_times(
-    facts: Facts, left: Sequence[str], named: Sequence[str], time: TimeColumn
+    facts: TableFacts, unassigned: Sequence[str], named: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...]:
-    """The columns that make times unique which repeat.
+    """The columns that make repeated times unique.
 
     Args:
-        left: columns without a role.
-        named: those of them that are called as series ids are.
+        facts: about the table.
+        unassigned: columns without a role.
+        named: those of them with a usual name of series ids.
+        time: the time column.
 
     Raises:
-        AmbiguousData: none do for sure.
+        AmbiguousData: no columns do for sure.
     """
-    words = [n for n in left if facts.columns[n].kind == "words" and n not in named]
-    whole = [n for n in left if n not in named and facts.is_whole(n)]
-    if MEET * facts.distinct(time.sql) > facts.rows:
-        words = whole = []  # a few times that repeat are mistakes: any column could tell them apart
+    words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
+    integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
+    if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
+        words = integers = []  # few repeated times are errors; any column could make them unique
     if facts.options.time == "auto":
-        _ask_about_the_hour(facts, time)
-    keys = _keys(facts, named, words, time)
+        _check_hour_column(facts, time)
+    keys = _key_columns(facts, named, words, time)
     if keys is not None:
         return keys
-    unsure = [n for n in whole if facts.tells_apart((n,), time)]
+    unsure = [n for n in integers if facts.identifies_rows((n,), time)]
     if unsure:
         raise AmbiguousData(
             f"{facts.table.name}: the times in {time.names[0]!r} repeat. If {unsure[0]!r} says"
@@ -75,43 +79,45 @@ def _series_of_times(
         )
     found = _named_series(facts, named)
     if not found:
-        _ask_about_repeated_times(facts, time)
+        _raise_repeated_times(facts, time)
     return found
 
 
-def _named_series(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
-    """A column whose name leaves no doubt. It names series unless it numbers the rows, or has
-    another word in each; with too few rows to tell, its name is believed."""
-    name = next((name for name in named if plain(name) in SERIES_NAMES[:SURE_SERIES]), None)
+def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
+    """A column with an unambiguous name, unless it numbers the rows or is unique in each of them.
+    Its name alone decides if there are few rows."""
+    name = next((name for name in named if fold_name(name) in SERIES_NAMES[:SURE_SERIES]), None)
     if name is None:
         return ()
     if facts.distinct(facts.columns[name].text) == facts.rows and (
-        facts.rows >= LEAST_ROWS or facts.grows_in_every_row(name)
+        facts.rows >= MIN_ROWS or facts.increments_by_one(name)
     ):
         return ()
     facts.reasons.append(f"series: {name!r}, because of its name")
     return (name,)
 
 
-def _blocks(facts: Facts, named: Sequence[str]) -> tuple[str, ...]:
-    """A column called as an id of trips or sessions that holds each value in rows that stand
-    together, two at least on average."""
+def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
+    """A column with the name of an id, as of trips or sessions, whose values have contiguous rows,
+    two or more on average."""
     for name in named:
-        if plain(name) not in SERIES_NAMES[:BLOCK_SERIES] and not plain(name).endswith("_id"):
+        if fold_name(name) not in SERIES_NAMES[:BLOCK_SERIES] and not fold_name(name).endswith(
+            "_id"
+        ):
             continue
         values = facts.distinct(facts.columns[name].text)
-        if 1 < 2 * values <= facts.rows and facts.stays(name):
+        if 1 < 2 * values <= facts.rows and facts.is_contiguous(name):
             facts.reasons.append(f"series: {name!r}, because of its name and its blocks")
             return (name,)
     return ()
 
 
-def _keys(
-    facts: Facts, named: Sequence[str], words: Sequence[str], time: TimeColumn
+def _key_columns(
+    facts: TableFacts, named: Sequence[str], words: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...] | None:
-    """The fewest columns that make each time unique; None: none do."""
+    """The fewest columns that make each time unique; None if there are none."""
     every = [*named, *words]
-    single = [name for name in every if facts.tells_apart((name,), time)]
+    single = [name for name in every if facts.identifies_rows((name,), time)]
     if single:
         first, *others = single
         for other in others:
@@ -127,30 +133,30 @@ def _keys(
         return (first,)
     for size in (2, 3):
         for pair in itertools.combinations(every[:8], size):
-            if facts.tells_apart(pair, time):
+            if facts.identifies_rows(pair, time):
                 facts.reasons.append(f"series: {' and '.join(map(repr, pair))} together")
                 return pair
     return None
 
 
-def _ask_about_the_hour(facts: Facts, time: TimeColumn) -> None:
+def _check_hour_column(facts: TableFacts, time: TimeColumn) -> None:
     """
     Raises:
         AmbiguousData: a date repeats, and an hour in a column of its own makes it unique.
     """
     if not time.is_date:
         return
-    for name in facts.left(*time.names):
-        if plain(name) in ("hour", "hr", "time", "time_of_day"):
+    for name in facts.without_role(*time.names):
+        if fold_name(name) in ("hour", "hr", "time", "time_of_day"):
             both = facts.distinct(time.sql, facts.columns[name].text)
             if both == facts.rows:
-                ask_for_one_time(facts, (*time.names, name))
+                raise_split_time(facts, (*time.names, name))
 
 
-def _ask_about_repeated_times(facts: Facts, time: TimeColumn) -> None:
+def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
     """
     Raises:
-        AmbiguousData: always: two rows are of one time, and no column tells series apart.
+        AmbiguousData: always: two rows have one time, and no column identifies series.
     """
     first, second = facts.table.one(
         f"SELECT min({ROW}), list({ROW} ORDER BY {ROW})[2] FROM {ROWS} GROUP BY {time.sql}"
@@ -159,31 +165,32 @@ def _ask_about_repeated_times(facts: Facts, time: TimeColumn) -> None:
     (shown,) = facts.table.one(
         f"SELECT CAST({time.sql} AS VARCHAR) FROM {ROWS} WHERE {ROW} = {first}"
     )
-    given = ",".join(time.names)
+    columns = ",".join(time.names)
     raise AmbiguousData(
         f"{facts.table.name}: {facts.table.line(first)} and {facts.table.line(second)} are both of"
-        f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({given}), and no column tells"
-        " series apart. Correct the file, name the series (data.series; in data"
-        " check: --series COLUMN), or take the rows as they come: data.time: null (in data"
+        f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({columns}), and no column"
+        " identifies series. Correct the file, name the series (data.series; in data"
+        " check: --series COLUMN), or take the rows in order: data.time: null (in data"
         " check: --time none --ignore"
-        f" {shlex.quote(given)}).",
-        ({"time": "none", "ignore": given},),
+        f" {shlex.quote(columns)}).",
+        ({"time": "none", "ignore": columns},),
     )
 
 
 def _series_without_time(
-    facts: Facts, left: Sequence[str], named: Sequence[str]
+    facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """Series of a table without a time: by name, or words that stay for several rows."""
-    series = _named_series(facts, named) or _repeated_words(facts, left, named)
+    """The series id columns of a table without a time: by name, or words in contiguous rows; and a
+    column that counts up within each series."""
+    series = _named_series(facts, named) or _repeated_words(facts, unassigned, named)
     if series:
-        return series, facts.counter(series)
-    time = facts.counter(())
+        return series, facts.find_counter(series)
+    time = facts.find_counter(())
     if time is not None:
         return (), time
-    for name in left:  # whole numbers that stay, beside others that count up within each
-        if name not in named and facts.is_whole(name) and facts.stays(name):
-            time = facts.counter((name,))
+    for name in unassigned:  # integers in contiguous rows, with another column that counts up
+        if name not in named and facts.is_integer(name) and facts.is_contiguous(name):
+            time = facts.find_counter((name,))
             if time is not None:
                 why = f"because {time.names[0]!r} counts up in each"
                 facts.reasons.append(f"series: {name!r}, {why}")
@@ -191,12 +198,14 @@ def _series_without_time(
     return (), None
 
 
-def _repeated_words(facts: Facts, left: Sequence[str], named: Sequence[str]) -> tuple[str, ...]:
-    """A column whose values have two rows at least on average."""
-    words = [n for n in left if facts.columns[n].kind == "words" and n not in named]
+def _repeated_words(
+    facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
+) -> tuple[str, ...]:
+    """A column whose values have two or more rows on average."""
+    words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:
         if 2 * facts.distinct(facts.columns[name].text) <= facts.rows and (
-            name in named or facts.stays(name)
+            name in named or facts.is_contiguous(name)
         ):
             why = "because of its name" if name in named else "because it stays for some rows"
             facts.reasons.append(f"series: {name!r}, {why}")

@@ -1,52 +1,54 @@
-"""Which column of a table says when."""
+"""Infers the time column of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqattn.data.files.columns import listed
+from seqattn.data.files.columns import join_names
 from seqattn.data.tables.checks import check_cells
-from seqattn.data.tables.facts import Facts
-from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, known_names, plain
-from seqattn.data.tables.time_columns import TimeColumn, combined_time
+from seqattn.data.tables.facts import TableFacts
+from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, fold_name, known_names
+from seqattn.data.tables.time_columns import TimeColumn, combine_time_columns
 from seqattn.errors import AmbiguousData
 
 
-def find_time(facts: Facts) -> TimeColumn | None:
-    """The column that counts up; None: there is none, or none is sure yet."""
-    given = facts.options.time
-    if given is None:
+def find_time(facts: TableFacts) -> TimeColumn | None:
+    """The time column; None if there is none, or it depends on the series."""
+    time_option = facts.options.time
+    if time_option is None:
         return None
-    if given != "auto":
-        check_names(facts.table, given, "data.time")
-        if len(given) > 1:
-            return combined_time(
-                facts.table, [facts.columns[name] for name in given], facts.options
+    if time_option != "auto":
+        check_names(facts.table, time_option, "data.time")
+        if len(time_option) > 1:
+            return combine_time_columns(
+                facts.table, [facts.columns[name] for name in time_option], facts.options
             )
-        return facts.time_of(given[0])
-    left = facts.left(*(facts.options.series if facts.options.series != "auto" else ()))
-    dates = [name for name in left if facts.columns[name].kind == "time"]
+        return facts.to_time_column(time_option[0])
+    unassigned = facts.without_role(
+        *(facts.options.series if facts.options.series != "auto" else ())
+    )
+    dates = [name for name in unassigned if facts.columns[name].kind == "time"]
     if dates:
-        return facts.time_of(_chosen_dates(facts, dates))
-    _parts_of_dates(facts, left)
-    for name in known_names(left, TIME_NAMES):
-        if facts.is_whole(name) or facts.increases(name):
+        return facts.to_time_column(_choose_date_column(facts, dates))
+    _check_date_parts(facts, unassigned)
+    for name in known_names(unassigned, TIME_NAMES):
+        if facts.is_integer(name) or facts.increases(name):
             facts.reasons.append(f"time: {name!r}, because of its name")
-            return facts.time_of(name)
-    _refuse_broken_times(facts, [n for n in left if plain(n) in TIME_NAMES[:SURE_TIMES]])
+            return facts.to_time_column(name)
+    _check_broken_times(facts, [n for n in unassigned if fold_name(n) in TIME_NAMES[:SURE_TIMES]])
     return None
 
 
-def _chosen_dates(facts: Facts, dates: Sequence[str]) -> str:
-    """The one of some columns of dates that says when.
+def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
+    """Choose the time among columns of dates by name.
 
     Raises:
-        AmbiguousData: no name says which.
+        AmbiguousData: no name is usual for a time.
     """
     named = known_names(dates, TIME_NAMES) if len(dates) > 1 else dates
     if not named:
         raise AmbiguousData(
-            f"{facts.table.name}: the columns {listed(dates)} all hold dates. Say which is"
+            f"{facts.table.name}: the columns {join_names(dates)} all hold dates. Say which is"
             f" the time: data.time: {dates[0]} (in data check: --time {dates[0]}).",
             tuple({"time": name} for name in dates),
         )
@@ -57,11 +59,11 @@ def _chosen_dates(facts: Facts, dates: Sequence[str]) -> str:
     return first
 
 
-def _refuse_broken_times(facts: Facts, names: Sequence[str]) -> None:
-    """
+def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
+    """Check columns with an unambiguous name of a time.
+
     Raises:
-        DataError: a column that is called as only times are has a cell that is none; without
-            it rows would be taken as they come.
+        DataError: a cell is no time. Without this error rows would be taken in order.
     """
     for name in names:
         column = facts.columns[name]
@@ -69,29 +71,29 @@ def _refuse_broken_times(facts: Facts, names: Sequence[str]) -> None:
         if column.kind == "words" or (
             column.kind == "number" and facts.count(f"count(*) - count({column.sql})")
         ):
-            facts.time_of(name)
+            facts.to_time_column(name)
 
 
-def _parts_of_dates(facts: Facts, left: Sequence[str]) -> None:
+def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
     """
     Raises:
-        AmbiguousData: a year and a month, and more, stand in columns of their own.
+        AmbiguousData: year, month and possibly smaller units have separate columns.
     """
     found = []
-    for part in ("year", "month", "day", "hour", "minute"):
-        name = next((n for n in left if plain(n) == part and facts.is_whole(n)), None)
+    for unit in ("year", "month", "day", "hour", "minute"):
+        name = next((n for n in unassigned if fold_name(n) == unit and facts.is_integer(n)), None)
         if name is None:
             break
         found.append(name)
     if len(found) > 1:
-        ask_for_one_time(facts, found)
+        raise_split_time(facts, found)
 
 
-def ask_for_one_time(facts: Facts, names: Sequence[str]) -> None:
+def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     """
     Raises:
-        AmbiguousData: always: columns that say when together can be one time, or all but the
-            last can name a series.
+        AmbiguousData: always: the columns together can be the time, or all but the last can be the
+            series id.
     """
     together = ",".join(names)
     *before, last = names
@@ -99,7 +101,7 @@ def ask_for_one_time(facts: Facts, names: Sequence[str]) -> None:
         f"{facts.table.name}: the columns {together} say when together. One series with one time"
         f" of them all: data.time: [{', '.join(names)}] (in data check: --time {together}); a"
         f" series for each {' and '.join(before)}: --series {','.join(before)} --time {last};"
-        f" rows as they come: --time none --ignore {together}.",
+        f" rows in order: --time none --ignore {together}.",
         ({"time": together}, {"series": ",".join(before), "time": last},
          {"time": "none", "ignore": together}),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tables with a point a row: rows as sequences, sorted by time."""
+"""Reads long tables: rows are steps, which are sorted by series and time."""
 
 from __future__ import annotations
 
@@ -10,61 +10,65 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
+from seqattn.data.files.chunk import DATES, Chunk, Ragged, to_offsets
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
-from seqattn.data.tables.checks import empty_cells, first_word
+from seqattn.data.tables.checks import describe_empty_cells, first_non_number
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.facts import YOU_SAID_SO
-from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.facts import IGNORED_BY_USER
+from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.row_order import are_in_order
-from seqattn.data.tables.style import column_roles_of
+from seqattn.data.tables.style import to_column_roles
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
 COPY, SORTED = "sorted_copy", "sorted_rows"
-AT_ONCE = 2**20
-"""Rows of a piece, or one sequence."""
-FETCHED = 2**17
-"""Rows that are fetched at once."""
+CHUNK_ROWS = 2**20
+"""Most rows of a chunk of several sequences."""
+FETCH_ROWS = 2**17
+"""Rows of one fetch from the database."""
 
 
 def long_chunks(
-    table: Table, roles: Roles, options: ReadOptions, *, whole: bool
+    table: Table, roles: LongLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
-    """
+    """Yields the sequences of a long table in chunks.
+
     Args:
-        whole: all sequences as one piece.
+        table: the rows.
+        roles: of its columns.
+        options: how to read it.
+        whole: one chunk for all sequences.
 
     Raises:
-        DataError: a time stands twice in one sequence, or a sequence has no name.
+        DataError: a sequence has two rows of one time, or a series id is empty.
     """
-    features, values = _features(table, roles, options)
+    features, values = _feature_sql(table, roles, options)
     notes = _sort(table, roles, values)
     keys = "".join(f"s{i}, " for i in range(len(roles.series)))
     count_groups = (
         "" if roles.group is None else ", any_value(grp) AS grp, count(DISTINCT grp) AS grps"
     )
     found = table.connection.execute(
-        f"SELECT any_value({_series_name(roles)}) AS series, count(*) AS n{count_groups}"
+        f"SELECT any_value({_series_sql(roles)}) AS series, count(*) AS n{count_groups}"
         f" FROM {SORTED} GROUP BY {keys}'' ORDER BY min({ROW})"
     ).fetchnumpy()
     lengths = np.asarray(found["n"]).astype(np.int64)
     if roles.group is not None:
         several = np.flatnonzero(np.asarray(found["grps"]) > 1)
         if several.size:
-            _several_groups(table, roles, str(found["series"][several[0]]))
+            _raise_several_groups(table, roles, str(found["series"][several[0]]))
     ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
     parts = _id_parts(table, roles) if len(roles.series) > 1 else None
-    column_roles = column_roles_of(table, roles)
+    column_roles = to_column_roles(table, roles)
     for first, last in _chunk_bounds(lengths, whole):
         begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
-        rows, order, points = _fetched(table, roles, len(values), begin, end)
+        rows, order, points = _fetch_rows(table, roles, len(values), begin, end)
         yield Chunk(
             ids=ids[first:last],
-            points=Ragged(points, offsets_of(lengths[first:last]), features),
-            where=_where(table, rows, features),
+            points=Ragged(points, to_offsets(lengths[first:last]), features),
+            where=_place_in_table(table, rows, features),
             order=order,
             groups=None if groups is None else groups[first:last],
             notes=notes,
@@ -73,34 +77,34 @@ def long_chunks(
         )
 
 
-def _series_name(roles: Roles) -> str:
-    """The SQL of what a sequence is called."""
+def _series_sql(roles: LongLayout) -> str:
+    """SQL for the name of a sequence."""
     keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
     return f"concat_ws('/', {keys})" if keys else "''"
 
 
-def _id_parts(table: Table, roles: Roles) -> tuple[tuple[str, ...], ...]:
-    """The words of each sequence, in the order of the file."""
+def _id_parts(table: Table, roles: LongLayout) -> tuple[tuple[str, ...], ...]:
+    """The values of the series columns of each sequence, in the order of the file."""
     texts = ", ".join(roles.columns[name].text for name in roles.series)
     return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
 
 
-def _where(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
+def _place_in_table(table: Table, rows: NDArray[Any], features: tuple[str, ...]) -> Any:
     def where(row: int, feature: int) -> str:
         return f"{table.line(int(rows[row]))}, column {features[feature]!r}"
 
     return where
 
 
-def _features(
-    table: Table, roles: Roles, options: ReadOptions
+def _feature_sql(
+    table: Table, roles: LongLayout, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Names of the features and the SQL of each: a column of numbers, or whether a word is
-    there."""
+    """Names of the features, and the SQL of each: a column of numbers, or an indicator of a
+    word."""
     names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
     for name in roles.features:
         if roles.columns[name].kind == "words":
-            word = first_word(table, roles.columns[name], options)
+            word = first_non_number(table, roles.columns[name], options)
             raise DataError(
                 f"{table.name}: {word}. Correct the cell;"
                 f" or, for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data"
@@ -108,7 +112,7 @@ def _features(
             )
     for name in options.one_hot:
         text = roles.columns[name].text
-        for word in _words(table, name, text, options):
+        for word in _one_hot_words(table, name, text, options):
             names.append(f"{name}={word}")
             values.append(
                 f"CASE WHEN {text} IS NULL THEN NULL WHEN {text} = {literal(word)} THEN 1.0 ELSE"
@@ -117,11 +121,11 @@ def _features(
     return tuple(names), values
 
 
-def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
-    """The words of a column that are features: those asked for, or all.
+def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
+    """The words of a one-hot column that are features: those in the options, or all.
 
     Raises:
-        DataError: it holds a word that is not asked for.
+        DataError: the column holds another word.
     """
     known = options.words(name)
     if known is None:
@@ -142,10 +146,9 @@ def _words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[st
     return known
 
 
-def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
-    """Sort the rows by sequence, in the order of their first rows, and by time: as the view
-    `SORTED`, whose rows stand in this order, with their places; a copy only where they do not
-    stand so already. Returns notes."""
+def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]:
+    """Create the view `SORTED` of the rows, sorted by sequence (in the order of first rows) and
+    time, with their positions. Copies the rows only if they are not sorted yet. Returns notes."""
     texts = [roles.columns[name].text for name in roles.series]
     for name, text in zip(roles.series, texts, strict=True):
         (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
@@ -169,19 +172,19 @@ def _sort(table: Table, roles: Roles, values: list[str]) -> tuple[str, ...]:
         notes.append(roles.time.note)
     if not in_order and _were_moved(table):
         notes.append("rows are sorted by series and time, which they were not")
-    return (*notes, *_notes_on_columns(table, roles))
+    return (*notes, *_column_notes(table, roles))
 
 
-def _notes_on_columns(table: Table, roles: Roles) -> Iterator[str]:
-    """What a user should be told of the features and of what is left out."""
+def _column_notes(table: Table, roles: LongLayout) -> Iterator[str]:
+    """Notes for the user on features and on columns that are left out."""
     for name in roles.features:
         column = roles.columns[name]
         if column.note:
             yield f"{name!r}: {column.note}"
-        if empty := empty_cells(table, column):
+        if empty := describe_empty_cells(table, column):
             yield empty
     for name, why in roles.ignored.items():
-        if why != YOU_SAID_SO:
+        if why != IGNORED_BY_USER:
             yield f"{name!r} is left out: {why}"
 
 
@@ -197,19 +200,20 @@ def _copy_sorted(table: Table, typed: str, keys: Sequence[str]) -> None:
 
 
 def _were_moved(table: Table) -> bool:
-    """Whether the sorted rows stand in another order than in the file."""
+    """Whether the sorted rows are in another order than in the file."""
     back = f"SELECT {ROW} < lag({ROW}) OVER () AS back FROM {COPY}"
     return bool(table.one(f"SELECT count(*) FILTER (back) FROM ({back})")[0])
 
 
-def _check_times(table: Table, roles: Roles) -> None:
-    """
+def _check_times(table: Table, roles: LongLayout) -> None:
+    """Check that times are unique in each sequence.
+
     Raises:
-        DataError: a sequence has one time twice.
+        DataError: a sequence has two rows of one time.
     """
     assert roles.time is not None
     twice = table.query(
-        f"SELECT {ROW}, before, {_series_name(roles)}, step FROM (SELECT *, lag({ROW}) OVER w AS"
+        f"SELECT {ROW}, before, {_series_sql(roles)}, step FROM (SELECT *, lag({ROW}) OVER w AS"
         f" before, lag(step) OVER w AS last, lag(first_row) OVER w AS last_series FROM {COPY}"
         f" WINDOW w AS ()) WHERE step = last AND first_row = last_series ORDER BY"
         f" {ROW} LIMIT 1"
@@ -220,15 +224,15 @@ def _check_times(table: Table, roles: Roles) -> None:
         shown = step_text(np.datetime64(step, "us") if roles.time.is_date else step)
         raise DataError(
             f"{table.name}: {table.line(before)} and {table.line(row)} are both of time {shown}"
-            f"{of_series}. Remove one of them, or name what tells them apart: data.series (in data"
-            " check: --series COLUMN)."
+            f"{of_series}. Remove one of them, or name the column that distinguishes them:"
+            " data.series (in data check: --series COLUMN)."
         )
 
 
-def _several_groups(table: Table, roles: Roles, series: str) -> None:
+def _raise_several_groups(table: Table, roles: LongLayout, series: str) -> None:
     assert roles.group is not None
     words = table.query(
-        f"SELECT DISTINCT grp FROM {SORTED} WHERE {_series_name(roles)} = {literal(series)} ORDER"
+        f"SELECT DISTINCT grp FROM {SORTED} WHERE {_series_sql(roles)} = {literal(series)} ORDER"
         " BY 1 LIMIT 2"
     )
     raise DataError(
@@ -238,35 +242,35 @@ def _several_groups(table: Table, roles: Roles, series: str) -> None:
 
 
 def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
-    """(first, last) sequences of each piece."""
+    """Yields the (first, last) sequence of each chunk."""
     if whole:
         yield 0, len(lengths)
         return
     first = size = 0
     for k, length in enumerate(lengths.tolist()):
-        if size and size + length > AT_ONCE:
+        if size and size + length > CHUNK_ROWS:
             yield first, k
             first, size = k, 0
         size += length
     yield first, len(lengths)
 
 
-def _fetched(
-    table: Table, roles: Roles, width: int, begin: int, end: int
+def _fetch_rows(
+    table: Table, roles: LongLayout, width: int, begin: int, end: int
 ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64]]:
-    """(rows of the file, times or None, (rows, F) values) of some sorted rows."""
+    """(row numbers in the file, times or None, values (rows, F)) of a range of sorted rows."""
     cells = "".join(f", coalesce(v{i}, 'nan'::DOUBLE) AS v{i}" for i in range(width))
     rows, points = np.empty(end - begin, np.int64), np.empty((end - begin, width))
     is_date = roles.time is not None and roles.time.is_date
     order = np.empty(end - begin, DATES if is_date else np.float64)
-    for first in range(begin, end, FETCHED):
-        last = min(first + FETCHED, end)
-        part = slice(first - begin, last - begin)
+    for first in range(begin, end, FETCH_ROWS):
+        last = min(first + FETCH_ROWS, end)
+        block = slice(first - begin, last - begin)
         found = table.connection.execute(
             f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE place >= {first} AND place <"
-            f" {last}"  # in the order of the table: connection.py
+            f" {last}"  # ordered: see preserve_insertion_order in connection.py
         ).fetchnumpy()
-        rows[part], order[part] = found["r"], found["step"]
+        rows[block], order[block] = found["r"], found["step"]
         for i in range(width):
-            points[part, i] = found[f"v{i}"]
+            points[block, i] = found[f"v{i}"]
     return rows, None if roles.time is None else order, points

@@ -1,10 +1,10 @@
-"""Names of columns that say what they are, and names in messages."""
+"""Usual names of series id and time columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seqattn.data.files.columns import listed
+from seqattn.data.files.columns import join_names
 from seqattn.data.tables.table import Table
 from seqattn.errors import DataError
 
@@ -15,41 +15,49 @@ SERIES_NAMES = (
     "dept", "sku", "product", "ticker", "symbol", "station", "sensor_id", "sensor", "device_id",
     "device", "meter", "user_id", "user", "customer", "country", "region", "city", "site", "name",
 )  # fmt: skip
-"""Names of series ids, the surest first."""
-SURE_SERIES = 9  # so many of them are nothing else
-BLOCK_SERIES = 24  # so many are series ids where their rows stand together
+"""Usual names of series ids, the least ambiguous first."""
+SURE_SERIES = 9  # number of unambiguous names
+BLOCK_SERIES = 24  # number of names that are series ids if their rows are contiguous
 TIME_NAMES = (
     "ds", "timestamp", "datetime", "date_time", "date", "time", "step", "time_step", "timestep",
     "frame", "time_idx", "t", "tick", "period", "year", "quarter", "month", "week", "day", "hour",
     "minute", "second", "epoch", "index", "idx",
 )  # fmt: skip
-"""Names of time columns, the surest first."""
-SURE_TIMES = 9  # likewise
+"""Usual names of time columns, the least ambiguous first."""
+SURE_TIMES = 9  # number of unambiguous names
 
 
-def plain(name: str) -> str:
-    """A name as it is looked up."""
+def fold_name(name: str) -> str:
+    """A column name in the form of the usual names."""
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def known_names(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Those of some columns that are called as known ones are, the surest first.
+    """The columns with a usual name, the least ambiguous first.
 
     Args:
-        known: such as `SERIES_NAMES`.
+        names: of columns.
+        known: usual names, such as `SERIES_NAMES`.
     """
     ranks = {name: rank for rank, name in enumerate(known)}
-    found = [name for name in names if plain(name) in ranks]
-    return sorted(found, key=lambda name: ranks[plain(name)])
+    found = [name for name in names if fold_name(name) in ranks]
+    return sorted(found, key=lambda name: ranks[fold_name(name)])
 
 
-def check_names(table: Table, names: Sequence[str], what: str) -> None:
-    """
+def check_names(table: Table, names: Sequence[str], config_keys: str) -> None:
+    """Check that columns exist.
+
+    Args:
+        table: with the columns.
+        names: of the columns.
+        config_keys: config keys with these names, for the message.
+
     Raises:
-        DataError: a column is not there.
+        DataError: a column is missing.
     """
     for name in names:
         if name not in table.header:
             raise DataError(
-                f"{table.name}: no column {name!r} ({what}); found {listed(table.header)}."
+                f"{table.name}: no column {name!r} ({config_keys}); found"
+                f" {join_names(table.header)}."
             )

@@ -1,7 +1,7 @@
-"""How numbers are written in a text: decimal marks, signs between thousands, units.
+"""Detects the notation of numbers in a text file: decimal mark, thousands separator, units.
 
-Each way of writing is a pattern. A column has the way that fits all its cells; where two fit that
-give different numbers, the user is asked.
+Each notation is a pattern, and the one that matches all cells of a column is used. If two match and
+give different numbers, the column is ambiguous.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ UNIT = re.compile(
 
 @dataclass(frozen=True)
 class Numeral:
-    """One way to write numbers.
+    """A notation of numbers.
 
     Attributes:
-        decimal: mark before decimals.
-        thousands: sign between thousands; empty: none.
+        decimal: decimal mark.
+        thousands: thousands separator; "": none.
     """
 
     decimal: str
@@ -35,6 +35,7 @@ class Numeral:
 
     @property
     def pattern(self) -> str:
+        """Regular expression of a number."""
         mark = re.escape(self.decimal)
         plain = rf"\d+({mark}\d*)?|{mark}\d+"
         if self.thousands:
@@ -43,7 +44,7 @@ class Numeral:
         return rf"[+-]?({plain}){EXPONENT}"
 
     def sql(self, text: str) -> str:
-        """DOUBLE of a cell; NULL where it is not written so."""
+        """SQL that casts a cell to DOUBLE; NULL in another notation."""
         digits = text
         if self.thousands == " ":
             digits = f"regexp_replace({digits}, {literal(SPACES)}, '', 'g')"
@@ -56,9 +57,10 @@ class Numeral:
 
     @property
     def note(self) -> str:
-        said = [f"{self.decimal!r} stands before decimals"] if self.decimal != "." else []
-        said += [f"{self.thousands!r} between thousands"] if self.thousands else []
-        return " and ".join(said)
+        """A note for the user; "" for the plain notation."""
+        phrases = [f"{self.decimal!r} stands before decimals"] if self.decimal != "." else []
+        phrases += [f"{self.thousands!r} between thousands"] if self.thousands else []
+        return " and ".join(phrases)
 
 
 PLAIN = Numeral(".", "")
@@ -69,16 +71,16 @@ NUMERALS = (
 
 
 @dataclass(frozen=True)
-class Found:
-    """How the numbers of a column are written.
+class NumeralMatch:
+    """The notation of the numbers of a column.
 
     Attributes:
-        numeral: the way.
-        text: SQL of the cells without a unit.
-        other: another way that fits as well and gives other numbers; None: there is none.
-        example: a cell that shows it.
-        unit: what stands behind, or before, every number; empty: nothing.
-        units: where they differ.
+        numeral: the notation.
+        text: SQL of the cells without the unit.
+        other: another notation that matches and gives other numbers; None: there is none.
+        example: a cell that is ambiguous.
+        unit: the unit after, or before, every number; "": there is none.
+        units: all units if they differ.
     """
 
     numeral: Numeral
@@ -89,8 +91,8 @@ class Found:
     units: tuple[str, ...] = ()
 
 
-def allowed(options: ReadOptions) -> Iterator[Numeral]:
-    """The ways that the user leaves open."""
+def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
+    """The notations that the options allow."""
     for numeral in NUMERALS:
         if options.decimal not in ("auto", numeral.decimal):
             continue
@@ -101,47 +103,49 @@ def allowed(options: ReadOptions) -> Iterator[Numeral]:
         yield numeral
 
 
-def written_as(
-    table: Table, text: str, n: int, sample: Sequence[str], options: ReadOptions, least: float
-) -> Found | None:
-    """How the numbers of a column are written; None: too few of its cells are numbers.
+def find_numeral(
+    table: Table, text: str, n: int, sample: Sequence[str], options: ReadOptions, min_share: float
+) -> NumeralMatch | None:
+    """Detect the notation of the numbers of a column; None if too few of its cells are numbers.
 
     Args:
-        text: SQL of its cells.
-        n: cells that are not empty.
-        sample: some of them.
-        least: share of them that must be numbers.
+        table: the rows.
+        text: SQL of the cells.
+        n: number of cells that are not empty.
+        sample: some of these cells.
+        options: how to read the table.
+        min_share: smallest share of numbers.
     """
-    unit, units = _units(sample)
+    unit, units = _units_of_sample(sample)
     if units:
-        return Found(PLAIN, text, units=units)
+        return NumeralMatch(PLAIN, text, units=units)
     if unit:
         text = f"trim(replace({text}, {literal(unit)}, ''), ' \u00a0\u202f')"
-    ways = list(allowed(options))
+    numerals = list(allowed_numerals(options))
     counts = table.one(
         "SELECT "
-        + ", ".join(f"count({way.sql(text)})" for way in ways)
+        + ", ".join(f"count({numeral.sql(text)})" for numeral in numerals)
         + f" FROM {ROWS} WHERE {text} IS NOT NULL"
     )
-    most = max(counts, default=0)
-    if not ways or most < least * n or most == 0:
+    best_count = max(counts, default=0)
+    if not numerals or best_count < min_share * n or best_count == 0:
         return None
-    best = ways[counts.index(most)]
+    best = numerals[counts.index(best_count)]
     other = None
-    if best == Numeral(",", "") and Numeral(".", ",") in ways:
+    if best == Numeral(",", "") and Numeral(".", ",") in numerals:
         american = Numeral(".", ",")
-        if counts[ways.index(american)] == most:
+        if counts[numerals.index(american)] == best_count:
             other = american
     (example,) = (
         table.one(f"SELECT any_value({text}) FROM {ROWS} WHERE contains({text}, ',')")
         if other
         else ("",)
     )
-    return Found(best, text, other, example or "", unit)
+    return NumeralMatch(best, text, other, example or "", unit)
 
 
-def _units(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The unit that all numbers of a sample have; or several that they have."""
+def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The unit that all numbers of a sample have, or the units if they differ."""
     found: dict[str, int] = {}
     for word in sample:
         match = UNIT.fullmatch(word)

@@ -1,4 +1,4 @@
-"""A table that comes through a pipe: read in blocks, so that a slow sender is answered."""
+"""Reads a table from a pipe in blocks, so that a slow sender gets answers."""
 
 from __future__ import annotations
 
@@ -10,65 +10,68 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from seqattn.data.files.blocks import blocks_of_lines
-from seqattn.data.files.chunk import LONGEST_LINE, Chunk, Ragged, joined
+from seqattn.data.files.blocks import read_line_blocks
+from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, concat_chunks
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables import DELIMITERS, chunks, for_file, understand
-from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, plain
-from seqattn.data.tables.roles import Roles, check_more_cells
+from seqattn.data.tables import DELIMITERS, infer_layout, match_feature_names, table_chunks
+from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, fold_name
+from seqattn.data.tables.roles import LongLayout, check_later_rows
 from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_table import table_of_text
-from seqattn.data.tables.tidy import tidied
-from seqattn.data.tables.wide import Wide
+from seqattn.data.tables.text_table import open_text_table
+from seqattn.data.tables.tidy import clean_rows
+from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import DataError
 
-BLOCK = 2**22
-"""Bytes of text that are read at once."""
-ROWS_THAT_SHOW = 64
-"""Lines after which roles are inferred, where fewer may be too few."""
+BLOCK_BYTES = 2**22
+"""Bytes of a block of text."""
+MIN_LINES = 64
+"""Lines from which roles are inferred, unless fewer are sufficient."""
 
 
 def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Chunk]:
-    """Whole sequences as they come; the last waits for what follows.
+    """Yields whole sequences as they arrive; the last one is complete when the next begins.
 
-    The first block says how the rest is read. Rows of one sequence stand together: a sequence that
-    is over cannot be taken up again.
+    Format and roles are inferred from the first block. The rows of a sequence must be contiguous.
 
     Raises:
-        DataError: with the row, and what would do.
+        DataError: the table cannot be used; the message has the row, and what to change.
     """
 
     def too_long(lines: int) -> DataError:
         return DataError(
-            f"{name}: line {lines + 1} is longer than {LONGEST_LINE // 2**20} MiB; that is no table"
-            " of sequences."
+            f"{name}: line {lines + 1} is longer than {MAX_LINE_BYTES // 2**20} MiB; that is no"
+            " table of sequences."
         )
 
     form: TextFormat | None = None
-    layout: Roles | Wide | None = None
-    held: Chunk | None = None
+    layout: LongLayout | WideLayout | None = None
+    incomplete: Chunk | None = None
     rows = lines = 0
-    blocks = (block for block, _ in blocks_of_lines(raw, BLOCK, LONGEST_LINE, too_long))
-    given = options
-    for block in _with_a_head(blocks, lambda head: _shows_roles(head, name, given, kind)):
+    blocks = (block for block, _ in read_line_blocks(raw, BLOCK_BYTES, MAX_LINE_BYTES, too_long))
+    first_options = options
+    for block in _merge_first_blocks(
+        blocks, lambda head: _is_enough(head, name, first_options, kind)
+    ):
         if form is None:
             form = _text_format(block, name, options, kind)
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
             file.write(block)
             file.flush()
-            with table_of_text(Path(file.name), name, form, None, lines) as table:
+            with open_text_table(Path(file.name), name, form, None, lines) as table:
                 count = len(table)
-                table.line = _line_from(rows)
-                tidied(table, is_first=layout is None, is_last=False)
+                table.line = _line_counter(rows)
+                clean_rows(table, is_first=layout is None, is_last=False)
                 if layout is None:
-                    options = for_file(table, options)
-                    layout = understand(table, options)
-                elif isinstance(layout, Roles):
-                    check_more_cells(table, layout)
-                for chunk in chunks(table, layout, options, whole=True) if len(table) else ():
+                    options = match_feature_names(table, options)
+                    layout = infer_layout(table, options)
+                elif isinstance(layout, LongLayout):
+                    check_later_rows(table, layout)
+                for chunk in table_chunks(table, layout, options, whole=True) if len(table) else ():
                     ready = chunk
-                    if isinstance(layout, Roles):
-                        ready, held = _split_last(_joined(held, chunk), options, name)
+                    if isinstance(layout, LongLayout):
+                        ready, incomplete = _split_last(
+                            _append_chunk(incomplete, chunk), options, name
+                        )
                     if len(ready):
                         yield ready
         rows += count
@@ -76,8 +79,8 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
         form = replace(form, skip=0, comments=0, has_header=False, notes=())
     if form is None:
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
-    if held is not None:
-        yield held
+    if incomplete is not None:
+        yield incomplete
 
 
 def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> TextFormat:
@@ -90,8 +93,10 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
     return form
 
 
-def _with_a_head(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """The same blocks, the first ones as one until they are enough, or the last."""
+def _merge_first_blocks(
+    blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]
+) -> Iterator[bytes]:
+    """The blocks, with the first ones merged until they are sufficient."""
     head = b""
     for block in blocks:
         head += block
@@ -104,35 +109,35 @@ def _with_a_head(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
     yield from blocks
 
 
-def _shows_roles(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
-    """Whether what has come shows which column names the series: a header and a row do where it is
-    given, or called so that it can be nothing else."""
+def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
+    """Whether the first lines show the series id column: a header and a row do if it is in the
+    options or has an unambiguous name."""
     lines = head.count(b"\n")
-    if lines < 2 or lines >= ROWS_THAT_SHOW or len(head) >= BLOCK:
+    if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:
         return lines >= 2
     if options.series != "auto" or (options.roles is not None and options.roles.series):
         return True
-    header = {plain(cell) for cell in _text_format(head, name, options, kind).header}
-    others = header - {plain(cell) for cell in options.features or ()} - set(TIME_NAMES)
+    header = {fold_name(cell) for cell in _text_format(head, name, options, kind).header}
+    others = header - {fold_name(cell) for cell in options.features or ()} - set(TIME_NAMES)
     return not others or bool(header & set(SERIES_NAMES[:SURE_SERIES]))
 
 
-def _line_from(before: int) -> Any:
+def _line_counter(before: int) -> Any:
     return lambda row: f"row {before + row}"
 
 
-def _joined(held: Chunk | None, chunk: Chunk) -> Chunk:
-    """The sequence that was held back before those of the next block; its rows go on there.
+def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
+    """Concatenate the incomplete last sequence and the next block, in which it may continue.
 
     Raises:
-        DataError: its times do not go on.
+        DataError: its times do not increase.
     """
-    if held is None:
+    if incomplete is None:
         return chunk
-    goes_on = held.ids[-1] == chunk.ids[0]
-    orders = held.order, chunk.order
+    continues = incomplete.ids[-1] == chunk.ids[0]
+    orders = incomplete.order, chunk.order
     if (
-        goes_on
+        continues
         and orders[0] is not None
         and orders[1] is not None
         and orders[1][0] <= orders[0][-1]
@@ -141,36 +146,36 @@ def _joined(held: Chunk | None, chunk: Chunk) -> Chunk:
             f"{chunk.where(0, 0)}: its time comes before that of the row before, and what comes"
             " through a pipe cannot be sorted. Give a file."
         )
-    together = joined([held, chunk])
-    if not goes_on:
+    together = concat_chunks([incomplete, chunk])
+    if not continues:
         return together
-    n, points = len(held), together.points
+    n, points = len(incomplete), together.points
 
-    def once(words: Any) -> Any:
+    def without_repeat(words: Any) -> Any:
         return None if words is None else words[:n] + words[n + 1 :]
 
     return replace(
-        together, ids=once(together.ids), groups=once(together.groups),
-        id_parts=once(together.id_parts),
+        together, ids=without_repeat(together.ids), groups=without_repeat(together.groups),
+        id_parts=without_repeat(together.id_parts),
         points=Ragged(points.values, np.delete(points.offsets, n), points.features),
     )  # fmt: skip
 
 
 def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, Chunk]:
-    """All sequences but the last, of which there may be none, and the last.
+    """All sequences but the last, possibly none, and the last.
 
     Raises:
-        DataError: the last has too many numbers.
+        DataError: the last has too many values.
     """
     points, n = chunk.points, len(chunk) - 1
     at = int(points.offsets[n])
-    if options.most is not None and points.values[at:].size > options.most:
+    if options.max_values is not None and points.values[at:].size > options.max_values:
         raise DataError(
-            f"{name}: the series {chunk.ids[-1]!r} has more than {options.most:,} numbers. Write it"
-            " to a file, and give that instead."
+            f"{name}: the series {chunk.ids[-1]!r} has more than {options.max_values:,} numbers."
+            " Write it to a file, and give that instead."
         )
 
-    def part(first: int, last: int, begin: int, end: int) -> Chunk:
+    def slice_chunk(first: int, last: int, begin: int, end: int) -> Chunk:
         return replace(
             chunk, ids=chunk.ids[first:last],
             points=Ragged(points.values[begin:end], points.offsets[first : last + 1] - begin,
@@ -181,4 +186,4 @@ def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, C
             id_parts=None if chunk.id_parts is None else chunk.id_parts[first:last],
         )  # fmt: skip
 
-    return part(0, n, 0, at), part(n, n + 1, at, len(points.values))
+    return slice_chunk(0, n, 0, at), slice_chunk(n, n + 1, at, len(points.values))

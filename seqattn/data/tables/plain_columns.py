@@ -1,7 +1,7 @@
-"""Columns of a text that hold plain numbers or ISO dates: read as such in the first pass.
+"""Reads columns of plain numbers or ISO dates of a text file with a type, in the first pass.
 
-A few rows show which columns may be plain. A column is read with its type only if every cell is
-written so that the type loses nothing that a question could be about; all others stay text.
+A sample of rows shows candidates. A column gets a type only if the type loses nothing of any cell
+that inference needs; all others stay text.
 """
 
 from __future__ import annotations
@@ -13,31 +13,30 @@ from typing import TYPE_CHECKING
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.names import SERIES_NAMES
-from seqattn.data.tables.names import plain as plain_name
+from seqattn.data.tables.names import SERIES_NAMES, fold_name
 from seqattn.data.tables.table import ROW, ROWS
 
 if TYPE_CHECKING:
     import duckdb
 
-SAMPLE = 1000
-"""Rows that show what a column may hold."""
-_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+SAMPLE_ROWS = 1000
+"""Rows of the sample."""
+_INTEGER = re.compile(r"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(([T ])\d{2}:\d{2}(:\d{2})?)?")
 NOT_PLAIN = "'a cell is not plain'"
 COMMA = "[0-9],|,[0-9]"
-"""A number that may have a decimal comma: other numbers are then looked at again, as text."""
+"""Matches a number that may have a decimal comma; decimal columns are then read as text."""
 
 
 @dataclass(frozen=True)
 class PlainColumn:
-    """How a column of a text is read with a type.
+    """The type of a plain column.
 
     Attributes:
         type: BIGINT, DOUBLE or TIMESTAMP.
-        digits: of times: characters of each cell.
-        between: of times: what separates day and hour; empty: there is no hour.
+        digits: for times: number of characters of each cell.
+        between: for times: separator between date and time of day; "": dates only.
     """
 
     type: str
@@ -45,19 +44,18 @@ class PlainColumn:
     between: str = ""
 
     def text(self, cell: str) -> str:
-        """The SQL of what stands in the file, of a cell with the type; of a decimal number, of
-        one text for each number."""
+        """SQL for the text in the file of a typed cell; a decimal number has one canonical text."""
         if self.type != "TIMESTAMP":
             return f"CAST({cell} AS VARCHAR)"
         text = f"left(CAST({cell} AS VARCHAR), {self.digits})"
         return f"replace({text}, ' ', 'T')" if self.between == "T" else text
 
     def is_plain(self, cell: str, typed: str) -> str:
-        """The SQL of whether a text can be read with the type; NULL where the cell is empty."""
-        if self.type == "DOUBLE":  # the database takes 1_000 for a number
+        """SQL for whether a text can be read with the type; NULL if the cell is empty."""
+        if self.type == "DOUBLE":  # the database reads 1_000 as a number
             return f"({cell} IS NULL OR isfinite({typed}) AND NOT contains({cell}, '_'))"
         same = f"{self.text(typed)} = {cell}"
-        if self.type == "TIMESTAMP":  # the database takes infinity for a time
+        if self.type == "TIMESTAMP":  # the database reads infinity as a time
             same = f"isfinite({typed}) AND {same}"
         return f"({cell} IS NULL OR {same})"
 
@@ -65,25 +63,28 @@ class PlainColumn:
 def plain_columns(
     header: Sequence[str], rows: Sequence[Sequence[str | None]], options: ReadOptions
 ) -> dict[int, PlainColumn]:
-    """The columns, by place, that first rows show as plain."""
+    """The plain columns of a sample, by index."""
     if options.na_values or len(header) == 1:
         return {}
     series = () if options.series == "auto" else options.series
     named = {*series, *options.one_hot, options.group}
     found = {}
-    for place, name in enumerate(header):
-        words = [word for row in rows if (word := row[place]) is not None]
-        is_name = place == 0 or name in named or plain_name(name) in SERIES_NAMES
+    for index, name in enumerate(header):
+        words = [word for row in rows if (word := row[index]) is not None]
+        is_name = index == 0 or name in named or fold_name(name) in SERIES_NAMES
         column = _plain_column(words, options, is_name)
         if column is not None:
-            found[place] = column
+            found[index] = column
     return found
 
 
 def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> PlainColumn | None:
-    """
+    """The type of a column; None: it stays text.
+
     Args:
-        is_name: whether the text of the cells may matter, as it does of 1.50 in an id.
+        words: cells of a sample.
+        options: how to read the file.
+        is_name: whether the text of cells matters, like that of the id 1.50.
     """
     if not words:
         return None
@@ -91,7 +92,7 @@ def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> 
         return _plain_time(words)
     if options.decimal == ",":
         return None
-    if all(map(_WHOLE.fullmatch, words)):
+    if all(map(_INTEGER.fullmatch, words)):
         return PlainColumn("BIGINT")
     if is_name or not all(map(_DECIMAL.fullmatch, words)):
         return None
@@ -100,7 +101,7 @@ def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> 
 
 
 def _plain_time(words: Sequence[str]) -> PlainColumn | None:
-    """A column of times that are all as long; None: they are not."""
+    """The type of a column of times in one format; None otherwise."""
     found = {
         (len(word), time[2] or "") if (time := _TIME.fullmatch(word)) else None for word in words
     }
@@ -112,28 +113,29 @@ def create_rows(
     connection: duckdb.DuckDBPyConnection, source: str, header: Sequence[str],
     options: ReadOptions | None,
 ) -> dict[int, PlainColumn]:  # fmt: skip
-    """Write the rows of a text as the table `ROWS`, in one pass where its first rows are like the
-    others.
+    """Create the table `ROWS` from a text file, in one pass if the sample is representative.
 
     Args:
+        connection: to the database.
         source: SQL of the rows as text, with the columns c0, c1, ...
-        options: None: all columns stay text.
+        header: names of the columns.
+        options: how to read the file; None: all columns stay text.
 
     Returns:
-        The columns that have a type, by place.
+        the plain columns, by index.
 
     Raises:
         duckdb.Error: the text cannot be read.
     """
     width, plain = len(header), dict[int, PlainColumn]()
     if options is not None:
-        sample = connection.execute(f"SELECT * FROM {source} LIMIT {SAMPLE}").fetchall()
+        sample = connection.execute(f"SELECT * FROM {source} LIMIT {SAMPLE_ROWS}").fetchall()
         plain = plain_columns(header, sample, options)
-    if not _created(connection, source, width, plain):
-        plain = _plain_in_all_rows(connection, source, plain)
-        _created(connection, source, width, plain)
-    decimals = [place for place, column in plain.items() if column.type == "DOUBLE"]
-    texts = [f"c{place}" for place in range(width) if place not in plain]
+    if not _try_create(connection, source, width, plain):
+        plain = _check_all_rows(connection, source, plain)
+        _try_create(connection, source, width, plain)
+    decimals = [index for index, column in plain.items() if column.type == "DOUBLE"]
+    texts = [f"c{index}" for index in range(width) if index not in plain]
     if decimals and texts:
         commas = " OR ".join(f"(contains({c}, ',') AND regexp_matches({c}, {literal(COMMA)}))"
                              for c in texts)  # fmt: skip
@@ -141,25 +143,25 @@ def create_rows(
             0
         ]
         if count:
-            plain = {place: plain[place] for place in plain if place not in decimals}
-            _created(connection, source, width, plain)
+            plain = {index: plain[index] for index in plain if index not in decimals}
+            _try_create(connection, source, width, plain)
     return plain
 
 
-def _created(
+def _try_create(
     connection: duckdb.DuckDBPyConnection, source: str, width: int, plain: dict[int, PlainColumn]
 ) -> bool:
-    """Whether all cells of the columns are plain; the table is then there."""
+    """Create the table; False if a cell is not plain."""
     import duckdb
 
-    cells = [f"c{place}" for place in range(width)]
-    for place, column in plain.items():
-        is_plain, typed = column.is_plain(f"c{place}", f"v{place}"), f"v{place}"
-        cells[place] = f"CASE WHEN {is_plain} THEN {typed} ELSE error({NOT_PLAIN}) END AS c{place}"
+    cells = [f"c{index}" for index in range(width)]
+    for index, column in plain.items():
+        is_plain, typed = column.is_plain(f"c{index}", f"v{index}"), f"v{index}"
+        cells[index] = f"CASE WHEN {is_plain} THEN {typed} ELSE error({NOT_PLAIN}) END AS c{index}"
     try:
         connection.execute(
             f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT row_number() OVER () AS {ROW},"
-            f" {', '.join(cells)} FROM {_cast(source, plain)}"
+            f" {', '.join(cells)} FROM {_cast_sql(source, plain)}"
         )
     except duckdb.InvalidInputException as error:
         if NOT_PLAIN.strip("'") not in str(error):
@@ -168,18 +170,18 @@ def _created(
     return True
 
 
-def _plain_in_all_rows(
+def _check_all_rows(
     connection: duckdb.DuckDBPyConnection, source: str, plain: dict[int, PlainColumn]
 ) -> dict[int, PlainColumn]:
     checks = ", ".join(
-        f"bool_and(coalesce({column.is_plain(f'c{place}', f'v{place}')}, false))"
-        for place, column in plain.items()
+        f"bool_and(coalesce({column.is_plain(f'c{index}', f'v{index}')}, false))"
+        for index, column in plain.items()
     )
-    found = connection.execute(f"SELECT {checks} FROM {_cast(source, plain)}").fetchall()[0]
-    return {place: plain[place] for place, is_plain in zip(plain, found, strict=True) if is_plain}
+    found = connection.execute(f"SELECT {checks} FROM {_cast_sql(source, plain)}").fetchall()[0]
+    return {index: plain[index] for index, is_plain in zip(plain, found, strict=True) if is_plain}
 
 
-def _cast(source: str, plain: dict[int, PlainColumn]) -> str:
-    """The SQL of the rows as text, with v0, v1, ... beside those columns that have a type."""
+def _cast_sql(source: str, plain: dict[int, PlainColumn]) -> str:
+    """SQL for the rows as text, with additional columns v0, v1, ... of the plain columns."""
     typed = "".join(f", TRY_CAST(c{i} AS {column.type}) AS v{i}" for i, column in plain.items())
     return f"(SELECT *{typed} FROM {source})"

@@ -1,7 +1,7 @@
-"""Which column of a table is the series id, which the time, and which are features.
+"""Infers the roles of the columns of a long table: series id, time and features.
 
-Roles are inferred from names and from behaviour, and each comes with its reason. Where two readings
-are plausible and give different sequences, the user is asked.
+Roles are inferred from names and values, each with a reason. If two readings are plausible and give
+different sequences, the table is ambiguous.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from seqattn.data.files.columns import listed
+from seqattn.data.files.columns import join_names
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.checks import check_cells, first_word
+from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.column import Column, bad_cells
-from seqattn.data.tables.facts import Facts
+from seqattn.data.tables.facts import TableFacts
 from seqattn.data.tables.infer_series import find_series
 from seqattn.data.tables.infer_time import find_time
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, plain
+from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, fold_name
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, check_filled
 from seqattn.errors import AmbiguousData, DataError
@@ -28,16 +28,17 @@ INDEX_NAMES = ("", "unnamed:_0")
 
 
 @dataclass(frozen=True)
-class Roles:
-    """
+class LongLayout:
+    """The roles of the columns of a long table.
+
     Attributes:
-        series: columns that name the sequence of a row; none: all rows are one.
-        time: what counts up within a sequence; None: rows are in order.
-        features: columns of a point.
-        group: column of groups, or None.
-        ignored: columns that are left out, with the reason.
-        reasons: what was inferred and why, a sentence each.
-        columns: what each column that is read holds.
+        series: columns with the series id; empty: all rows are one series.
+        time: the time; None: rows are in order.
+        features: columns of the features.
+        group: column with the group, or None.
+        ignored: reason by column that is left out.
+        reasons: a sentence per inference.
+        columns: columns by name.
     """
 
     series: tuple[str, ...]
@@ -49,18 +50,18 @@ class Roles:
     columns: dict[str, Column] = field(default_factory=dict)
 
 
-def infer_roles(table: Table, options: ReadOptions) -> Roles:
-    """The roles of a table with a point a row.
+def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
+    """Infer the roles of the columns of a long table.
 
     Raises:
-        DataError: a column that is asked for is not there, or none is left for features.
+        DataError: a requested column is missing, or no column is left for features.
         AmbiguousData: two readings are plausible.
     """
-    facts = Facts(table, options)
+    facts = TableFacts(table, options)
     for name, column in facts.columns.items():
         if column.kind == "empty" and name not in (options.features or ()):
             facts.ignored.setdefault(name, "it is empty")
-    leave_out_the_index(facts)
+    drop_index_column(facts)
     time = find_time(facts)
     series, time = find_series(facts, time)
     features = find_features(facts, series, time)
@@ -70,16 +71,16 @@ def infer_roles(table: Table, options: ReadOptions) -> Roles:
         needed.append(options.group)
     for name in needed:
         check_cells(table, facts.columns[name])
-    return Roles(
+    return LongLayout(
         series, time, features, options.group, facts.ignored, tuple(facts.reasons), facts.columns
     )
 
 
-def check_more_cells(table: Table, roles: Roles) -> None:
-    """Hold rows that came later against the columns of the first ones.
+def check_later_rows(table: Table, roles: LongLayout) -> None:
+    """Check later rows of a pipe against the columns of the first block.
 
     Raises:
-        DataError: a cell is not what those of its column were.
+        DataError: a cell does not fit its column.
     """
     times = () if roles.time is None else roles.time.names
     for name in (*times, *roles.features):
@@ -91,79 +92,86 @@ def check_more_cells(table: Table, roles: Roles) -> None:
         check_filled(table, " and ".join(times), roles.time.sql)
 
 
-def leave_out_the_index(facts: Facts) -> None:
-    """A first column that only numbers the rows, as pandas and R write it."""
+def drop_index_column(facts: TableFacts) -> None:
+    """Leave out a first column of row numbers, as pandas and R write it."""
     name = facts.table.header[0]
     options = facts.options
-    asked = [*(options.features or ()), *options.series, *(options.time or ())]
-    if name in facts.ignored or name in asked or plain(name) not in INDEX_NAMES:
+    requested = [*(options.features or ()), *options.series, *(options.time or ())]
+    if name in facts.ignored or name in requested or fold_name(name) not in INDEX_NAMES:
         return
-    if facts.columns[name].kind == "number" and facts.is_whole(name):
+    if facts.columns[name].kind == "number" and facts.is_integer(name):
         begin = f"(SELECT {facts.columns[name].sql} FROM {ROWS} WHERE {ROW} = 1)"
         steps = f"{facts.columns[name].sql} - {begin} <> {ROW} - 1"
         if facts.count(f"count(*) FILTER ({steps})") == 0:
             facts.ignored[name] = "it numbers the rows, as an index column does"
             return
-    if plain(name) == "":
+    if fold_name(name) == "":
         raise DataError(
             f"{facts.table.name}: the first column has no name. Give it one in the header, or"
             " leave it out: data.ignore: [''] (in data check: --ignore '')."
         )
 
 
-def find_features(facts: Facts, series: Sequence[str], time: TimeColumn | None) -> tuple[str, ...]:
-    taken = (*series, *(time.names if time else ()))
+def find_features(
+    facts: TableFacts, series: Sequence[str], time: TimeColumn | None
+) -> tuple[str, ...]:
+    """The feature columns: those in the options, or all that are left."""
+    assigned = (*series, *(time.names if time else ()))
     if facts.options.number_columns is not None:
-        for name in facts.left(*taken):
+        for name in facts.without_role(*assigned):
             facts.ignored.setdefault(name, "it is not among data.features")
         return facts.options.number_columns
-    left = facts.left(*taken)
-    reasons = {name: _why_no_feature(facts, name, series, len(left)) for name in left}
+    unassigned = facts.without_role(*assigned)
+    reasons = {name: _reason_to_ignore(facts, name, series, len(unassigned)) for name in unassigned}
     found = [name for name, why in reasons.items() if not why]
-    if not found:  # what is constant is better than nothing
+    if not found:  # use constant columns if there are no others
         found = [name for name, why in reasons.items() if why.startswith(CONSTANT)]
     facts.ignored |= {name: why for name, why in reasons.items() if name not in found}
     if not found and not facts.options.one_hot:
-        _refuse_without_features(facts, left)
+        _raise_without_features(facts, unassigned)
     return tuple(found)
 
 
-def _refuse_without_features(facts: Facts, left: Sequence[str]) -> NoReturn:
+def _raise_without_features(facts: TableFacts, unassigned: Sequence[str]) -> NoReturn:
     table, columns = facts.table, facts.columns
-    words = [columns[name] for name in left if columns[name].kind == "words"]
-    where = "".join(f"; {first_word(table, column, facts.options)}" for column in words[:3])
+    words = [columns[name] for name in unassigned if columns[name].kind == "words"]
+    where = "".join(f"; {first_non_number(table, column, facts.options)}" for column in words[:3])
     raise DataError(
         f"{table.name}: no column of numbers is left to be a feature; found"
-        f" {listed(table.header)}{where}. Correct the file, or say what its columns"
+        f" {join_names(table.header)}{where}. Correct the file, or say what its columns"
         " are (data.series, data.time, data.features, data.one_hot; in data check:"
         " --series, --time, --features, --one-hot)."
     )
 
 
-def _why_no_feature(facts: Facts, name: str, series: Sequence[str], left: int) -> str:
-    """Why a column is left out; empty: it is a feature.
+def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], unassigned: int) -> str:
+    """The reason to leave out a column; "": it is a feature.
 
     Args:
-        left: columns that have no role.
+        facts: about the table.
+        name: of the column.
+        series: the series id columns.
+        unassigned: number of columns without a role.
     """
     column = facts.columns[name]
     if column.kind == "time":
         return "it holds dates"
     if column.kind == "words":
-        return _why_no_words(facts, column, series)
+        return _reason_to_ignore_words(facts, column, series)
     if series and facts.is_constant_in(series, column):
         return f"{CONSTANT} in each series"
-    if plain(name) in (*SERIES_NAMES, *TIME_NAMES) and facts.grows_in_every_row(name):
+    if fold_name(name) in (*SERIES_NAMES, *TIME_NAMES) and facts.increments_by_one(name):
         return "it numbers the rows: it grows by one in every row"
-    if not series and facts.rows > 1 and left > 1 and facts.distinct(column.sql) == 1:
+    if not series and facts.rows > 1 and unassigned > 1 and facts.distinct(column.sql) == 1:
         return CONSTANT
     return ""
 
 
-def _why_no_words(facts: Facts, column: Column, series: Sequence[str]) -> str:
-    """
+def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[str]) -> str:
+    """The reason to leave out a column of words.
+
     Raises:
-        AmbiguousData: a column has numbers of several units.
+        AmbiguousData: it has numbers of several units.
     """
     if column.units:
         raise AmbiguousData(

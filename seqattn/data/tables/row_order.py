@@ -1,4 +1,4 @@
-"""Whether the rows of a table are in order."""
+"""Checks whether the rows of a table are sorted."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 
 
 def distinct(*sql: str) -> str:
-    """The SQL of how many combinations of values there are, told apart by 64 bits of a hash."""
+    """SQL for the number of distinct combinations of values, compared by a 64-bit hash."""
     return f"count(DISTINCT hash({', '.join(sql)}))"
 
 
 def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
-    """Whether the rows of each series stand together, with times that increase; no series then
-    has one time twice.
+    """Whether the rows of each series are contiguous with strictly increasing times.
 
     Args:
-        keys: SQL of what names the series of a row; none: all rows are of one.
-        step: SQL of its time.
+        table: the rows.
+        keys: SQL of the columns with the series id; empty: all rows are one series.
+        step: SQL of the time.
     """
-    rows = f"count(*) = max({ROW})"  # none was left out: a row's number says its place
+    rows = f"count(*) = max({ROW})"  # no row was removed, so row numbers are positions
     groups = distinct(*keys) if keys else "least(count(*), 1)"
-    is_whole, wanted = table.measure(rows, groups)
-    if not is_whole:
+    is_complete, num_series = table.measure(rows, groups)
+    if not is_complete:
         return False
     cells = [*keys, step]
     pairs = ", ".join(f"{sql} AS k{i}, lag({sql}) OVER () AS p{i}" for i, sql in enumerate(cells))
@@ -33,5 +33,5 @@ def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
         f"SELECT count(*) FILTER (({same}) IS NOT TRUE), count(*) FILTER (({same}) AND"
         f" (k{last} > p{last}) IS NOT TRUE) FROM (SELECT {pairs} FROM {ROWS})"
     )
-    changes, backwards = table.once(sql)
-    return bool(changes == wanted and not backwards)
+    changes, backwards = table.one_cached(sql)
+    return bool(changes == num_series and not backwards)

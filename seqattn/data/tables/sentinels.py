@@ -1,10 +1,10 @@
-"""Numbers that stand for a missing value, such as -999."""
+"""Detects numbers that stand for missing values, such as -999."""
 
 from __future__ import annotations
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROWS, Table
 from seqattn.errors import AmbiguousData
 
@@ -12,11 +12,12 @@ SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999
              999.0, 999.9, 9999.0, 9999.9, 99999.0)  # fmt: skip
 
 
-def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -> None:
-    """
+def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> None:
+    """Check features for numbers that may stand for missing values.
+
     Raises:
-        AmbiguousData: a feature has such a number, further from all others than these are from
-            each other, and the user has not said what it is.
+        AmbiguousData: a feature has such a number, further from all other values than these are
+            from each other, and data.na_values is not set.
     """
     if options.na_values is not None:
         return
@@ -25,7 +26,7 @@ def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -
         if roles.columns[name].kind != "number":
             continue
         if not set(table.measure(*roles.columns[name].range)) & set(SENTINELS):
-            continue  # what lies beyond all others is the least or the largest
+            continue  # an outlier is the smallest or the largest value
         value = roles.columns[name].sql
         suspects = table.query(
             f"SELECT ({value}) AS v, count(*) FROM {ROWS} WHERE ({value}) IN ({listed}) GROUP BY v"
@@ -41,7 +42,7 @@ def ask_about_missing_values(table: Table, roles: Roles, options: ReadOptions) -
             if distance <= high - low and not suspect < 0 <= low:
                 continue
             shown = f"{suspect:g}"
-            if not options.asks:
+            if not options.is_training:
                 table.notes.append(
                     f"column {name!r} has {shown} in {count} cells, and its other values lie"
                     f" between {low:g} and {high:g}; it is read as a value, as data.na_values of"

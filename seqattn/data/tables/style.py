@@ -1,12 +1,12 @@
-"""The style of a table that was read: what a forecast of it is written in."""
+"""Detects the style of a table, in which its forecasts are written."""
 
 from __future__ import annotations
 
 import re
 
-from seqattn.data.column_roles import LONG, ColumnRoles
+from seqattn.data.column_roles import LONG_LAYOUT, ColumnRoles
 from seqattn.data.tables.column import Column
-from seqattn.data.tables.roles import Roles
+from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROW, ROWS, Table
 
 _ISO = re.compile(
@@ -16,8 +16,8 @@ _ISO = re.compile(
 _PARTS = ("%Y", "%m", "%d", "%H", "%M")
 
 
-def column_roles_of(table: Table, roles: Roles) -> ColumnRoles:
-    """The roles in a table with a point a row, and how its times and numbers are written."""
+def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
+    """The roles of the columns of a long table, with the formats of its times and numbers."""
     names = () if roles.time is None else roles.time.names
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
     decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
@@ -25,37 +25,44 @@ def column_roles_of(table: Table, roles: Roles) -> ColumnRoles:
     if roles.time is not None and roles.time.is_date and table.is_text:
         formats = _formats(table, [roles.columns[name] for name in names])
     return ColumnRoles(
-        LONG, roles.series, names, roles.features, roles.ignored, formats, table.delimiter, decimal
+        LONG_LAYOUT,
+        roles.series,
+        names,
+        roles.features,
+        roles.ignored,
+        formats,
+        table.delimiter,
+        decimal,
     )
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
-    """The formats of columns that are read together; none: ISO 8601 alone is known."""
+    """The strftime format of each time column; empty: write ISO 8601."""
     words = [
         str(table.one(f"SELECT {c.text} FROM {ROWS} ORDER BY {ROW} LIMIT 1")[0]) for c in columns
     ]
     first, *others = zip(columns, words, strict=True)
     if others and first[0].kind == "number":
-        found = [_part(form, word) for form, word in zip(_PARTS, words, strict=False)]
+        found = [_part_format(form, word) for form, word in zip(_PARTS, words, strict=False)]
     else:
         of_times = ["%H:%M:%S" if word.count(":") > 1 else "%H:%M" for _, word in others]
         found = [
             _date_format(*first),
             *(
-                _part("%H", word) if column.kind == "number" else form
+                _part_format("%H", word) if column.kind == "number" else form
                 for (column, word), form in zip(others, of_times, strict=True)
             ),
         ]
     return tuple(found) if all(found) else ()
 
 
-def _part(form: str, word: str) -> str:
-    """A part of a date; without a leading zero unless the file has one."""
+def _part_format(form: str, word: str) -> str:
+    """The format of a part of a date; without a leading zero unless the file has one."""
     return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
 
 
 def _date_format(column: Column, word: str) -> str:
-    """The format of a column of dates; empty: unknown."""
+    """The format of a column of dates; "" if unknown."""
     if column.kind == "number":
         digits = word.removesuffix(".0")
         return {8: "%Y%m%d", 6: "%Y%m"}.get(len(digits), "")
@@ -74,5 +81,5 @@ def _date_format(column: Column, word: str) -> str:
 
 
 def _utc(zone: str) -> str:
-    """UTC, written as a zone is."""
+    """UTC in the notation of a time zone."""
     return re.sub(r"\d", "0", zone).replace("-", "+")

@@ -1,4 +1,4 @@
-"""A file as a table of the database: its columns as they stand, and where each row stands."""
+"""A file as a table of the database, with the place of each row in the file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.chunk import LONGEST_LINE, first_line
+from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.lines import check_json_lines
-from seqattn.data.tables.connection import call, connected, literal, quoted
-from seqattn.data.tables.durations import durations_of
+from seqattn.data.tables.connection import connect, literal, quote_name, sql_call
+from seqattn.data.tables.durations import read_durations
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ class Table:
     the columns c0, c1, ... of the file.
 
     Attributes:
+        connection: to the database.
         name: of the file, for messages.
         header: names of the columns.
-        types: of the columns, as the database calls them; VARCHAR where they are read as text.
-        line: says where a row stands in the file.
-        is_text: whether the file is one.
-        texts: by column, the SQL of its text, where the file is text and the column has a type.
-        known: answers of questions that were asked before, until the rows change.
-        notes: what a user should be told.
-        empty_words: by column, what stands in its empty cells; of the columns whose words have
-            been cleaned.
-        delimiter: what separates the cells of a text; None: it is none.
+        types: database types of the columns; VARCHAR if they are read as text.
+        line: text for the place of a row in the file, from its number.
+        is_text: whether the file is a text file.
+        notes: notes for the user.
+        empty_words: contents of the empty cells of each text column that was cleaned.
+        delimiter: of a text file; None for other files.
+        texts: SQL for the text of each typed column of a text file.
+        known: cached results of queries, until the rows change.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -55,35 +55,37 @@ class Table:
     known: dict[str, Any] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a result."""
         return self.connection.execute(sql).fetchall()
 
     def one(self, sql: str) -> tuple[Any, ...]:
+        """The first row of a result."""
         return self.query(sql)[0]
 
-    def once(self, sql: str) -> tuple[Any, ...]:
-        """The one row of an answer, which is kept."""
+    def one_cached(self, sql: str) -> tuple[Any, ...]:
+        """The first row of a result, cached."""
         if sql not in self.known:
             self.known[sql] = self.one(sql)
         return tuple(self.known[sql])
 
     def measure(self, *aggregates: str) -> tuple[Any, ...]:
-        """Aggregates of all rows: those that are not known yet in one pass."""
+        """Aggregates over all rows, cached; new ones are computed in one pass."""
         new = [sql for sql in dict.fromkeys(aggregates) if sql not in self.known]
         if new:
             self.known |= zip(new, self.one(f"SELECT {', '.join(new)} FROM {ROWS}"), strict=True)
         return tuple(self.known[sql] for sql in aggregates)
 
     def change(self, sql: str) -> None:
-        """Change the rows."""
+        """Execute a statement that changes the rows."""
         self.connection.execute(sql)
         self.known.clear()
 
     def column(self, name: str) -> str:
-        """The column of a name, as it stands in SQL."""
+        """SQL for a column."""
         return f"c{self.header.index(name)}"
 
     def text(self, name: str) -> str:
-        """The SQL of what stands in the file in the column of a name."""
+        """SQL for the text of a column in the file."""
         if name in self.texts:
             return self.texts[name]
         cell = self.column(name)
@@ -96,21 +98,21 @@ class Table:
 
 @contextmanager
 def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
-    """A Parquet, Arrow or JSON file, whose columns have types.
+    """Load a Parquet, Arrow or JSON file.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: the file cannot be read.
     """
-    with connected(name) as connection:
+    with connect(name) as connection:
         try:
             source = _typed_source(connection, path, name, kind)
             described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
             header = tuple(str(row[0]) for row in described)
             types = tuple(str(row[1]) for row in described)
-            units = durations_of(connection, path) if kind == "parquet" else {}
+            units = read_durations(connection, path) if kind == "parquet" else {}
             types = tuple("DOUBLE" if n in units else t for n, t in zip(header, types, strict=True))
             columns = ", ".join(
-                f"{quoted(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
+                f"{quote_name(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
                 for i, cell in enumerate(header)
             )
             connection.execute(
@@ -118,18 +120,18 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
                 f" SELECT row_number() OVER () AS {ROW}, * FROM (SELECT {columns} FROM {source})"
             )
         except read_errors() as error:
-            what = {"parquet": "Parquet", "arrow": "Arrow"}.get(kind, "JSON")
+            label = {"parquet": "Parquet", "arrow": "Arrow"}.get(kind, "JSON")
             if kind == "jsonl":
                 check_json_lines(path, name)
-            raise DataError(f"{name}: is no whole {what} file ({first_line(error)}).") from None
+            raise DataError(f"{name}: is a damaged {label} file ({first_line(error)}).") from None
         yield Table(connection, name, header, types, lambda row: f"row {row}", False)
 
 
 def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, kind: str) -> str:
     if kind == "parquet":
-        return call("read_parquet", path)
+        return sql_call("read_parquet", path)
     if kind in ("json", "jsonl"):
-        return call("read_json", path, maximum_object_size=LONGEST_LINE)
+        return sql_call("read_json", path, maximum_object_size=MAX_LINE_BYTES)
     try:
         import pyarrow as pa
     except ImportError:
@@ -143,12 +145,13 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
         except pa.ArrowInvalid:
             mapped.seek(0)
             found = pa.ipc.open_stream(mapped).read_all()
-        found.validate(full=True)  # a broken offset would be followed out of memory
+        found.validate(full=True)  # a damaged offset could read beyond the buffer
     connection.register("arrow_table", found)
     return "arrow_table"
 
 
 def read_errors() -> tuple[type[Exception], ...]:
+    """Errors that reading a damaged file can raise."""
     import duckdb
 
     errors: tuple[type[Exception], ...] = (duckdb.Error, OSError, ValueError, ImportError)

@@ -1,7 +1,7 @@
-"""What kind of text a table is: encoding, separators, lines before the header, header.
+"""Detects the format of a text table: encoding, delimiter, lines before the header, header.
 
-Found from the first lines of a file. The engine could guess most of this itself; it then reads a
-file whose encoding it does not know without its header, and renames columns that differ in case.
+The format is detected from the first lines of a file. DuckDB could detect most of it, but it reads
+files of an unknown encoding without their header, and renames columns that differ in case.
 """
 
 from __future__ import annotations
@@ -17,37 +17,38 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.connection import first_lines
+from seqattn.data.tables.connection import read_first_lines
 from seqattn.data.tables.header import (
-    SHOWN,
+    MAX_SHOWN,
+    column_letters,
     commented_header,
+    complete_header,
     is_comment,
     is_header,
-    letters,
-    names_asked_for,
-    with_one_more,
+    requested_names,
 )
 from seqattn.errors import DataError
 
 csv.field_size_limit(2**25)  # longer than any line that is read
-HEAD = 2**18
-"""Bytes of a file that its format is found from."""
+HEAD_BYTES = 2**18
+"""Bytes of a file from which its format is detected."""
 DELIMITERS = (",", ";", "\t", "|")
 COMMENTS = ("#", "%", "//")
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """
+    """The format of a text table.
+
     Attributes:
-        encoding: as Python calls it.
-        delimiter: what separates the cells of a row.
-        comment: what a line begins with that is no row; empty: nothing does.
-        skip: lines before the header, or before the first row where there is no header.
-        comments: how many of these are comments.
-        header: names of the columns, as they stand in the file.
-        has_header: whether `header` stands in the file.
-        notes: what a user should be told.
+        encoding: its name in Python.
+        delimiter: separates the cells of a row.
+        comment: prefix of comment lines; "": there are none.
+        skip: number of lines before the header, or before the first row without a header.
+        comments: number of comments among these lines.
+        header: names of the columns.
+        has_header: whether the file has the header as a row.
+        notes: notes for the user.
     """
 
     encoding: str
@@ -61,41 +62,48 @@ class TextFormat:
 
     @classmethod
     def of_file(cls, path: Path, options: ReadOptions, delimiter: str | None = None) -> TextFormat:
-        """
+        """Detect the format of a file.
+
         Args:
-            delimiter: what the file's ending says; None: nothing.
+            path: the file.
+            options: how to read it.
+            delimiter: from the suffix of the file; None: unknown.
 
         Raises:
-            DataError: the file is no table of text.
+            DataError: the file is no text table.
         """
-        return cls.of_head(_head(path, options), str(path), options, delimiter)
+        return cls.of_head(_read_head(path, options), str(path), options, delimiter)
 
     @classmethod
     def of_head(
         cls, head: bytes, name: str, options: ReadOptions, delimiter: str | None = None
     ) -> TextFormat:
-        """The same, from the first bytes of a file."""
-        encoding, notes = _encoding(head, name, options)
-        lines = _lines(head, encoding, name)
-        comment = options.comment if options.comment is not None else _comment(lines)
-        separator = options.delimiter or delimiter or _delimiter(lines, comment, options.skip_rows)
+        """Detect the format from the first bytes of a file."""
+        encoding, notes = _detect_encoding(head, name, options)
+        lines = _decode_lines(head, encoding, name)
+        comment = options.comment if options.comment is not None else _detect_comment(lines)
+        separator = (
+            options.delimiter or delimiter or _detect_delimiter(lines, comment, options.skip_rows)
+        )
         rows = [
-            (at, row) for at, row in _rows(lines, separator, comment) if at >= options.skip_rows
+            (at, row)
+            for at, row in _split_rows(lines, separator, comment)
+            if at >= options.skip_rows
         ]
         if not rows:
             raise DataError(
                 f"{name}: has no rows: all of its lines are empty or comments, or are skipped"
                 " (data.comment, data.skip_rows; in data check: --comment, --skip-rows)."
             )
-        width = _width([row for _, row in rows])
+        width = _most_frequent_width([row for _, row in rows])
         rows = rows[_first_row([row for _, row in rows], width) :]
         first = rows[0][0]
         before = lines[:first]
         comments = sum(is_comment(line, comment) for line in before)
-        notes += _notes_on_lines(before, comment, is_skipped=first > options.skip_rows)
+        notes += _skipped_line_notes(before, comment, is_skipped=first > options.skip_rows)
         cells = tuple(cell.strip() for cell in rows[0][1])
         if len(cells) < width:
-            header = with_one_more(cells, rows, name)
+            header = complete_header(cells, rows, name)
             return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
         if _has_header(cells, [row for _, row in rows[1:200]], options):
             return cls(encoding, separator, comment, first, comments, cells, True, notes)
@@ -103,62 +111,67 @@ class TextFormat:
         if header:
             notes += ("the header stands in a comment",)
         else:
-            header = tuple(map(letters, range(len(cells))))
+            header = tuple(map(column_letters, range(len(cells))))
             notes += (f"there is no header, so columns are called {header[0]} to {header[-1]}",)
         return cls(encoding, separator, comment, first, comments, header, False, notes)
 
 
-def _lines(head: bytes, encoding: str, name: str) -> list[str]:
-    """
+def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
+    """Decode the first lines.
+
     Raises:
-        DataError: there is no text.
+        DataError: the file is empty.
     """
     text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
     if not text.strip():
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
     lines = text.splitlines()
-    return lines[:-1] if len(head) >= HEAD and len(lines) > 1 else lines  # the last may be cut
+    return (
+        lines[:-1] if len(head) >= HEAD_BYTES and len(lines) > 1 else lines
+    )  # the last may be cut
 
 
-def _notes_on_lines(lines: Sequence[str], comment: str, *, is_skipped: bool) -> tuple[str, ...]:
-    """What a user should be told of the lines before the header.
+def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool) -> tuple[str, ...]:
+    """Notes for the user on the lines before the header.
 
     Args:
-        is_skipped: whether more are left out than the user asked for.
+        lines: before the header.
+        comment: prefix of comments.
+        is_skipped: whether more lines are skipped than the options say.
     """
     filled = [line for line in lines if line.strip()]
     others = [line for line in filled if not is_comment(line, comment)]
     notes = [f"lines that begin with {comment!r} are comments"] if len(others) < len(filled) else []
     if others and is_skipped:
-        shown = others[0] if len(others[0]) <= SHOWN else f"{others[0][:SHOWN]}..."
+        shown = others[0] if len(others[0]) <= MAX_SHOWN else f"{others[0][:MAX_SHOWN]}..."
         count = "1 line" if len(others) == 1 else f"{len(others)} lines"
         notes.append(f"{count} before the header skipped: {shown!r}")
     return tuple(notes)
 
 
 def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: ReadOptions) -> bool:
-    """Whether the first row is one, as the user says or by what stands there."""
+    """Whether the first row is a header, by the options or by its cells."""
     if options.has_header is not None:
         return options.has_header
-    return bool(names_asked_for(options) & set(cells)) or is_header(cells, rows)
+    return bool(requested_names(options) & set(cells)) or is_header(cells, rows)
 
 
-def _head(path: Path, options: ReadOptions) -> bytes:
-    """The first bytes of a file, unpacked."""
+def _read_head(path: Path, options: ReadOptions) -> bytes:
+    """The first bytes of a file, decompressed."""
     if path.suffix.lower() == ".zst":
-        return "\n".join(first_lines(path, 2000)).encode()[:HEAD]
+        return "\n".join(read_first_lines(path, 2000)).encode()[:HEAD_BYTES]
     opened: BinaryIO
     with path.open("rb") as opened:
         if path.suffix.lower() != ".gz":
-            return opened.read(HEAD)
+            return opened.read(HEAD_BYTES)
         try:
             with gzip.open(opened) as unpacked:
-                return unpacked.read(HEAD)
+                return unpacked.read(HEAD_BYTES)
         except (OSError, EOFError) as error:
-            raise DataError(f"{path}: is no whole gzip file ({error}).") from None
+            raise DataError(f"{path}: is a damaged gzip file ({error}).") from None
 
 
-def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[str, ...]]:
+def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[str, ...]]:
     if head.startswith(b"PK\x03\x04"):
         raise DataError(
             f"{name}: is a ZIP archive or an Excel workbook, not text. Save the sheet as CSV."
@@ -172,7 +185,7 @@ def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[
         except (LookupError, ValueError):
             pass
         raise DataError(
-            f"{name}: {options.encoding!r} is no encoding that is known. Set data.encoding (in data"
+            f"{name}: {options.encoding!r} is not a known encoding. Set data.encoding (in data"
             " check: --encoding) to utf-8, latin-1, cp1252, utf-16 or another."
         )
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -180,50 +193,54 @@ def _encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[
     if b"\0" in head:
         raise DataError(f"{name}: has zero bytes, so it is no text.")
     try:
-        head[:-4].decode() if len(head) >= HEAD else head.decode()
+        head[:-4].decode() if len(head) >= HEAD_BYTES else head.decode()
     except UnicodeDecodeError as error:
         if any(byte < 9 or 13 < byte < 32 for byte in head[:4096]):
             raise DataError(
                 f"{name}: byte {head[error.start]:#04x} is not UTF-8, and others are no text."
             ) from None
         windows = any(0x80 <= byte < 0xA0 for byte in head)
-        encoding, called = ("cp1252", "Windows-1252") if windows else ("latin-1", "Latin-1")
+        encoding, label = ("cp1252", "Windows-1252") if windows else ("latin-1", "Latin-1")
         return encoding, (
-            f"not UTF-8, so read as {called}; another encoding is set with data.encoding"
+            f"not UTF-8, so read as {label}; another encoding is set with data.encoding"
             " (in data check: --encoding)",
         )
     return "utf-8", ()
 
 
-def _comment(lines: Sequence[str]) -> str:
-    """What the first lines begin with that are no rows."""
+def _detect_comment(lines: Sequence[str]) -> str:
+    """The prefix of comments in the first line; "": it is no comment."""
     first = next((line.lstrip() for line in lines if line.strip()), "")
     return next((sign for sign in COMMENTS if first.startswith(sign)), "")
 
 
-def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of rows; a broken end is left out."""
-    places = [at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)]
-    spaced = delimiter == " "
-    text = (f"{lines[at].strip() if spaced else lines[at]}\n" for at in places)
-    reader = csv.reader(text, delimiter=delimiter, skipinitialspace=spaced)
+def _split_rows(
+    lines: Sequence[str], delimiter: str, comment: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields (line number, cells) of rows up to the first invalid one."""
+    line_numbers = [
+        at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)
+    ]
+    is_spaced = delimiter == " "
+    text = (f"{lines[at].strip() if is_spaced else lines[at]}\n" for at in line_numbers)
+    reader = csv.reader(text, delimiter=delimiter, skipinitialspace=is_spaced)
     before = 0
     try:
         for row in reader:
-            yield places[before], row
+            yield line_numbers[before], row
             before = reader.line_num
     except csv.Error:
         return
 
 
-def _width(rows: Sequence[Sequence[str]]) -> int:
-    """Cells of most rows."""
+def _most_frequent_width(rows: Sequence[Sequence[str]]) -> int:
+    """The most frequent number of cells of a row."""
     counts = Counter(len(row) for row in rows)
     return max(counts, key=lambda width: (counts[width], width))
 
 
 def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
-    """Where the table begins: at the first row of its width, or at a header that lacks one name."""
+    """Index of the first row of the table: of the right width, or a header that lacks one name."""
     for at, row in enumerate(rows):
         if len(row) == width:
             return at
@@ -233,16 +250,18 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
     return 0
 
 
-def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
-    """The sign that cuts most rows into one number of cells, two at least."""
+def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
+    """The delimiter that splits most rows into the same number of cells, two or more."""
     found = {
-        sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
+        sign: _regularity(
+            [row for at, row in _split_rows(lines[:500], sign, comment) if at >= skip]
+        )
         for sign in DELIMITERS
     }
     several = {sign: share for sign, share in found.items() if share[1] > 1}
     if several:
         return max(several, key=lambda sign: several[sign])
-    widths = [len(row) for at, row in _rows(lines[:500], " ", comment) if at >= skip]
+    widths = [len(row) for at, row in _split_rows(lines[:500], " ", comment) if at >= skip]
     if not widths:
         return ","
     alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
@@ -250,8 +269,8 @@ def _delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
 
 
 def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
-    """(share of the rows that have the most frequent number of cells, this number)."""
+    """(share of rows with the most frequent number of cells, this number)."""
     if not rows:
         return 0.0, 0
-    width = _width(rows)
+    width = _most_frequent_width(rows)
     return round(sum(len(row) == width for row in rows) / len(rows), 3), width

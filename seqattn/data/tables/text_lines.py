@@ -1,4 +1,4 @@
-"""Lines of a text: where a row begins, and text that the database can read."""
+"""Lines of a text file: the line of a row, and conversion for the database."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from seqattn.data.tables.text_format import TextFormat
 
 
 def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
-    """The line of the file, counted from 1, on which a row begins; None where the file is packed.
+    """The line of the file, from 1, on which a row begins; None if the file is compressed.
 
     Args:
-        row: counted from 1, the header left out.
+        path: the file.
+        form: its format.
+        row: number of the row, from 1, without the header.
     """
     if path.suffix.lower() in (".gz", ".zst"):
         return None
     with path.open(encoding=form.encoding, errors="replace", newline="") as file:
         text = (line for line in file)
-        places: list[int] = []
+        line_numbers: list[int] = []
 
         def rows() -> Iterator[str]:
             for at, line in enumerate(text, start=1):
                 blank = not line.strip() and len(form.header) > 1
                 if at > form.skip and not blank and not is_comment(line, form.comment):
-                    places.append(at)
+                    line_numbers.append(at)
                     yield line if line.strip() else '""\n'
 
         reader = csv.reader(rows(), delimiter=form.delimiter)
-        wanted = row + form.has_header
+        target_row = row + form.has_header
         begin = 0
         for at, _ in enumerate(reader, start=1):
-            if at == wanted:
-                return places[begin]
+            if at == target_row:
+                return line_numbers[begin]
             begin = reader.line_num
     return None
 
 
-def as_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
-    """The same text in UTF-8, with one separator between two cells where spaces separate them."""
+def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
+    """The text in UTF-8, with one space between cells if the delimiter is spaces."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:
         if form.delimiter != " ":

@@ -1,4 +1,4 @@
-"""A text as a table of the database."""
+"""Loads a text file into the database."""
 
 from __future__ import annotations
 
@@ -10,46 +10,49 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seqattn.data.files.chunk import LONGEST_LINE, first_line
+from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.connection import call, connected
+from seqattn.data.tables.connection import connect, sql_call
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors
 from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_lines import as_plain_text, line_of_row
+from seqattn.data.tables.text_lines import line_of_row, to_plain_text
 from seqattn.errors import DataError
 
 ENCODINGS = ("utf-8", "utf-16", "latin-1")
-"""Those that the database reads itself."""
+"""Encodings that the database can read."""
 
 
 @contextmanager
-def table_of_text(
+def open_text_table(
     path: Path, name: str, form: TextFormat, read_options: ReadOptions | None,
     lines_before: int | None = None,
 ) -> Iterator[Table]:  # fmt: skip
-    """A CSV or TSV file.
+    """Load a CSV or TSV file.
 
     Args:
-        read_options: None: all columns are text, as those of other parts of the file may be.
-        lines_before: of a text that comes through a pipe, lines before those of `path`.
+        path: the file.
+        name: for messages.
+        form: format of the file.
+        read_options: how to read it; None: all columns stay text, for one block of a pipe.
+        lines_before: number of lines before this block of a pipe; None: the file is whole.
 
     Raises:
-        DataError: it cannot be read, or its rows have different numbers of cells.
+        DataError: the file cannot be read, or its rows have different numbers of cells.
     """
-    with connected(name) as connection, _readable(path, name, form) as (file, encoding):
+    with connect(name) as connection, _readable_copy(path, name, form) as (file, encoding):
         width = len(form.header)
         options: dict[str, Any] = {
             "header": form.has_header, "auto_detect": False, "all_varchar": True,
             "delim": form.delimiter, "quote": '"', "escape": '"', "comment": form.comment,
-            "skip": form.skip - form.comments, "encoding": encoding, "max_line_size": LONGEST_LINE,
-            "buffer_size": 2 * LONGEST_LINE,
+            "skip": form.skip - form.comments, "encoding": encoding,
+            "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
             "columns": {f"c{i}": "VARCHAR" for i in range(width)},
         }  # fmt: skip
         plain = {}
-        for more in ({}, {"strict_mode": False}):  # the second where line ends are of two kinds
+        for more in ({}, {"strict_mode": False}):  # the second for mixed line ends
             try:
-                source = call("read_csv", file, **options, **more)
+                source = sql_call("read_csv", file, **options, **more)
                 plain = create_rows(connection, source, form.header, read_options)
             except read_errors() as error:
                 if more or "state machine" not in str(error):
@@ -70,25 +73,25 @@ def table_of_text(
 
 
 @contextmanager
-def _readable(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
-    """A file that the database reads, and its encoding: a copy where it has another encoding, or
-    cells that any number of spaces separate."""
+def _readable_copy(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
+    """A file that the database can read, and its encoding: a copy for other encodings, and for
+    cells that are separated by spaces."""
     if form.delimiter != " " and form.encoding in ENCODINGS:
         yield path, form.encoding
         return
     if path.suffix.lower() == ".zst":
         raise DataError(
-            f"{name}: is {form.encoding.upper()} or separated by spaces, and packed with Zstandard."
-            " Unpack it first: zstd -d"
+            f"{name}: is {form.encoding.upper()} or separated by spaces, and compressed with"
+            " Zstandard. Decompress it first: zstd -d"
         )
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rb") as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
         try:
-            copy.writelines(as_plain_text(raw, form))  # type: ignore[arg-type]
+            copy.writelines(to_plain_text(raw, form))  # type: ignore[arg-type]
         except UnicodeError as error:
             raise _encoding_error(name, form, error) from None
         except EOFError:
-            raise DataError(f"{name}: is no whole gzip file.") from None
+            raise DataError(f"{name}: is a damaged gzip file.") from None
         copy.flush()
         yield Path(copy.name), "utf-8"
 
@@ -106,7 +109,7 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
 def _text_error(
     error: Exception, name: str, form: TextFormat, lines_before: int | None
 ) -> DataError:
-    """What to say of a text that the database cannot read."""
+    """The error for a text file that the database cannot read."""
     text = str(error)
     at = re.search(r"CSV Error on Line: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)
@@ -128,6 +131,6 @@ def _text_error(
         return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:
         return DataError(
-            f"{where} is longer than {LONGEST_LINE // 2**20} MiB; that is no table of sequences."
+            f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; that is no table of sequences."
         )
     return DataError(f"{where} is not valid CSV ({first_line(error)}).")

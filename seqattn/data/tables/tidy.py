@@ -1,23 +1,23 @@
-"""Rows of a table that are no data, and names that cannot be told apart."""
+"""Removes rows of a table that are no data, and checks that column names are unique."""
 
 from __future__ import annotations
 
 from seqattn.data.tables.column import NA_VALUES
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.header import columns_of_values, looks_like_a_value
+from seqattn.data.tables.header import is_like_value, value_columns
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
 TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
-"""What a last row begins with that adds the others up."""
+"""First words of a last row with totals."""
 
 
-def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
-    """Leave out columns without a name or a cell, headers that stand there again, and a row of
-    units; each with a note.
+def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
+    """Remove unnamed empty columns, repeated headers, totals and a row of units, with notes.
 
     Args:
-        is_first, is_last: whether the file begins, and ends, with the rows of this table.
+        table: is changed in place.
+        is_first, is_last: whether the table has the first, and the last, rows of the file.
 
     Raises:
         DataError: two columns have one name.
@@ -33,26 +33,26 @@ def tidied(table: Table, *, is_first: bool = True, is_last: bool = True) -> None
         )
     if table.is_text:
         if len(header) == 1 and is_last:
-            table.change(  # blank lines at the end of a column are no empty cells
+            table.change(  # blank lines at the end are no rows
                 f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
                 " WHERE trim(coalesce(c0, '')) <> '')"
             )
-        _leave_out_headers(table)
-        _leave_out_totals(table)
+        _drop_repeated_headers(table)
+        _drop_totals(table)
         if is_first:
-            _leave_out_units(table)
+            _drop_units(table)
 
 
-def _is_empty(table: Table, place: int) -> bool:
-    text = table.text(table.header[place])
+def _is_empty(table: Table, index: int) -> bool:
+    text = table.text(table.header[index])
     (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({text}, '')) <> ''")
     return int(count) == 0
 
 
-def _leave_out_headers(table: Table) -> None:
-    """Rows that say what the header says, as in files that were put one after the other."""
-    if not all(map(looks_like_a_value, table.texts)):
-        return  # a column of numbers or dates does not hold its name
+def _drop_repeated_headers(table: Table) -> None:
+    """Remove rows that repeat the header, as in concatenated files."""
+    if not all(map(is_like_value, table.texts)):
+        return  # a typed column cannot hold its name
     same = " AND ".join(
         f"trim(coalesce({table.text(name)}, '')) = {literal(name)}" for name in table.header
     )
@@ -62,8 +62,8 @@ def _leave_out_headers(table: Table) -> None:
         table.change(f"DELETE FROM {ROWS} WHERE {same}")
 
 
-def _leave_out_totals(table: Table) -> None:
-    """Last rows that begin with a word such as Total where all others begin with a value."""
+def _drop_totals(table: Table) -> None:
+    """Remove last rows that begin with a word such as Total if all others begin with a value."""
     first = table.text(table.header[0])
     rows = table.query(
         f"SELECT {ROW}, trim(coalesce({first}, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
@@ -74,22 +74,22 @@ def _leave_out_totals(table: Table) -> None:
             break
         totals.append((row, cell))
     others = [cell for _, cell in rows[len(totals) :]]
-    if not totals or len(others) < 3 or not all(map(looks_like_a_value, others)):
+    if not totals or len(others) < 3 or not all(map(is_like_value, others)):
         return
     row, cell = totals[-1]
     table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data; left out")
     table.change(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
 
 
-def _leave_out_units(table: Table) -> None:
-    """A first row of words above columns of numbers: units, as a second header line has them."""
+def _drop_units(table: Table) -> None:
+    """Remove a first row of units above columns of values."""
     columns = [table.text(name) for name in table.header]
     rows = table.query(f"SELECT {', '.join(columns)} FROM {ROWS} ORDER BY {ROW} LIMIT 20")
     if len(rows) < 3:
         return
     first, *others = ([(cell or "").strip() for cell in row] for row in rows)
-    units = {place: first[place] for place in columns_of_values(others)}
-    if not units or any(map(looks_like_a_value, first)) or not _are_units(units, others):
+    units = {index: first[index] for index in value_columns(others)}
+    if not units or any(map(is_like_value, first)) or not _are_units(units, others):
         return
     shown = ", ".join(f"{table.header[i]} in {unit}" for i, unit in units.items() if unit)
     table.notes.append(f"{table.line(1)} holds units, not values ({shown}); left out")
@@ -97,7 +97,7 @@ def _leave_out_units(table: Table) -> None:
 
 
 def _are_units(units: dict[int, str], others: list[list[str]]) -> bool:
-    """Whether words above columns of values are no empty cells, and stand in no other row."""
-    below = {row[place] for row in others for place in units}
+    """Whether words above columns of values are units: not empty, and in no other row."""
+    below = {row[index] for row in others for index in units}
     words = set(units.values())
     return not below & words and not {word.lower() for word in words} <= set(NA_VALUES)

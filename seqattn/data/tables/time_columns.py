@@ -1,4 +1,4 @@
-"""Columns that say when: dates, numbers, and dates in several columns."""
+"""Makes the time of a table from one column or several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.checks import check_cells, first_word
+from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
@@ -15,12 +15,13 @@ from seqattn.errors import AmbiguousData, DataError
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """
+    """The time of the rows of a table.
+
     Attributes:
-        names: its columns; several are read together.
-        sql: TIMESTAMP or DOUBLE.
-        is_date: whether it gives dates.
-        note: what a user should be told.
+        names: of its columns.
+        sql: SQL of its values, TIMESTAMP or DOUBLE.
+        is_date: whether values are dates.
+        note: a note for the user.
     """
 
     names: tuple[str, ...]
@@ -29,12 +30,12 @@ class TimeColumn:
     note: str = ""
 
 
-def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
-    """One column as the time.
+def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
+    """Make the time from one column.
 
     Raises:
-        AmbiguousData: its days and months could be either way round.
-        DataError: it holds words, or a cell is empty.
+        AmbiguousData: the order of day and month is ambiguous.
+        DataError: the column holds words, or a cell is empty.
     """
     if len(column.formats) > 1:
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
@@ -46,8 +47,8 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
         )
     if column.kind == "words":
         raise DataError(
-            f"{table.name}: {first_word(table, column, options)}, nor a date of a format that is"
-            " known. Correct the cell; or say the format: data.time_format (in data check:"
+            f"{table.name}: {first_non_number(table, column, options)}, nor a date of a format that"
+            " is known. Correct the cell; or say the format: data.time_format (in data check:"
             " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time,"
             " leave it out:"
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
@@ -65,9 +66,10 @@ def time_of(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
 
 
 def check_filled(table: Table, name: str, sql: str) -> None:
-    """
+    """Check that all cells have a time.
+
     Raises:
-        DataError: a cell says no time.
+        DataError: a cell has none.
     """
     (row,) = table.one(
         f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL OR NOT isfinite({sql})"
@@ -80,8 +82,8 @@ def check_filled(table: Table, name: str, sql: str) -> None:
 
 
 def _digits_of_dates(table: Table, column: Column) -> str | None:
-    """Whole numbers such as 20011229 or 200112 as dates; None: they are not all dates of 1900 to
-    2099, or change by one and the same amount."""
+    """SQL that reads integers such as 20011229 or 200112 as dates; None if they are not all dates
+    of 1900 to 2099, or have a constant difference."""
     value = column.sql
     low, high, fraction = table.one(
         f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value}))"
@@ -106,24 +108,26 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     return None if wrong else f"({sql})"
 
 
-def combined_time(table: Table, columns: Sequence[Column], options: ReadOptions) -> TimeColumn:
-    """A year, a month and so on, or a date and an hour, as one time.
+def combine_time_columns(
+    table: Table, columns: Sequence[Column], options: ReadOptions
+) -> TimeColumn:
+    """Make the time from several columns: year, month and so on, or a date and an hour.
 
     Raises:
-        DataError: a cell is empty, or is no month, day, hour or minute.
+        DataError: a cell is empty or out of range.
     """
     names = tuple(column.name for column in columns)
     first, *others = columns
     if first.kind == "time":
-        sql = time_of(table, first, options).sql
+        sql = to_time_column(table, first, options).sql
         for column in others:
             if column.kind == "number":
                 sql = f"({sql} + to_hours(CAST({column.sql} AS INTEGER)))"
             else:
                 sql = f"({sql} + TRY_CAST(TRY_CAST({column.text} AS TIME) AS INTERVAL))"
     else:
-        whole = [f"CAST({column.sql} AS BIGINT)" for column in columns]
-        parts = [*whole, *["1", "1", "0", "0"][len(whole) - 1 :], "0"]
+        integers = [f"CAST({column.sql} AS BIGINT)" for column in columns]
+        parts = [*integers, *["1", "1", "0", "0"][len(integers) - 1 :], "0"]
         year, month, day, hour, minute = parts[:5]
         good = f"{month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
         made = f"make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0)"

@@ -1,4 +1,4 @@
-"""Dates and times in a text: the formats that are tried."""
+"""Detects the format of dates and times in a text file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.column import MOSTLY, Column, bad_cells
+from seqattn.data.tables.column import MIN_MATCHING_SHARE, Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROWS, Table
 
@@ -24,14 +24,14 @@ FORMATS = (
     *(f"{day}{f' {time}' if time else ''}" for day, time in itertools.product(_DATES, _TIMES)),
     *_MONTHS,
 )
-"""Formats of dates that are tried."""
+"""Formats of dates to try, in this order."""
 ISO = r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 QUARTER = r"\d{4}[- ]?[Qq][1-4]"
 
 
-def as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
-    """A column of dates or times; None: it holds none."""
+def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
+    """The column as dates or times; None if it holds none."""
     text = words.text
     sample = [
         row[0]
@@ -42,16 +42,16 @@ def as_time(table: Table, words: Column, n: int, options: ReadOptions) -> Column
     ]
     for candidate in _time_candidates(words, sample, options):
         bad = bad_cells(table, text, candidate.sql)
-        if bad[0] <= (1 - MOSTLY) * n:
-            return _both_ways(table, replace(candidate, bad=bad), options.time_format)
+        if bad[0] <= (1 - MIN_MATCHING_SHARE) * n:
+            return _with_swapped_format(table, replace(candidate, bad=bad), options.time_format)
     return None
 
 
 def _time_candidates(
     words: Column, sample: Sequence[str], options: ReadOptions
 ) -> Iterator[Column]:
-    """Ways to read a column as times that fit most of a sample."""
-    text, enough = words.text, MOSTLY * len(sample)
+    """Yields readings of a column as times that match most of a sample."""
+    text, enough = words.text, MIN_MATCHING_SHARE * len(sample)
 
     def fits(pattern: str) -> bool:
         return sum(bool(re.fullmatch(pattern, word)) for word in sample) >= enough
@@ -93,11 +93,11 @@ def _matches(word: str, form: str) -> bool:
     return True
 
 
-def _both_ways(table: Table, column: Column, given: str | None) -> Column:
-    """A column of dates with the format that swaps days and months, where that fits as well."""
-    if len(column.formats) != 1 or column.bad[0] or given is not None:
+def _with_swapped_format(table: Table, column: Column, time_format: str | None) -> Column:
+    """Add the format with day and month swapped to a column of dates if it matches, too."""
+    if len(column.formats) != 1 or column.bad[0] or time_format is not None:
         return column
-    swapped = re.sub("%[dm]", lambda found: "%m" if found[0] == "%d" else "%d", column.formats[0])
+    swapped = re.sub("%[dm]", lambda match: "%m" if match[0] == "%d" else "%d", column.formats[0])
     if swapped == column.formats[0] or swapped not in FORMATS:
         return column
     sql = f"CAST(try_strptime({column.text}, {literal(swapped)}) AS TIMESTAMP)"

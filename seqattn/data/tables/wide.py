@@ -1,4 +1,4 @@
-"""Tables with a sequence a row: columns such as x_1, y_1, x_2, y_2, or a date each."""
+"""Reads wide tables: rows are sequences, with columns such as x_1, y_1, x_2, y_2, or dates."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.column_roles import WIDE, ColumnRoles
-from seqattn.data.files.chunk import DATES, Chunk, Ragged, offsets_of
-from seqattn.data.files.columns import chosen, listed
+from seqattn.data.column_roles import WIDE_LAYOUT, ColumnRoles
+from seqattn.data.files.chunk import DATES, Chunk, Ragged, to_offsets
+from seqattn.data.files.columns import join_names, select_features
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import columns_of
-from seqattn.data.tables.checks import check_cells, first_word
+from seqattn.data.tables.casting import infer_columns
+from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.header import DATE, NUMBER
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, known_names, plain
+from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, fold_name, known_names
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_formats import FORMATS
 from seqattn.errors import DataError, NoRows
 
-AT_ONCE = 2**22
-"""Cells of a piece."""
+CHUNK_CELLS = 2**22
+"""Most cells of a chunk."""
 
 
 @dataclass(frozen=True)
-class Wide:
-    """
+class WideLayout:
+    """The columns of a wide table.
+
     Attributes:
-        series: the column that names a sequence; None: the number of the row does.
-        features: of a point.
-        cells: columns, step by step, all features of a step together.
-        steps: (L,) what the steps are called, numbers or dates; None: they are counted from 1.
-        notes: what a user should be told.
+        series: the series id column; None: the row number is the id.
+        features: names of the features.
+        cells: columns in the order of steps, and of features within a step.
+        steps: (L,) time of each step, numbers or dates; None: steps count from 1.
+        notes: notes for the user.
     """
 
     series: str | None
@@ -45,66 +46,72 @@ class Wide:
 
 
 def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
-    """(feature, step) -> column, of columns such as x_1, x[2], y.3, lat4, or just 1, 2, 3."""
-    found: dict[tuple[str, int], str] = {}
+    """(feature, step) -> column for columns such as x_1, x[2], y.3, lat4, or just 1, 2, 3."""
+    values_: dict[tuple[str, int], str] = {}
     for cell in header:
         match = re.fullmatch(r"(.*?)[\s_.\-\[(]?(\d{1,9})[\])]?", cell)
         if match:
-            found.setdefault((match.group(1) or "value", int(match.group(2))), cell)
-    return found
+            values_.setdefault((match.group(1) or "value", int(match.group(2))), cell)
+    return values_
 
 
-def wide_layout(table: Table, options: ReadOptions) -> Wide | None:
-    """How a table with a sequence a row is read; None: its rows are points.
+def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
+    """The layout of a wide table; None if the table is long.
 
     Raises:
-        DataError: it should have a sequence a row, and lacks columns.
+        DataError: data.layout is wide, and columns are missing.
     """
     if options.layout == "long":
         return None
-    series = _series(table, options)
-    taken = {*options.ignore, series, options.group}
-    others = [cell for cell in table.header if cell not in taken]
-    dates = _dates(others)
+    series = _series_column(table, options)
+    assigned = {*options.ignore, series, options.group}
+    others = [cell for cell in table.header if cell not in assigned]
+    dates = _date_columns(others)
     if dates is not None:
-        return Wide(series, ("value",), tuple(dates), np.array(list(dates.values()), dtype=DATES))
-    return _of_steps(table, options, others, series)
+        return WideLayout(
+            series, ("value",), tuple(dates), np.array(list(dates.values()), dtype=DATES)
+        )
+    return _layout_of_steps(table, options, others, series)
 
 
-def _of_steps(
+def _layout_of_steps(
     table: Table, options: ReadOptions, others: Sequence[str], series: str | None
-) -> Wide | None:
-    """The same, of columns that are called by a feature and a step.
+) -> WideLayout | None:
+    """The layout of a table whose column names are a feature and a step.
 
     Args:
+        table: the rows.
+        options: how to read it.
         others: columns without another role.
+        series: the series id column.
     """
     steps = wide_columns(others)
-    if options.layout == "auto" and not _looks_wide(table, options, others, steps, series):
+    if options.layout == "auto" and not _is_wide(table, options, others, steps, series):
         return None
-    found = f"found {listed(table.header)}"
+    values_ = f"found {join_names(table.header)}"
     if not steps:
         raise DataError(
             f"{table.name}: no columns such as x_1, y_1, x_2, y_2, a feature and a step each;"
-            f" {found}."
+            f" {values_}."
         )
     stems = list(dict.fromkeys(feature for feature, _ in steps))
-    features, notes = chosen(stems, options, f"{table.name}: no column", found)
-    every = _all_steps(table, steps, features)
+    features, notes = select_features(stems, options, f"{table.name}: no column", values_)
+    every = _step_range(table, steps, features)
     cells = tuple(steps[feature, step] for step in every for feature in features)
     if left_out := [cell for cell in others if cell not in steps.values()]:
-        notes += (f"left out: {listed(left_out)}",)
+        notes += (f"left out: {join_names(left_out)}",)
     if options.layout == "auto" and series is None:
         notes += (
             f"a row is read as a sequence of up to {len(every)} points; if it is one point, set"
             " data.layout to long",
         )
     named = None if every[0] in (0, 1) else np.array(every, dtype=np.float64)
-    return Wide(series, features, cells, named, notes)
+    return WideLayout(series, features, cells, named, notes)
 
 
-def _all_steps(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
-    """
+def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
+    """The steps of all features.
+
     Raises:
         DataError: a feature lacks a step that another has.
     """
@@ -114,86 +121,87 @@ def _all_steps(table: Table, steps: dict[tuple[str, int], str], features: Sequen
     if lacking is not None:
         raise DataError(
             f"{table.name}: there is no column {lacking[0]!r} of step {lacking[1]}, but there are"
-            f" steps {every[0]} to {every[-1]}; found {listed(table.header)}."
+            f" steps {every[0]} to {every[-1]}; found {join_names(table.header)}."
         )
     return every
 
 
-def _series(table: Table, options: ReadOptions) -> str | None:
+def _series_column(table: Table, options: ReadOptions) -> str | None:
     if options.series != "auto":
-        given = [
+        columns_ = [
             name for name in options.series if name in table.header or options.layout == "wide"
         ]
-        check_names(table, given, "data.series")
-        return given[0] if given else None
+        check_names(table, columns_, "data.series")
+        return columns_[0] if columns_ else None
     if named := known_names(table.header, SERIES_NAMES):
         return named[0]
     first = table.header[0]
-    if wide_columns([first]) or DATE.fullmatch(first) or plain(first) in TIME_NAMES:
+    if wide_columns([first]) or DATE.fullmatch(first) or fold_name(first) in TIME_NAMES:
         return None
     return first if not first[-1:].isdecimal() and _is_unique(table, first) else None
 
 
 def _is_unique(table: Table, name: str) -> bool:
-    """Whether no two rows have one value, and none has none."""
+    """Whether the values of a column are unique and never empty."""
     column = table.column(name)
     return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
 
 
-def _dates(others: Sequence[str]) -> dict[str, str] | None:
-    """Columns that are called as dates are, with the dates; None: others than these are there."""
+def _date_columns(others: Sequence[str]) -> dict[str, str] | None:
+    """ISO date by column, if all names are dates of one format; else None."""
     from datetime import datetime
 
     if len(others) < 2 or any(NUMBER.fullmatch(cell) for cell in others):
         return None
     for form in FORMATS:
         try:
-            found = {cell: datetime.strptime(cell, form).isoformat() for cell in others}
+            values_ = {cell: datetime.strptime(cell, form).isoformat() for cell in others}
         except ValueError:
             continue
-        return dict(sorted(found.items(), key=lambda pair: pair[1]))
+        return dict(sorted(values_.items(), key=lambda pair: pair[1]))
     return None
 
 
-def _looks_wide(
+def _is_wide(
     table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
     series: str | None,
 ) -> bool:  # fmt: skip
-    """Columns of two steps of a feature at least, none that says when, and no name twice."""
-    asked = set(options.features or ())
+    """Whether a table is wide: features have two or more steps, no time column, and unique ids."""
+    requested = set(options.features or ())
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
-    if has_time or (asked and asked <= set(table.header)):
+    if has_time or (requested and requested <= set(table.header)):
         return False
     of_feature = _steps_of_features(steps)
-    if asked and asked <= of_feature.keys():
+    if requested and requested <= of_feature.keys():
         return True
-    if all(len(found) == 1 for found in of_feature.values()):
+    if all(len(values_) == 1 for values_ in of_feature.values()):
         return False
     if series is not None:
         return _is_unique(table, series)
     if set(others) - set(steps.values()):
         return False  # a column that is no step: rows are points
-    same, *different = {tuple(sorted(found)) for found in of_feature.values()}
+    same, *different = {tuple(sorted(values_)) for values_ in of_feature.values()}
     return not different and len(same) > 1 and same[-1] - same[0] < len(same)
 
 
 def _steps_of_features(steps: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    values_: dict[str, list[int]] = {}
     for feature, step in steps:
-        found.setdefault(feature, []).append(step)
-    return found
+        values_.setdefault(feature, []).append(step)
+    return values_
 
 
-def wide_chunks(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Chunk]:
-    """
+def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterator[Chunk]:
+    """Yields the sequences of a wide table in chunks.
+
     Raises:
         DataError: a cell is no number.
     """
-    columns = columns_of(table, options, wide.cells)
+    columns = infer_columns(table, options, wide.cells)
     for column in columns.values():
         check_cells(table, column)
         if column.kind in ("words", "time"):
-            word = first_word(table, column, options)
+            word = first_non_number(table, column, options)
             raise DataError(
                 f"{table.name}: {word}. Correct the cell; or, if a row"
                 " is no sequence, set data.layout to long."
@@ -206,39 +214,41 @@ def wide_chunks(table: Table, wide: Wide, options: ReadOptions) -> Iterator[Chun
     names = [name for name in (wide.series, options.group) if name is not None]
     values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
     extra = "".join(f", {table.text(name)} AS w{i}" for i, name in enumerate(names))
-    at_once = max(1, AT_ONCE // len(wide.cells))
+    at_once = max(1, CHUNK_CELLS // len(wide.cells))
     decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
     for first in range(1, count + 1, at_once):
-        found = table.connection.execute(
+        values_ = table.connection.execute(
             f"SELECT {ROW} AS r, {values}{extra} FROM {ROWS} WHERE {ROW} >= {first} AND"
             f" {ROW} < {first + at_once} ORDER BY {ROW}"
         ).fetchnumpy()
-        rows = np.asarray(found["r"])
+        rows = np.asarray(values_["r"])
         cells = np.stack(
-            [np.ma.filled(found[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
+            [np.ma.filled(values_[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
         ).reshape(len(rows), -1, F)
-        words = {name: _words(table, found[f"w{i}"], rows, name) for i, name in enumerate(names)}
-        yield _chunk(table, wide, rows, cells, words, options.group, decimal)
+        words = {
+            name: _filled_words(table, values_[f"w{i}"], rows, name) for i, name in enumerate(names)
+        }
+        yield _wide_chunk(table, wide, rows, cells, words, options.group, decimal)
 
 
-def _words(table: Table, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
-    empty = np.flatnonzero(np.ma.getmaskarray(found) | (np.ma.filled(found, "") == ""))
+def _filled_words(table: Table, values_: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
+    empty = np.flatnonzero(np.ma.getmaskarray(values_) | (np.ma.filled(values_, "") == ""))
     if empty.size:
         line = table.line(int(rows[empty[0]]))
         raise DataError(f"{table.name}: {line}, column {name!r} is empty.")
-    return tuple(map(str, found))
+    return tuple(map(str, values_))
 
 
-def _chunk(
-    table: Table, wide: Wide, rows: NDArray[Any], cells: NDArray[Any],
+def _wide_chunk(
+    table: Table, wide: WideLayout, rows: NDArray[Any], cells: NDArray[Any],
     words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
 ) -> Chunk:  # fmt: skip
-    """Rows as sequences; empty cells at the end of a row are no points."""
+    """Rows as sequences; empty cells at the end of a row are padding."""
     n, L, F = cells.shape
     empty = np.isnan(cells).all(axis=2)
     lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
-    offsets = offsets_of(lengths)
-    kept = np.arange(L) < lengths[:, None]
+    offsets = to_offsets(lengths)
+    valid = np.arange(L) < lengths[:, None]
 
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(offsets, row, side="right")) - 1
@@ -247,14 +257,14 @@ def _chunk(
 
     return Chunk(
         ids=tuple(map(str, rows.tolist())) if wide.series is None else words[wide.series],
-        points=Ragged(cells[kept], offsets, wide.features),
+        points=Ragged(cells[valid], offsets, wide.features),
         where=where,
-        order=None if wide.steps is None else np.broadcast_to(wide.steps, (n, L))[kept],
+        order=None if wide.steps is None else np.broadcast_to(wide.steps, (n, L))[valid],
         groups=None if group is None else words[group],
         notes=(*table.notes, *wide.notes),
         is_wide=True,
         roles=ColumnRoles(
-            WIDE,
+            WIDE_LAYOUT,
             () if wide.series is None else (wide.series,),
             delimiter=table.delimiter,
             decimal=decimal,

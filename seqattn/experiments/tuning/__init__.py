@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config import OwnFile, as_stored_now, leaves
+from seqattn.config import OwnFile, leaves, upgrade_stored
 from seqattn.config.searching import Range, Search
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import (
     CheckpointError,
     ConfigError,
@@ -234,7 +234,7 @@ def _about(wanted: Search) -> dict[str, Any]:
     config = {key: value for key, value in about["config"].items()
               if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
     data = wanted.base.data  # no file can be searched
-    digests = list(load(data).digests) if isinstance(data, OwnFile) else []
+    digests = list(load_data(data).digests) if isinstance(data, OwnFile) else []
     plain: dict[str, Any] = json.loads(json.dumps({**about, "config": config, "data": digests}))
     return plain
 
@@ -312,7 +312,7 @@ def _stored_now(before: Mapping[str, Any], now: Mapping[str, Any], place: str) -
         for name in sections:
             section = section.setdefault(name, {})
         section[key] = value
-    found = {".".join(at): value for at, value in leaves(as_stored_now(content, place))}
+    found = {".".join(at): value for at, value in leaves(upgrade_stored(content, place))}
     return {key: value for key, value in found.items() if key in before or key in now}
 
 

@@ -218,9 +218,9 @@ def _choose(
         place = int.from_bytes(np.array(large).tobytes(), "little") % (
             int(wanted.size) - len(tried)
         )
-        for taken in sorted(wanted.place_of(dict(key)) for key in tried):
+        for taken in sorted(wanted.index_of(dict(key)) for key in tried):
             place += taken <= place
-        labels = wanted.labels_at(place)
+        labels = wanted.labels_of_index(place)
     else:
         uniform = optuna.samplers.RandomSampler(seed=int(again))
         while _key(labels, wanted) in tried:

@@ -1,10 +1,10 @@
-"""Attention: a score says how well a key suits a query, a normalizer turns scores into weights,
-places may have a say, and the context is the weighted sum of the values."""
+"""Attention: a score rates each key for a query, a normalizer turns scores into weights, a location
+may shift or limit them, and the context is the weighted sum of the values."""
 
 from seqattn.models.attention.attention import (
     Attention,
-    Look,
-    Memory,
+    AttentionMemory,
+    AttentionOutput,
     build_attention,
     weighted_sum,
 )
@@ -32,14 +32,14 @@ from seqattn.models.attention.scores import (
 __all__ = [
     "AdditiveScore",
     "Attention",
+    "AttentionMemory",
+    "AttentionOutput",
     "CosineScore",
     "DotScore",
     "GeneralScore",
     "LocalWindow",
     "Location",
     "LocationShiftAddressing",
-    "Look",
-    "Memory",
     "Normalizer",
     "Override",
     "Reinforce",

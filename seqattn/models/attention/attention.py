@@ -1,4 +1,4 @@
-"""A score, a normalizer, perhaps a sense of place, and the weighted sum, put together."""
+"""Attention of a recurrent decoder: score, normalizer, optional location and weighted sum."""
 
 from __future__ import annotations
 
@@ -18,60 +18,59 @@ from seqattn.models.attention.normalizers import (
     softmax,
 )
 from seqattn.models.attention.scores import Score, build_score, join_heads, split_heads
-from seqattn.models.layers import Linear, product
+from seqattn.models.layers import Linear, matmul
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What a decoder can look at, worked out once for each source.
+class AttentionMemory:
+    """Keys and values of a source, computed once for all queries.
 
     Attributes:
         keys: (..., N, S, K), or with several heads (..., N, A, S, K / A).
         values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
-        keep: (..., N, S), with several heads (..., N, 1, S): True where attention may go; None:
-            everywhere.
-        hand: what takes the place of the weights; None: they are the model's own.
+        keep: (..., N, S), with several heads (..., N, 1, S): True at valid source steps, False at
+            masked ones (the polarity of torch's scaled_dot_product_attention); None: all are valid.
+        intervention: replaces the weights; None: the model's own weights.
     """
 
     keys: Tensor
     values: Tensor
     keep: Tensor | None
-    hand: WeightIntervention | None = None
+    intervention: WeightIntervention | None = None
 
 
-class Look(NamedTuple):
-    """What came of looking.
+class AttentionOutput(NamedTuple):
+    """Context and weights of T queries.
 
     Attributes:
         context: (..., N, T, H), the weighted sum of the values.
         weights: (..., N, T, S), with several heads (..., N, A, T, S).
-        last: what the next look starts from, where places decide too; else None.
-        log_prob: of the choices made, shaped like weights without S, where they are to be
-            reinforced; else None.
+        prev_weights: weights of the last query, (..., N, [A,] S), from which location-based
+            addressing computes those of the next; None for other attention.
+        log_prob: log-probability of each sampled position, shaped like weights without S, for
+            REINFORCE; else None.
     """
 
     context: Tensor
     weights: Tensor
-    last: Tensor | None = None
+    prev_weights: Tensor | None = None
     log_prob: Tensor | None = None
 
 
 class Attention(nn.Module):
-    """Attention over the states of an encoder.
+    """Attention over encoder states (Bahdanau et al. 2015, Luong et al. 2015). For one head:
 
-    Weights and weighted sum are two steps, so that whoever decodes has the weights in hand:
+        memory = attention.precompute_memory(encoded, keep)
+        (weights, _), _ = attention.attention_weights(queries, memory)    # (..., N, T, S)
+        context = weighted_sum(weights, memory.values)                    # (..., N, T, H)
 
-        memory = attention.remember(encoded, keep)
-        weights = attention.weigh(queries, memory).weights    # (..., N, T, S)
-        context = weighted_sum(weights, memory.values)        # (..., N, T, H)
-
-    `look` is all of it, for several heads too.
+    `attend` returns context and weights, for several heads too.
 
     Args:
-        score: how well a key suits a query.
+        score: the compatibility of a query and a key.
         normalizer: from scores to weights; None: softmax.
-        location: how places decide too; None: not at all.
-        value: what is averaged instead of the encoder's states.
+        location: location-based addressing; None: content-based only.
+        value: projection of the encoder states to values; None: the states are the values.
     """
 
     def __init__(
@@ -91,67 +90,69 @@ class Attention(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether its weights are the softmax of one head's scores, and of no subclass."""
+        """Whether the weights are the softmax of the scores of one head, without a location."""
         return self.heads == 1 and self.location is None and type(self.normalizer) is Softmax
 
-    def remember(self, encoded: Tensor, keep: Tensor | None) -> Memory:
+    def precompute_memory(self, encoded: Tensor, keep: Tensor | None) -> AttentionMemory:
         """Keys and values of encoder states (..., N, S, H)."""
         values = encoded if self.value is None else self.value(encoded)
         if self.heads > 1 and keep is not None:
             keep = keep.unsqueeze(-2)
-        return Memory(self.score.keys(encoded), split_heads(values, self.heads), keep)
+        return AttentionMemory(self.score.keys(encoded), split_heads(values, self.heads), keep)
 
-    def weigh(
+    def attention_weights(
         self,
         queries: Tensor,
-        memory: Memory,
-        last: Tensor | None = None,
-        numbers: Tensor | None = None,
+        memory: AttentionMemory,
+        prev_weights: Tensor | None = None,
+        u: Tensor | None = None,
     ) -> tuple[NormalizerOutput, Tensor | None]:
-        """How much each query takes from each source point.
+        """The attention weights of each query over the source.
 
         Args:
             queries: (..., N, T, H).
-            last: of the look before; None: this is the first.
-            numbers: uniform over [0, 1), shaped like weights without S, to draw hard choices
-                with; None: nothing is left to chance.
+            prev_weights: `prev_weights` of the previous call; None at the first.
+            u: uniform over [0, 1), shaped like weights without S, to sample positions of hard
+                attention; None: the most probable position.
 
         Returns:
-            weights (..., N, T, S), with several heads (..., N, A, T, S), and what the next look
-            starts from.
+            weights (..., N, T, S), with several heads (..., N, A, T, S), and `prev_weights` of the
+            next call.
         """
         scores = self.score.scores(queries, memory.keys)
         if self.location is None:
-            return self.normalizer.weigh(scores, memory.keep, numbers), None
-        weights, last = self.location.weigh(self.normalizer, queries, scores, memory.keep, last)
-        return NormalizerOutput(weights), last
+            return self.normalizer.normalize(scores, memory.keep, u), None
+        weights, prev_weights = self.location.attention_weights(
+            self.normalizer, queries, scores, memory.keep, prev_weights
+        )
+        return NormalizerOutput(weights), prev_weights
 
-    def look(
+    def attend(
         self,
         queries: Tensor,
-        memory: Memory,
-        last: Tensor | None = None,
-        numbers: Tensor | None = None,
-    ) -> Look:
-        """Context and weights of queries (..., N, T, H); see `weigh` for the arguments."""
-        if self.is_plain and memory.hand is None:  # the same with fewer calls
+        memory: AttentionMemory,
+        prev_weights: Tensor | None = None,
+        u: Tensor | None = None,
+    ) -> AttentionOutput:
+        """Context and weights of queries (..., N, T, H); arguments as in `attention_weights`."""
+        if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
-            return Look(weighted_sum(weights, memory.values), weights)
-        (weights, log_prob), last = self.weigh(queries, memory, last, numbers)
-        if memory.hand is not None:
-            weights = memory.hand(weights, memory.keep)
-            last = None if last is None else weights.select(-2, -1)
+            return AttentionOutput(weighted_sum(weights, memory.values), weights)
+        (weights, log_prob), prev_weights = self.attention_weights(queries, memory, prev_weights, u)
+        if memory.intervention is not None:
+            weights = memory.intervention(weights, memory.keep)
+            prev_weights = None if prev_weights is None else weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
-        return Look(context, weights, last, log_prob)
+        return AttentionOutput(context, weights, prev_weights, log_prob)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """The context: weights (..., T, S) and values (..., S, H) -> (..., T, H)."""
-    return product(weights, values)
+    return matmul(weights, values)
 
 
 def build_attention(config: AttentionKnobs, hidden: int) -> Attention:
-    """The attention that a config describes, for states of width `hidden`."""
+    """Build the attention of a config, for states of width `hidden`."""
     return Attention(
         build_score(config, hidden),
         normalizer=build_normalizer(config),

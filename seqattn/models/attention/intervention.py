@@ -1,4 +1,4 @@
-"""A hand on the weights: what does a forecast lose when a model may not look where it would?"""
+"""Interventions on attention weights: how much worse is a forecast with other weights?"""
 
 from __future__ import annotations
 
@@ -11,90 +11,91 @@ from torch import Tensor
 from seqattn.errors import UsageError
 
 OverrideMode = Literal["uniform", "shuffled", "previous", "one_hot"]
-WAYS = "uniform, shuffled, previous, or one_hot:K"
+MODES = "uniform, shuffled, previous, or one_hot:K"
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Override:
-    """Which weights take the place of the model's own, in every head and layer.
+    """Weights that replace the model's own in every head and layer.
 
     Attributes:
-        way: `uniform`: all real source points alike; `shuffled`: the model's own weights, dealt
-            out at random among the real points of each row; `previous`: those of the step before
-            (the first step keeps its own); `one_hot`: all on one source point.
-        place: of `one_hot`, counted from 0.
+        mode: `uniform`: equal weights on all valid source steps; `shuffled`: the model's own
+            weights, randomly permuted among the valid steps of each row; `previous`: the weights of
+            the previous decoder step (the first step keeps its own); `one_hot`: all weight on one
+            source step.
+        index: source step of `one_hot`, from 0.
     """
 
-    way: OverrideMode
-    place: int = 0
+    mode: OverrideMode
+    index: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Override:
-        """From uniform, shuffled, previous or one_hot:K.
+        """Parse uniform, shuffled, previous or one_hot:K.
 
         Raises:
-            UsageError: it is none of these.
+            UsageError: another text.
         """
-        way, colon, place = text.partition(":")
-        match way, bool(colon):
+        mode, colon, index = text.partition(":")
+        match mode, bool(colon):
             case ("uniform" | "shuffled" | "previous") as known, False:
                 return cls(known)
-            case "one_hot", True if place.isascii() and place.isdigit() and len(place) < 10:
-                return cls("one_hot", int(place))
-        raise UsageError(f"--attention-override {text}: expected {WAYS}, K counted from 0.")
+            case "one_hot", True if index.isascii() and index.isdigit() and len(index) < 10:
+                return cls("one_hot", int(index))
+        raise UsageError(f"--attention-override {text}: expected {MODES}, K counted from 0.")
 
     def check(self, shortest: int) -> None:
-        """Hold it against the sequences it is for.
+        """Check that every source has the step of `one_hot`.
 
         Args:
-            shortest: real points of the shortest source.
+            shortest: length of the shortest source.
 
         Raises:
-            UsageError: a place that some source does not have.
+            UsageError: the shortest source ends before it.
         """
-        if self.way == "one_hot" and self.place >= shortest:
+        if self.mode == "one_hot" and self.index >= shortest:
             raise UsageError(
-                f"--attention-override one_hot:{self.place}: the shortest source has {shortest}"
+                f"--attention-override one_hot:{self.index}: the shortest source has {shortest}"
                 f" points, so K must lie within 0 and {shortest - 1}."
             )
 
-    def begin(self) -> WeightIntervention:
-        """For one forecast from its first step on."""
+    def start(self) -> WeightIntervention:
+        """The intervention for one forecast, from its first step."""
         return WeightIntervention(self)
 
 
 class WeightIntervention:
-    """An override at work: it knows the step before, of each place in the model it is laid on."""
+    """An override applied to one forecast. It stores the previous weights of each layer."""
 
     def __init__(self, override: Override) -> None:
         self.override = override
-        self.before = dict[int, Tensor]()
-        self.numbers = torch.Generator().manual_seed(SEED)
+        self.prev_weights = dict[int, Tensor]()
+        self.generator = torch.Generator().manual_seed(SEED)
 
-    def __call__(self, weights: Tensor, keep: Tensor | None, where: int = 0) -> Tensor:
-        """What stands in for weights (..., T, S) of T steps.
+    def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
+        """The weights (..., T, S) that replace `weights` (..., T, S).
 
         Args:
-            keep: broadcasts to (..., S), True at real source points; None: all are.
-            where: which of the model's attentions this is.
+            keep: broadcasts to (..., S), True at valid source steps; None: all are valid.
+            layer: index of the attention layer.
         """
         *_, S = weights.shape
-        real = torch.ones(S, dtype=torch.bool, device=weights.device) if keep is None else keep
-        real = real.unsqueeze(-2).expand(weights.shape)
-        match self.override.way:
+        valid = torch.ones(S, dtype=torch.bool, device=weights.device) if keep is None else keep
+        valid = valid.unsqueeze(-2).expand(weights.shape)
+        match self.override.mode:
             case "uniform":
-                return real.to(weights.dtype) / real.sum(dim=-1, keepdim=True)
+                return valid.to(weights.dtype) / valid.sum(dim=-1, keepdim=True)
             case "one_hot":
-                place = torch.arange(S, device=weights.device) == self.override.place
-                return place.to(weights.dtype).expand(weights.shape)
+                chosen = torch.arange(S, device=weights.device) == self.override.index
+                return chosen.to(weights.dtype).expand(weights.shape)
             case "shuffled":
-                keys = torch.rand(weights.shape, generator=self.numbers).to(weights.device)
-                order = keys.masked_fill(~real, 2.0).argsort(dim=-1)  # padding stays behind
+                keys = torch.rand(weights.shape, generator=self.generator).to(weights.device)
+                order = keys.masked_fill(~valid, 2.0).argsort(dim=-1)  # padding stays last
                 return weights.gather(-1, order)
             case "previous":
-                first = self.before.get(where, weights.narrow(-2, 0, 1))
-                self.before[where] = weights.narrow(-2, weights.shape[-2] - 1, 1)
+                first = self.prev_weights.get(layer, weights.narrow(-2, 0, 1))
+                self.prev_weights[layer] = weights.narrow(-2, weights.shape[-2] - 1, 1)
                 return torch.cat([first, weights[..., :-1, :]], dim=-2)
             case _:
-                assert_never(self.override.way)
+                assert_never(self.override.mode)

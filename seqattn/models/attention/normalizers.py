@@ -1,4 +1,6 @@
-"""Normalizers: from scores to weights. `keep` is True where attention may go.
+"""Normalizers: from scores to attention weights. `keep` is True at valid source steps.
+
+Letters: N sequences, T queries, S source length; any leading axes of runs, and an axis of heads.
 
 To add a normalizer: its name in `seqattn/config/knobs/model.py`, and a class here of that name.
 """
@@ -13,21 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config.knobs import AttentionKnobs
-from seqattn.models.attention.arithmetic import Array, AttentionStep, Bools, Record, rounded
+from seqattn.models.attention.arithmetic import Array, AttentionStep, Bools, Record, as_printed
 from seqattn.models.layers import LearnedVector, at_least_float32, is_batch_innermost
 
-SHORT, MANY = 8, 2048
+MAX_FAST_SOURCE_LENGTH, MIN_FAST_SCORES = 8, 2048
 NORMALIZERS: dict[tuple[str, str | None], type[Normalizer]] = {}
-"""Name and estimator, as in a config -> the normalizer."""
+"""(normalizer, estimator) of a config -> class."""
 
 
 class NormalizerOutput(NamedTuple):
-    """What a normalizer says.
+    """Attention weights, and log-probabilities of sampled positions.
 
     Attributes:
         weights: (..., N, T, S).
-        log_prob: (..., N, T), the logarithm of the chance of what was drawn, where choices are
-            to be reinforced; else None.
+        log_prob: (..., N, T), log-probability of each sampled position, for REINFORCE; else None.
     """
 
     weights: Tensor
@@ -37,21 +38,21 @@ class NormalizerOutput(NamedTuple):
 class Normalizer(nn.Module, ABC):
     """The interface of every normalizer.
 
-    A subclass says its name, `class Softmax(Normalizer, name="softmax")`, and is then what
-    `build_normalizer` makes of it. What a subclass changes, it explains anew.
+    A subclass registers the name that selects it, `class Softmax(Normalizer, name="softmax")`. A
+    subclass that overrides `normalize` must override `explain` too, or it is not explained.
 
     Attributes:
-        draws: whether training draws random numbers.
-        baseline: what a choice must beat, where choices are reinforced; else None.
+        is_stochastic: whether training samples positions.
+        baseline: learned baseline of REINFORCE; None without.
     """
 
-    draws = False
+    is_stochastic = False
 
     def __init_subclass__(cls, *, name: str | None = None, estimator: str | None = None) -> None:
         super().__init_subclass__()
         if name is not None:
             NORMALIZERS[name, estimator] = cls
-        if "explain" not in vars(cls) and "weigh" in vars(cls):
+        if "explain" not in vars(cls) and "normalize" in vars(cls):
             cls.explain = Normalizer.explain  # type: ignore[method-assign]
 
     def __init__(self) -> None:
@@ -59,42 +60,38 @@ class Normalizer(nn.Module, ABC):
         self.baseline: LearnedVector | None = None
 
     @abstractmethod
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
-        """Weights from scores.
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
+        """Attention weights of scores.
 
         Args:
             scores: (..., N, T, S).
-            keep: (..., N, S), or None where every source point is real.
-            numbers: uniform over [0, 1), (..., N, T), while training a normalizer that draws;
-                None: nothing is left to chance.
+            keep: (..., N, S), True at valid source steps; None: all are valid.
+            u: uniform over [0, 1), (..., N, T), to sample positions in training; None: no
+                sampling.
         """
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
-        """Write how the weights of one head follow from its scores.
+        """Add the stage that computes the weights of one head from its scores.
 
-        A normalizer without a method of its own shows what the model computed.
+        This default adds the model's weights without arithmetic.
 
         Args:
-            name: of the stage.
+            name: name of the stage.
             scores: (S,) as printed.
-            inside: (S,), False where attention may not go.
+            inside: (S,), False at masked positions.
 
         Returns:
             weights (S,) as printed.
         """
         outside = torch.as_tensor(~inside, device=step.scores.device)
-        own = self.weigh(step.scores.masked_fill(outside, -float("inf")), None, None)
-        return step.unexplained(name, self, own.weights, "weight")
+        computed = self.normalize(step.scores.masked_fill(outside, -float("inf")), None, None)
+        return step.add_unexplained(name, self, computed.weights, "weight")
 
 
 class Softmax(Normalizer, name="softmax"):
     """See `softmax`."""
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
@@ -104,16 +101,14 @@ class Softmax(Normalizer, name="softmax"):
 class Sparsemax(Normalizer, name="sparsemax"):
     """See `sparsemax`."""
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
-        falling = np.sort(scores[inside])[::-1]
-        k = np.arange(1, len(falling) + 1)
-        count = int((1 + k * falling > falling.cumsum()).sum())
-        tau = float(rounded((falling[:count].sum() - 1) / count))
+        descending = np.sort(scores[inside])[::-1]
+        k = np.arange(1, len(descending) + 1)
+        count = int((1 + k * descending > descending.cumsum()).sum())
+        tau = float(as_printed((descending[:count].sum() - 1) / count))
         weights = np.where(inside, np.clip(scores - tau, 0, None), 0)
         formula = (
             f"sparsemax: weight = max(score - tau, 0), tau = (sum of the {count} largest - 1)"
@@ -124,21 +119,20 @@ class Sparsemax(Normalizer, name="sparsemax"):
 
 
 class Hard(Normalizer):
-    """One source point a step, drawn from the softmax in training; else that of the best score."""
+    """Hard attention: all weight on one source step per query, sampled from the softmax in
+    training, else the one with the largest score."""
 
-    draws = True
+    is_stochastic = True
 
     @abstractmethod
-    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
-        """Weights drawn from the softmax `soft` (..., N, T, S) by uniform numbers (..., N, T)."""
+    def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
+        """One-hot weights sampled from `soft` (..., N, T, S) with uniform u (..., N, T)."""
 
-    def weigh(
-        self, scores: Tensor, keep: Tensor | None, numbers: Tensor | None
-    ) -> NormalizerOutput:
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         soft = softmax(scores, keep)
-        if numbers is None:
+        if u is None:
             return NormalizerOutput(one_hot(soft.argmax(dim=-1), soft))
-        return self.draw(soft, numbers)
+        return self.sample(soft, u)
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
         largest = np.where(inside, scores, -np.inf).argmax()
@@ -148,72 +142,81 @@ class Hard(Normalizer):
 
 
 class StraightThrough(Hard, name="hard", estimator="straight_through"):
-    """One source point a step, drawn from the softmax; backward as if the soft weights had been
-    used (the straight-through estimator of Bengio, Leonard and Courville 2013, "Estimating or
-    Propagating Gradients Through Stochastic Neurons"). Biased, but of little variance.
+    """Hard attention with the straight-through gradient estimator (Bengio, Leonard and Courville
+    2013, "Estimating or Propagating Gradients Through Stochastic Neurons"): the backward pass is
+    that of the softmax. Biased, with low variance.
     """
 
-    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
-        choice = one_hot(chosen(soft, numbers), soft)
-        return NormalizerOutput(choice + (soft - soft.detach()))  # the bracket is exactly 0
+    def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
+        choice = one_hot(sample_categorical(soft, u), soft)
+        return NormalizerOutput(choice + (soft - soft.detach()))  # the difference is exactly 0
 
 
 class Reinforce(Hard, name="hard", estimator="reinforce"):
-    """One source point a step, drawn from the softmax; the chance of a choice that turned out
-    better than the baseline is raised (Williams 1992; Mnih et al. 2014, "Recurrent Models of
-    Visual Attention", section 3.2; Xu et al. 2015, "Show, Attend and Tell", section 4.1).
-    Unbiased, but of much variance.
+    """Hard attention with the REINFORCE gradient estimator (Williams 1992; Mnih et al. 2014,
+    "Recurrent Models of Visual Attention", section 3.2; Xu et al. 2015, "Show, Attend and Tell",
+    section 4.1). Unbiased, with high variance.
 
-    The baseline moves with training: it is a parameter, pulled towards the returns (Mnih et al.
-    2014, section 3.2), so checkpoints, resuming and runs side by side need nothing of their own.
+    The baseline is a parameter, fitted to the returns by gradient descent (Mnih et al. 2014,
+    section 3.2), so checkpoints and batches of runs store it with the other parameters.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.baseline = LearnedVector(0.0)
 
-    def draw(self, soft: Tensor, numbers: Tensor) -> NormalizerOutput:
-        choice = chosen(soft.detach(), numbers)
+    def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
+        choice = sample_categorical(soft.detach(), u)
         log_prob = soft.gather(-1, choice.unsqueeze(-1)).squeeze(-1).log()
         return NormalizerOutput(one_hot(choice, soft), log_prob)
 
 
 def build_normalizer(config: AttentionKnobs) -> Normalizer:
-    """The normalizer that a config names."""
+    """Build the normalizer of a config."""
     return NORMALIZERS[config.normalizer, config.estimator]()
 
 
 def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:
-    """Write the softmax of printed scores (S,), 0 where `inside` (S,) is False; weights (S,)."""
-    raised = rounded(np.where(inside, np.exp(scores - scores[inside].max()), 0))
+    """Add the softmax of printed scores (S,), 0 where `inside` (S,) is False; returns weights
+    (S,)."""
+    exponentials = as_printed(np.where(inside, np.exp(scores - scores[inside].max()), 0))
     formula = "softmax: weight = exp(score - largest) / sum of these"
-    columns = {"score": scores, "exp(score - largest)": raised, "weight": raised / raised.sum()}
+    columns = {
+        "score": scores,
+        "exp(score - largest)": exponentials,
+        "weight": exponentials / exponentials.sum(),
+    }
     return record.add_columns(name, formula, columns)
 
 
-def masked(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Scores, in float32 at least, with -inf where attention may not go."""
+def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
+    """Scores (..., N, T, S) in at least float32, -inf where `keep` (..., N, S) is False."""
     scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 
 
 def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """exp(score) over its sum along the source; exactly 0 where attention may not go.
+    """Softmax over the source; exactly 0 at masked positions.
 
-    A row with nothing to attend to has no weights: it comes out as NaN, never as uniform weights
-    over padding. Such rows are refused where data are loaded.
+    A row whose positions are all masked is NaN, not uniform over padding. Data with such rows are
+    rejected when they are loaded.
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), or None where every source point is real.
+        keep: (..., N, S), True at valid source steps; None: all are valid.
 
     Returns:
         (..., N, T, S), each row summing to 1.
     """
-    scores = masked(scores, keep)
+    scores = mask_scores(scores, keep)
     *_, S = scores.shape
-    # torch takes 40 ns a row, however short the row is. A graph must not depend on the shape.
-    if not torch.compiler.is_compiling() and S <= SHORT and scores.numel() >= MANY:
+    # torch takes 40 ns per row, however short: for short rows another axis is faster. A compiled
+    # graph must not depend on the shape.
+    if (
+        not torch.compiler.is_compiling()
+        and S <= MAX_FAST_SOURCE_LENGTH
+        and scores.numel() >= MIN_FAST_SCORES
+    ):
         if scores.dim() == 4 and is_batch_innermost(scores):
             return scores.transpose(1, -1).softmax(dim=1).transpose(1, -1)
         return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
@@ -221,53 +224,55 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """The point of the simplex that is nearest to the scores (Martins and Astudillo 2016, "From
-    Softmax to Sparsemax", section 2.1 and algorithm 1): scores far below the best get exactly 0.
+    """The Euclidean projection of the scores onto the simplex (Martins and Astudillo 2016, "From
+    Softmax to Sparsemax", section 2.1 and algorithm 1): scores far below the largest get exactly 0.
 
-    With the scores in falling order z_(1) >= z_(2) >= ..., the support is the longest beginning
-    with 1 + k z_(k) > z_(1) + ... + z_(k); tau is what makes the rest sum to 1; and a weight is
-    max(z - tau, 0). The largest score is taken off first: it changes no weight, and sums of large
-    scores would round 1 away.
+    With the scores in descending order z_(1) >= z_(2) >= ..., the support size is the largest k
+    with 1 + k z_(k) > z_(1) + ... + z_(k), tau = (z_(1) + ... + z_(k) - 1) / k, and a weight is
+    max(z - tau, 0). The largest score is subtracted first: it changes no weight, and in sums of
+    large scores the 1 would be lost to rounding.
 
-    The gradient is the upstream gradient less its mean over the support S = {j : weight_j > 0}, and
-    0 elsewhere: the Jacobian Diag(s) - s s^T / |S| of the paper's section 2.5, where s is 1 on S. A
-    score exactly at tau has weight 0 and is outside S; sparsemax has a kink there, and this is one
-    of its generalized Jacobians.
+    The gradient is the upstream gradient minus its mean over the support S = {j : weight_j > 0},
+    and 0 elsewhere: the Jacobian Diag(s) - s s^T / |S| of the paper's section 2.5, where s is 1 on
+    S. A score exactly at tau has weight 0 and is outside S; sparsemax is not differentiable there,
+    and this is one of its generalized Jacobians.
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), or None where every source point is real.
+        keep: (..., N, S), True at valid source steps; None: all are valid.
 
     Returns:
-        (..., N, T, S), each row summing to 1; NaN for a row with nothing to attend to.
+        (..., N, T, S), each row summing to 1; NaN for a row whose positions are all masked.
     """
-    z = masked(scores, keep)
+    z = mask_scores(scores, keep)
     z = z - z.detach().amax(dim=-1, keepdim=True)
     *_, S = z.shape
-    falling = z.sort(dim=-1, descending=True).values
-    sums = falling.cumsum(dim=-1)
+    descending = z.sort(dim=-1, descending=True).values
+    sums = descending.cumsum(dim=-1)
     k = torch.arange(1, S + 1, dtype=z.dtype, device=z.device)
-    support = (1 + k * falling > sums).sum(dim=-1, keepdim=True).clamp(min=1)
+    support = (1 + k * descending > sums).sum(dim=-1, keepdim=True).clamp(min=1)
     tau = (sums.gather(-1, support - 1) - 1) / support
     weights = (z - tau).clamp(min=0)
     if not z.requires_grad:
         return weights
-    # Autograd would go through tau and count scores at tau as support: only the weights decide.
+    # Autograd through tau would count scores at tau as support. The support is weights > 0.
     weights = weights.detach()
     inside = weights > 0
-    held = z.where(inside, 0)
-    slope = (held - held.sum(dim=-1, keepdim=True) / inside.sum(dim=-1, keepdim=True)) * inside
-    return weights + (slope - slope.detach())  # the bracket is exactly 0
+    inside_scores = z.where(inside, 0)
+    mean = inside_scores.sum(dim=-1, keepdim=True) / inside.sum(dim=-1, keepdim=True)
+    centered = (inside_scores - mean) * inside
+    return weights + (centered - centered.detach())  # the difference is exactly 0
 
 
-def chosen(weights: Tensor, numbers: Tensor) -> Tensor:
-    """The place (..., N, T) that each row of weights (..., N, T, S) gives to a uniform number
-    (..., N, T): the first at which the sum of the weights so far is not below it. Never a place of
-    weight 0 behind the last real one."""
+def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:
+    """Positions (..., N, T) sampled from weights (..., N, T, S) by inverting their cumulative sum
+    at u (..., N, T), uniform over [0, 1). Never a position of weight 0 after the last valid one."""
     sums = weights.cumsum(dim=-1)
-    return (sums < numbers.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)
+    return (sums < u.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)
 
 
-def one_hot(places: Tensor, like: Tensor) -> Tensor:
-    """1 at a place (..., N, T) and 0 elsewhere, shaped and typed like `like` (..., N, T, S)."""
-    return (places.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)
+def one_hot(positions: Tensor, like: Tensor) -> Tensor:
+    """One-hot rows for positions (..., N, T), with shape and dtype of `like` (..., N, T, S)."""
+    return (positions.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(
+        like.dtype
+    )

@@ -1,13 +1,12 @@
-"""Scores: how well a key suits a query.
+"""Score functions: the compatibility of a query and a key.
 
-A score is two functions, because everything about a source can be worked out once, before the
-first query comes. Letters: N sequences, S source length, T queries, H width of the encoder's
-and decoder's states, K width in which queries meet keys, A heads. All may carry leading axes.
-With several heads (Vaswani et al. 2017, section 3.2.2) each compares its own K / A numbers of
-query and key, and shapes carry an axis of heads: keys (..., N, A, S, K / A), scores
-(..., N, A, T, S).
+A score has two methods: `keys`, computed once per source, and `scores`, for each query. Letters:
+N sequences, S source length, T queries, H width of encoder and decoder states, K width of queries
+and keys, A heads. All shapes may carry leading axes of runs. With several heads (Vaswani et al.
+2017, section 3.2.2) each uses K / A features of query and key, and shapes have an axis of heads:
+keys (..., N, A, S, K / A), scores (..., N, A, T, S).
 
-To add a score: its knobs in `seqattn/config/knobs/model.py`, and a class here that names them.
+To add a score: its section in `seqattn/config/knobs/model.py`, and a class here that registers it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from seqattn.config import (
     UniformAttention,
 )
 from seqattn.config.knobs import AttentionKnobs
-from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, rounded
-from seqattn.models.layers import LearnedVector, Linear, product
+from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, as_printed
+from seqattn.models.layers import LearnedVector, Linear, matmul
 
 SCORES: dict[type[AttentionKnobs], type[Score]] = {}
-"""Knobs -> the score that they describe."""
+"""Config section -> class."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -48,26 +47,27 @@ def join_heads(x: Tensor, heads: int) -> Tensor:
 
 
 class ExplainedScores(NamedTuple):
-    """The scores of one head, and what they were made of, as printed.
+    """The scores of one head with its query and keys, as printed.
 
     Attributes:
-        query: (K,), or None where the scores do not depend on it.
+        query: (K,), or None if the scores do not depend on it.
         keys: (S, K).
         scores: (S,).
-        by_angle: whether the angle between query and key is what counts.
+        is_dot_product: whether the score is a dot product or a cosine of query and key.
     """
 
     query: Array | None
     keys: Array
     scores: Array
-    by_angle: bool = False
+    is_dot_product: bool = False
 
 
 class Score(nn.Module, ABC):
     """The interface of every score.
 
-    A subclass names its section of the config, `class DotScore(Score, knobs=DotAttention)`, and is
-    then what `build_score` makes of such a section. What a subclass changes, it explains anew.
+    A subclass registers the config section that selects it, `class DotScore(Score,
+    knobs=DotAttention)`. A subclass that overrides `keys` or `scores` must override `explain` too,
+    or it is not explained.
 
     Args:
         heads: A.
@@ -86,28 +86,28 @@ class Score(nn.Module, ABC):
 
     @classmethod
     def from_config(cls, config: Any, hidden: int) -> Self:
-        """The score that its knobs describe, for states of width `hidden`."""
+        """Build from a config section, for states of width `hidden`."""
         return cls(config.heads)
 
     @abstractmethod
     def keys(self, encoded: Tensor) -> Tensor:
-        """Encoder states (..., N, S, H) -> keys (..., N, S, K); once for each source."""
+        """Encoder states (..., N, S, H) -> keys (..., N, [A,] S, K / A); called once per source."""
 
     @abstractmethod
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Decoder states (..., N, T, H) and keys -> scores (..., N, T, S)."""
+        """Decoder states (..., N, T, H) and keys -> scores (..., N, [A,] T, S)."""
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        """Write how the scores of one head follow from the states of encoder and decoder.
+        """Add the stages that compute the scores of one head from encoder and decoder states.
 
-        A score without a method of its own shows what the model computed.
+        This default adds the model's scores without arithmetic.
         """
-        scores = step.unexplained("Scores", self, step.scores, "score")
-        return ExplainedScores(None, rounded(step.of_head(step.keys)), scores)
+        scores = step.add_unexplained("Scores", self, step.scores, "score")
+        return ExplainedScores(None, as_printed(step.of_head(step.keys)), scores)
 
 
 class UniformScore(Score, knobs=UniformAttention):
-    """Every key suits every query: score 0."""
+    """Score 0 for every key, which gives uniform weights: the mean of the values."""
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(encoded, self.heads)
@@ -118,7 +118,7 @@ class UniformScore(Score, knobs=UniformAttention):
         return queries.new_zeros(*lead, T, S)
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        keys = rounded(step.of_head(step.keys))
+        keys = as_printed(step.of_head(step.keys))
         columns = {"score": np.zeros(len(keys))}
         scores = step.record.add_columns("Scores", "0 for every source point", columns)
         return ExplainedScores(None, keys, scores)
@@ -131,14 +131,14 @@ class DotScore(Score, knobs=DotAttention):
         return split_heads(encoded, self.heads)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return product(split_heads(queries, self.heads), keys.mT)
+        return matmul(split_heads(queries, self.heads), keys.mT)
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        return explain_products(step.record, step.state_as_query(), step.states_as_keys())
+        return explain_products(step.record, step.add_state_as_query(), step.add_states_as_keys())
 
 
 class ProjectedScore(Score):
-    """A score of learned affine maps of the states, or (width None) of the states themselves."""
+    """A score of linear projections of the states, or (width None) of the states themselves."""
 
     def __init__(self, hidden: int, width: int | None, heads: int = 1) -> None:
         super().__init__(heads)
@@ -146,9 +146,9 @@ class ProjectedScore(Score):
         self.key = Linear(hidden, width) if width is not None else None
 
     def explain_maps(self, step: AttentionStep, keys: Tensor) -> tuple[Array, Array]:
-        """Write query (K,) and keys (S, K) of one head; `keys` (S, K) are the model's own."""
+        """Add query (K,) and keys (S, K) of one head; `keys` (S, K) are those of the model."""
         if self.query is None or self.key is None:
-            return step.state_as_query(), step.states_as_keys()
+            return step.add_state_as_query(), step.add_states_as_keys()
         query = step.map_query("q = W_q h + b_q", self.query)
         formula = "k = W_k s + b_k of the encoder's states"
         return query, step.map_states("Keys", formula, self.key, keys)
@@ -157,8 +157,8 @@ class ProjectedScore(Score):
 class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
     """q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
 
-    Queries and keys are affine maps of the states, or (width None) the states themselves. With
-    several heads the root is of a head's width.
+    Queries and keys are linear projections of the states, or (width None) the states themselves.
+    With several heads K is the width of one head.
     """
 
     @classmethod
@@ -170,11 +170,11 @@ class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
         keys = encoded if self.key is None else self.key(encoded)
         keys = split_heads(keys, self.heads)
         *_, K = keys.shape
-        return keys / math.sqrt(K)  # here it is done once for each source, not for each query
+        return keys / math.sqrt(K)  # once per source instead of once per query
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         projected = queries if self.query is None else self.query(queries)
-        return product(split_heads(projected, self.heads), keys.mT)
+        return matmul(split_heads(projected, self.heads), keys.mT)
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
         keys = step.of_head(step.keys)
@@ -183,7 +183,7 @@ class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
 
 
 class GeneralScore(Score, knobs=GeneralAttention):
-    """q . W k (Luong et al. 2015, 3.1, general). A head takes its share of q and of W k."""
+    """q . W k (Luong et al. 2015, 3.1, general). Each head uses its slice of q and of W k."""
 
     def __init__(self, hidden: int, heads: int = 1) -> None:
         super().__init__(heads)
@@ -197,10 +197,10 @@ class GeneralScore(Score, knobs=GeneralAttention):
         return split_heads(self.key(encoded), self.heads)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return product(split_heads(queries, self.heads), keys.mT)
+        return matmul(split_heads(queries, self.heads), keys.mT)
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        query = step.state_as_query()
+        query = step.add_state_as_query()
         formula = "k = W s of the encoder's states"
         keys = step.map_states("Keys", formula, self.key, step.of_head(step.keys))
         return explain_products(step.record, query, keys)
@@ -211,8 +211,8 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
     Learning to Align and Translate", appendix A.1.2, plus the bias b; Luong et al. 2015 call it
     concat).
 
-    The paper's s is our query q, its h our key k; U k + b is worked out once for each source. A
-    head takes its share of the hidden layer and of v.
+    The paper's s is the query q, its h the key k; U k + b is computed once per source. Each head
+    uses its slice of the hidden layer and of v.
     """
 
     def __init__(self, hidden: int, width: int, heads: int = 1) -> None:
@@ -229,19 +229,19 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
         return split_heads(self.key(encoded), self.heads)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        asked = split_heads(self.query(queries), self.heads)
-        met = (asked.unsqueeze(-2) + keys.unsqueeze(-3)).tanh()  # (..., N, [A,] T, S, K)
+        projected = split_heads(self.query(queries), self.heads)
+        hidden = (projected.unsqueeze(-2) + keys.unsqueeze(-3)).tanh()  # (..., N, [A,] T, S, K)
         if self.heads == 1:
-            return self.combine(met).squeeze(-1)
+            return self.combine(hidden).squeeze(-1)
         v: Tensor = self.combine.weight.unflatten(-1, (self.heads, -1))  # ([R,] 1, A, K / A)
-        return (met * v.unsqueeze(-2).unsqueeze(-2)).sum(-1)
+        return (hidden * v.unsqueeze(-2).unsqueeze(-2)).sum(-1)
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
         record, v = step.record, self.combine.weight.view(self.heads, -1)[step.head]
         query = step.map_query("W h", self.query, row="W h")
         keys = step.map_states("Keys", "U s + b", self.key, step.of_head(step.keys))
         printed_v = record.add_row("Vector v", "", "v", v)
-        hidden = record.add("What came of them", "tanh(W h + U s + b)", np.tanh(keys + query))
+        hidden = record.add("Hidden layer", "tanh(W h + U s + b)", np.tanh(keys + query))
         columns = {"score": hidden @ printed_v}
         scores = record.add_columns("Scores", "score = v . tanh(W h + U s + b)", columns)
         return ExplainedScores(query, keys, scores)
@@ -251,9 +251,9 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
     """cos(q, k) / temperature (Graves, Wayne and Danihelka 2014, "Neural Turing Machines", eq. 5
     and 6, where the temperature's reciprocal is the key strength beta).
 
-    Here the temperature is one learned number for all steps, kept positive by its logarithm.
-    Queries and keys are affine maps of the states, or (width None) the states themselves. A
-    vector of length 0 suits nothing: its scores are 0.
+    Here the temperature is one learned number for all steps, parameterized by its logarithm.
+    Queries and keys are linear projections of the states, or (width None) the states themselves.
+    The scores of a zero vector are 0.
     """
 
     def __init__(
@@ -273,41 +273,43 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         projected = queries if self.query is None else self.query(queries)
-        directions = F.normalize(split_heads(projected, self.heads), dim=-1)
-        strength = (-self.log_temperature.over(directions)).exp()
-        return product(directions * strength, keys.mT)
+        unit = F.normalize(split_heads(projected, self.heads), dim=-1)
+        strength = (-self.log_temperature.broadcast_to(unit)).exp()
+        return matmul(unit * strength, keys.mT)
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
         record, keys = step.record, step.of_head(step.keys)
-        if self.key is not None:  # `keys` are of length 1
-            states = torch.as_tensor(rounded(step.states)).to(keys)
-            own = step.of_head(split_heads(self.key(states), self.heads))
-            keys = keys * own.norm(dim=-1, keepdim=True)
+        if self.key is not None:  # undo the normalization of `keys`
+            states = torch.as_tensor(as_printed(step.states)).to(keys)
+            projected = step.of_head(split_heads(self.key(states), self.heads))
+            keys = keys * projected.norm(dim=-1, keepdim=True)
         q, k = self.explain_maps(step, keys)
         q = record.add_row("Query, at length 1", "q / |q|", "q", q / (np.linalg.norm(q) or 1.0))
         lengths = np.linalg.norm(k, axis=1, keepdims=True)
         k = record.add("Keys, at length 1", "k / |k|", k / np.where(lengths > 0, lengths, 1))
-        cosines, strength = rounded(k @ q), rounded((-self.log_temperature.value).exp())
+        cosines, strength = as_printed(k @ q), as_printed((-self.log_temperature.value).exp())
         formula = "score = cos(q, k) times the learned strength, 1 / temperature"
         columns = {"cos": cosines, "strength": strength, "score": cosines * strength}
-        return ExplainedScores(q, k, record.add_columns("Scores", formula, columns), by_angle=True)
+        return ExplainedScores(
+            q, k, record.add_columns("Scores", formula, columns), is_dot_product=True
+        )
 
 
 def build_score(config: AttentionKnobs, hidden: int) -> Score:
-    """The score whose knobs these are, for states of width `hidden`."""
+    """Build the score of a config section, for states of width `hidden`."""
     return SCORES[type(config)].from_config(config, hidden)
 
 
 def explain_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
-    """Write q . k of a printed query (K,) and printed keys (S, K)."""
+    """Add q . k of a printed query (K,) and printed keys (S, K)."""
     scores = record.add_columns("Scores", "score = q . k", {"score": keys @ query})
-    return ExplainedScores(query, keys, scores, by_angle=True)
+    return ExplainedScores(query, keys, scores, is_dot_product=True)
 
 
 def explain_scaled_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
-    """Write q . k / sqrt(K) of a printed query (K,) and printed keys (S, K)."""
+    """Add q . k / sqrt(K) of a printed query (K,) and printed keys (S, K)."""
     _, K = keys.shape
-    root, products = rounded(math.sqrt(K)), rounded(keys @ query)
+    root, products = as_printed(math.sqrt(K)), as_printed(keys @ query)
     columns = {"q . k": products, "sqrt(K)": root, "score": products / root}
     scores = record.add_columns("Scores", f"score = q . k / sqrt(K), K = {K}", columns)
-    return ExplainedScores(query, keys, scores, by_angle=True)
+    return ExplainedScores(query, keys, scores, is_dot_product=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.analysis import doctor
-from seqattn.analysis.comparison import ComparisonResult, Variant, sentences
+from seqattn.analysis.comparison import ComparisonResult, VariantResult, describe_result
 from seqattn.analysis.comparison.tables import (
     BRACKETS,
-    reference_sentence,
-    references,
-    scope,
-    table,
+    describe_references,
+    describe_scope,
+    reference_losses,
+    variant_table,
 )
 from seqattn.errors import CheckpointError
 from seqattn.runs import PAGE, EpochRecord, RunFolder
@@ -27,7 +27,7 @@ MOST_POINTS = 200
 """Points of the curve of a run that is chosen; below twice as many, every epoch is one."""
 
 
-def of_outcome(outcome: ComparisonResult, home: Path | None = None) -> dict[str, Any]:
+def comparison_content(result: ComparisonResult, home: Path | None = None) -> dict[str, Any]:
     """A comparison, or many seeds of one config; every seed with what is shown when it is chosen.
 
     Args:
@@ -36,61 +36,63 @@ def of_outcome(outcome: ComparisonResult, home: Path | None = None) -> dict[str,
     Raises:
         CheckpointError: no run in it has ended.
     """
-    if not any(arm.summaries for arm in outcome.arms):
-        more = " yet" if any(arm.unfinished for arm in outcome.arms) else ""
+    if not any(variant.summaries for variant in result.variants):
+        more = " yet" if any(variant.unfinished for variant in result.variants) else ""
         raise CheckpointError(
-            f"{outcome.path}: none of its runs has ended with a finite loss{more}."
+            f"{result.path}: none of its runs has ended with a finite loss{more}."
         )
-    headings, rows = table(outcome.arms)
-    summaries = [summary for arm in outcome.arms for summary in arm.summaries.values()]
+    headings, rows = variant_table(result.variants)
+    summaries = [summary for variant in result.variants for summary in variant.summaries.values()]
     return {
         "kind": "comparison",
         "unit": " (scaled)" if any(summary.get("scaled") for summary in summaries) else "",
-        "name": outcome.name,
-        "path": str(outcome.path),
-        "arms": _variants(outcome, (home or outcome.path).resolve()),
-        "sentences": sentences(outcome) if len(outcome.arms) > 1 else _of_one_variant(outcome),
-        "references": references(outcome),
-        "reference_sentence": reference_sentence(outcome),
+        "name": result.name,
+        "path": str(result.path),
+        "arms": _variants(result, (home or result.path).resolve()),
+        "sentences": describe_result(result)
+        if len(result.variants) > 1
+        else _of_one_variant(result),
+        "references": reference_losses(result),
+        "reference_sentence": describe_references(result),
         "brackets": BRACKETS,
         "headings": headings,
         "rows": rows,
-        "notices": _notices(outcome),
+        "notices": _notices(result),
     }
 
 
-def _of_one_variant(outcome: ComparisonResult) -> list[str]:
+def _of_one_variant(result: ComparisonResult) -> list[str]:
     """What many seeds of one config show."""
-    (arm,) = outcome.arms
-    apart = doctor.seeds_apart([float(loss) for loss in arm.losses.values()])
-    return [f"{apart.number}. {apart.meaning}".strip(), scope(outcome.data_of_seeds)]
+    (variant,) = result.variants
+    apart = doctor.seeds_apart([float(loss) for loss in variant.losses.values()])
+    return [f"{apart.number}. {apart.meaning}".strip(), describe_scope(result.data_of_seeds)]
 
 
-def _variants(outcome: ComparisonResult, start: Path) -> list[dict[str, Any]]:
+def _variants(result: ComparisonResult, start: Path) -> list[dict[str, Any]]:
     """A row of the picture each: the points of its seeds, their median and its interval.
 
     Args:
         start: folder of the page.
     """
     variants, previewed = [], 0
-    for arm in outcome.arms:
+    for variant in result.variants:
         points, missing = [], []
-        for seed, folder in arm.folders.items():
-            if seed not in arm.summaries:
+        for seed, folder in variant.folders.items():
+            if seed not in variant.summaries:
                 missing.append(seed)
                 continue
-            points.append(_point(arm, seed, outcome.path, start))
+            points.append(_point(variant, seed, result.path, start))
             if previewed < MOST_SEEDS_SHOWN:
                 points[-1] |= _preview(folder)
                 previewed += 1
-        spread = arm.spread
+        spread = variant.seed_summary
         interval = None if spread is None else spread.median_interval
         variants.append(
             {
-                "name": arm.name,
+                "name": variant.name,
                 "points": points,
                 "missing": missing,
-                "diverged": len(arm.diverged),
+                "diverged": len(variant.diverged),
                 "median": None if spread is None else _finite(spread.median),
                 "interval": None if interval is None else [_finite(bound) for bound in interval],
             }
@@ -98,9 +100,9 @@ def _variants(outcome: ComparisonResult, start: Path) -> list[dict[str, Any]]:
     return variants
 
 
-def _point(arm: Variant, seed: int, path: Path, start: Path) -> dict[str, Any]:
+def _point(variant: VariantResult, seed: int, path: Path, start: Path) -> dict[str, Any]:
     """A seed that has ended; its paths from the folder of the comparison, and from `start`."""
-    summary, folder = arm.summaries[seed], arm.folders[seed].path
+    summary, folder = variant.summaries[seed], variant.folders[seed].path
     return {
         "seed": seed,
         "loss": summary["test_loss"],
@@ -113,16 +115,16 @@ def _point(arm: Variant, seed: int, path: Path, start: Path) -> dict[str, Any]:
     }
 
 
-def _notices(outcome: ComparisonResult) -> list[str]:
+def _notices(result: ComparisonResult) -> list[str]:
     """What is missing from the page."""
     notices = []
-    total = sum(len(arm.folders) for arm in outcome.arms)
-    if diverged := sum(len(arm.diverged) for arm in outcome.arms):
+    total = sum(len(variant.folders) for variant in result.variants)
+    if diverged := sum(len(variant.diverged) for variant in result.variants):
         notices.append(
             f"{diverged} of {total} runs diverged. They have no point; medians, intervals and tests"
             " count each as worse than any run that did not."
         )
-    if unfinished := sum(arm.unfinished for arm in outcome.arms):
+    if unfinished := sum(variant.unfinished for variant in result.variants):
         notices.append(f"{unfinished} of {total} runs have not ended; they are in no number here.")
     if total > MOST_SEEDS_SHOWN:
         notices.append(

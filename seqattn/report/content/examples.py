@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import share_a_plane
+from seqattn.data.sequences import can_share_axes
 from seqattn.data.units import Units, with_unit
 from seqattn.errors import CheckpointError
-from seqattn.plots.run_pictures import KINDS
+from seqattn.plots.run_pictures import WEIGHT_KEYS
 from seqattn.runs import RunFolder
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -47,7 +47,7 @@ def examples(
     losses = errors(predictions, scale)
     worst = np.argsort(-losses, kind="stable")[:WORST]
     worst = worst[np.isfinite(losses[worst])]  # else nothing of its target was observed
-    weights = {kind: attention[key] for kind, key in KINDS.items() if key in attention}
+    weights = {kind: attention[key] for kind, key in WEIGHT_KEYS.items() if key in attention}
     cells = max((int(np.prod(found.shape[1:])) for found in weights.values()), default=1)
     chosen, most = np.arange(len(losses)), min(MOST_EXAMPLES, max(1, MOST_CELLS // cells))
     if most < len(losses):
@@ -126,7 +126,7 @@ def _in_a_plane(
 ) -> bool:
     points = [predictions[part][chosen] for part in ("source", "target", "forecast")]
     features = predictions["features"]
-    return share_a_plane(list(features), list(predictions.get("said", features)), points, units)
+    return can_share_axes(list(features), list(predictions.get("said", features)), points, units)
 
 
 def classes(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from seqattn.analysis import doctor
 from seqattn.analysis.evaluation.load_run import data_of, open_run
 from seqattn.config import Config, as_plain, leaves, read_stored
-from seqattn.data.baselines import verdict
-from seqattn.data.metrics import metrics_lines
+from seqattn.data.baselines import describe_verdict
+from seqattn.data.metrics import describe_metrics
 from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import examples, film
 from seqattn.runs import EpochRecord, RunFolder, check_summary
@@ -21,7 +21,7 @@ from seqattn.runs import EpochRecord, RunFolder, check_summary
 OTHER_UNIT = " (not scaled as the losses are)"
 
 
-def of_run(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
+def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
     """All of one run. What is not there, or cannot be read, is said in `notices`.
 
     Raises:
@@ -153,7 +153,7 @@ def _environment(found: Mapping[str, Any]) -> list[list[str]]:
 def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The losses beside what they are read by, and the sentence that says it."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
-    compared = verdict(loss, summary["baselines"], summary["fitted"])
+    compared = describe_verdict(loss, summary["baselines"], summary["fitted"])
     sentence = f"Free running, its mean squared error on the test sequences is {loss:.4g}: it"
     sentence += f" {compared}"
     if floor is not None:
@@ -178,7 +178,7 @@ def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
         "units": summary.get("units", {}),
         "scaled": summary["scaled"],
         "metrics": summary.get("metrics"),
-        "metrics_lines": metrics_lines(summary),
+        "metrics_lines": describe_metrics(summary),
     }
 
 

@@ -1,4 +1,4 @@
-"""The files that a path of a config stands for, and what they are called."""
+"""Finds the files of a path in a config: a file, a folder or a glob pattern."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqattn.data.files import ENDINGS, check_file, format_of_name
+from seqattn.data.files import SUFFIXES, check_file, format_of_suffix
 from seqattn.errors import DataError
 
 
-def files_of(path: str, form: str = "auto") -> list[Path]:
-    """The file of a path, all data files of a folder and those below it, or those that a pattern
-    such as data/*.csv fits; by name.
+def find_files(path: str, form: str = "auto") -> list[Path]:
+    """The file of a path, the data files below a folder, or the matches of a pattern such as
+    data/*.csv; sorted by name.
 
     Args:
-        form: format of the files; auto: as their names end.
+        path: as the user typed it.
+        form: format of the files; auto: by their suffix.
 
     Raises:
-        DataError: there is none.
+        DataError: no file is found.
     """
-    place = Path(path)
-    if any(sign in path for sign in "*?[") and not place.exists():
+    location = Path(path)
+    if any(sign in path for sign in "*?[") and not location.exists():
         files = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (also absolute)
         files = [file for file in files if file.is_file()]
         if not files:
-            raise DataError(f"{path}: no file fits this pattern.")
+            raise DataError(f"{path}: no file matches this pattern.")
         return files
-    if not place.is_dir():
-        check_file(place)
-        return [place]
-    return _files_of_folder(place, form)
+    if not location.is_dir():
+        check_file(location)
+        return [location]
+    return _find_in_folder(location, form)
 
 
-def _files_of_folder(folder: Path, form: str) -> list[Path]:
-    """
+def _find_in_folder(folder: Path, form: str) -> list[Path]:
+    """The data files below a folder, sorted by name.
+
     Raises:
-        DataError: it has no data files, or files of several formats.
+        DataError: there are none, or they have several formats.
     """
     try:
         files = sorted(file for file in folder.rglob("*") if file.is_file())
@@ -45,7 +47,7 @@ def _files_of_folder(folder: Path, form: str) -> list[Path]:
         raise DataError(f"{folder}: cannot be read ({error.strerror or error}).") from None
     kinds: dict[str, list[Path]] = {}
     for file in files:
-        kind = format_of_name(file)
+        kind = format_of_suffix(file)
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
         if kind is not None and form in ("auto", kind) and not hidden:
             kinds.setdefault(kind, []).append(file)
@@ -53,7 +55,7 @@ def _files_of_folder(folder: Path, form: str) -> list[Path]:
         raise DataError(
             f"{folder}: is a folder without a data file"
             f"{'' if form == 'auto' else f' of format {form}'}; files end in"
-            f" {', '.join(f'.{ending}' for ending in ENDINGS)}."
+            f" {', '.join(f'.{ending}' for ending in SUFFIXES)}."
         )
     if len(kinds) > 1:
         raise DataError(
@@ -63,12 +65,13 @@ def _files_of_folder(folder: Path, form: str) -> list[Path]:
     return next(iter(kinds.values()))
 
 
-def names_of(path: str, files: Sequence[Path]) -> list[str]:
-    """What series are called that are whole files: as their files, with folders where two files of
-    different folders are called alike.
+def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
+    """Names of series that are whole files: the file names, with folders where these are not
+    unique.
 
     Args:
-        path: as the user gave it.
+        path: as the user typed it.
+        files: the files of the path.
     """
     count, home = Counter(file.stem for file in files), Path(path)
     is_folder = home.is_dir()
