@@ -1,29 +1,29 @@
-"""Times seqattn against a notebook's way of doing the same, side by side in one run.
+"""Benchmark: seqattn and a typical notebook on the same work, in one process.
 
     make bench                                       # or: python scripts/bench.py --repeats 5
     python scripts/bench.py --only A,seeds --json figures.json --peers
 
-The notebook's loop is the way encoder-decoders with attention are usually taught: a DataLoader
-over a TensorDataset, a GRU module called once a step, a coin tossed at every step, `.item()` after
-every batch, and one validation pass an epoch. seqattn's loop does the same work with two validation
-passes an epoch (free running and teacher-forced). All use one thread. Times drift on a busy
-machine, so the sides take turns, and what counts is the ratio.
+The notebook's loop is the usual tutorial code for encoder-decoders with attention: a DataLoader
+over a TensorDataset, a GRU module called once for each step, a teacher-forcing coin for each step,
+`.item()` after every batch, and one validation pass for each epoch. seqattn's loop does the same
+work with two validation passes (free running and teacher-forced). All use one thread. Times drift
+on a busy machine, so both sides alternate, and the ratio is the result.
 
     A        hidden 2, 128 squares, batch 16, 100 epochs
     B        hidden 64, 2048 squares, batch 64, 5 epochs
     C        hidden 64, 2048 random paths of 32 -> 32 points, batch 64, 1 epoch
-    seeds    64 and 256 seeds of A side by side, against the notebook's loop for one
-    plain    A, B, C and 64 seeds of A in plain torch, as care alone would write them
-             (scripts/plain.py, which does not validate), in seqattn's place
+    seeds    64 and 256 seeds of A in one batch, against the notebook's loop for one
+    plain    A, B, C and 64 seeds of A in optimized plain torch (scripts/plain.py, without
+             validation), instead of seqattn
     folders  64 seeds of A with their run folders written
     process  `seqattn train configs/notebook.yaml` against a notebook as one script
     help     `seqattn --help` against `python -c "import typer"`
     predict  free-running forecasts of 100,000 squares, microseconds a sequence and step
-    film     A with a frame every 20 epochs and squares.yaml every 10, against none
-    report   the page of a run of squares.yaml
-    saving   B with a checkpoint each epoch, against B with none; and with nothing but a write and
-             an fsync of as many bytes in its place
-    busy     A beside a process that keeps a core busy, against A alone, threads found by trying
+    film     A with attention recorded every 20 epochs, and squares.yaml every 10, against none
+    report   the HTML report of a run of squares.yaml
+    saving   B with a checkpoint each epoch, against B with none; and with a bare write and fsync
+             of as many bytes instead
+    busy     A while another process keeps a core busy, against A alone, with measured threads
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def workloads() -> list[Work]:
 
 
 def notebook_loop(work: Work) -> float:
-    """Train as a notebook does; the last validation loss."""
+    """Train with the notebook's loop; return the last validation loss."""
     data, held_out = work.data, work.validation
     _, _, losses = notebook.train_notebook(
         data.source, data.target, held_out.source, held_out.target,
@@ -122,7 +122,7 @@ def plain_loop(work: Work, runs: int = 1) -> None:
 
 
 def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) -> float:
-    """Train with seqattn; the last validation loss of the first seed."""
+    """Train with seqattn; return the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
     runs = [
         TrainingRun(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data,
@@ -133,7 +133,7 @@ def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) ->
 
 
 def with_folders(folder: Path) -> None:
-    """64 seeds of work A and everything they leave on the disk."""
+    """Train 64 seeds of work A with all their files."""
     sets = ["model.hidden_dim=2", "data.n_train=128", "training.epochs=100"]
     config = resolve(None, sets).config
     experiments.train_many(experiments.seeds_of(config, folder / "many", 64), threads=1)
@@ -271,7 +271,7 @@ def jax_loop(work: Work) -> tuple[float, float]:
 
 
 class BenchTable:
-    """Rows of figures: printed as they come, and kept for JSON."""
+    """A table of times, printed row by row and kept for JSON."""
 
     def __init__(self, repeats: int) -> None:
         self.repeats = repeats
@@ -282,8 +282,13 @@ class BenchTable:
         self, name: str, theirs: Callable[[], Any], ours: Callable[[], Any], must: str, *,
         times: bool = True, warm: bool = True,
     ) -> None:  # fmt: skip
-        """Both sides in turn. `times`: the ratio says how many times faster ours is; else what
-        share of their time it takes."""
+        """Time both sides alternately.
+
+        Args:
+            must: the goal, which is printed.
+            times: whether the ratio is the speed-up of ours; else it is our share of their time.
+            warm: whether both run once before.
+        """
         if warm:
             theirs(), ours()
         pairs = [(seconds(theirs), seconds(ours)) for _ in range(self.repeats)]
@@ -312,7 +317,7 @@ def seconds(action: Callable[[], Any]) -> float:
 
 
 def command(*words: str | Path) -> Callable[[], None]:
-    """A whole process, from its start to its end."""
+    """A function that runs a command as a process."""
 
     def run() -> None:
         subprocess.run(list(map(str, words)), check=True, capture_output=True)
@@ -321,7 +326,7 @@ def command(*words: str | Path) -> Callable[[], None]:
 
 
 def predictions(table: BenchTable) -> None:
-    """100,000 squares of a model of width 16; microseconds for each sequence and step."""
+    """Time forecasts of 100,000 squares by a model of width 16, in microseconds for each step."""
     model = build_model(Recurrent(hidden_dim=16), 2, 1)
     part = squares.generate_squares(100_000, 1, noise=0.1, source_length=2, variable_length=False)
     steps = part.target.shape[1]
@@ -332,7 +337,7 @@ def predictions(table: BenchTable) -> None:
 
 
 def saving(table: BenchTable, work: Work, folder: Path) -> None:
-    """Work B as `seqattn train` saves it: beside the training, waited for at its end."""
+    """Time work B with checkpoints in the background, as `seqattn train` saves them."""
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
@@ -358,7 +363,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
         settings = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01,
                             checkpoint_seconds=every)  # fmt: skip
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
-        with mock.patch("time.monotonic", new=clock):  # what saves go by
+        with mock.patch("time.monotonic", new=clock):  # the clock of the saves
             run = TrainingRun(model, work.data, work.validation, settings, 1)
             trained([run], stop=count_step, save=save)
 
@@ -387,7 +392,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
 
 
 def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> None:
-    """A training that records where it looks every so many epochs, as the shipped config does."""
+    """Time a training that records attention, as the shipped config does."""
 
     def trained(every: int | None) -> None:
         settings = Training(epochs=100, batch_size=work.batch_size, record_attention=every)
@@ -399,7 +404,7 @@ def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> No
 
 
 def bench_report(table: BenchTable, folder: Path) -> None:
-    """`seqattn report` of a run of the default config, in a process that has imported all of it."""
+    """Time `seqattn report` for a run of the default config, after the imports."""
     from seqattn.report import report
 
     config = resolve(ROOT / "configs" / "squares.yaml").config
@@ -410,7 +415,7 @@ def bench_report(table: BenchTable, folder: Path) -> None:
 
 
 def bench_busy_process(table: BenchTable, folder: Path) -> None:
-    """Work A as a process, with the threads that it finds, alone and beside a busy process."""
+    """Time work A as a process with measured threads, alone and while another process is busy."""
     words = ["train", ROOT / "configs/notebook.yaml", "--overwrite", "--quiet", "--plots", "none"]
     train_a = command(SEQATTN, *words, "--output-dir", folder / "busy")
     train_a()
@@ -505,7 +510,7 @@ def main() -> None:
 
 
 def peers(table: BenchTable, chosen: list[Work]) -> None:
-    """Other libraries on the same work, where they are installed."""
+    """Time other libraries on the same work, where they are installed."""
     for work in chosen:
         if importlib.util.find_spec("lightning") is None:
             print("lightning is not installed")

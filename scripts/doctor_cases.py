@@ -1,4 +1,4 @@
-"""Sick and healthy runs, twenty seeds of each, and what the doctor finds in them.
+"""Sensitivity of the doctor: twenty seeds of runs with and without a defect, and its findings.
 
     python scripts/doctor_cases.py     # a few minutes; `make figures` puts it into docs/doctor.md
 
@@ -33,13 +33,14 @@ COPY = ("data.kind=copy", "data.length=16", "data.n_train=1024", "model.hidden_d
 
 @dataclass(frozen=True)
 class Case:
-    """
+    """Runs of one config, and the finding that the doctor must report.
+
     Attributes:
-        name: what it is.
-        finding: that must be found in every seed; "": nothing may be found in any.
-        sets: of the config.
-        config: the file to begin with, in configs/; "" begins with the defaults.
-        plant: a mistake put into the evidence, where no training makes it.
+        name: description.
+        finding: finding that must be reported for every seed; "" for no finding.
+        sets: overrides of the config.
+        config: config file in configs/; "" for the defaults.
+        plant: modifies the evidence, for a defect that no training produces.
     """
 
     name: str
@@ -99,7 +100,7 @@ CASES = (
 
 
 def write_first(folder: Path) -> None:
-    """Sequences whose target is their first point, four times."""
+    """Write sequences whose target is their first step, four times."""
     numbers = np.random.RandomState(0)
     with (folder / "first.jsonl").open("w") as file:
         for k in range(600):
@@ -110,7 +111,7 @@ def write_first(folder: Path) -> None:
 
 
 def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
-    """The findings of each seed."""
+    """Diagnose each seed of a case."""
     sets = tuple(text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets)
     return [
         doctor.examine(case.plant(evidence))
@@ -120,7 +121,7 @@ def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Find
 
 @functools.lru_cache(maxsize=8)
 def collect_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
-    """The evidence of each seed; several cases are of the same runs."""
+    """Train seeds and collect the evidence of each; cached, since cases share runs."""
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
     with tempfile.TemporaryDirectory() as place:

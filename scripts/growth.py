@@ -1,4 +1,4 @@
-"""What parts of seqattn take at sizes that this machine holds: the figures of docs/scale.md.
+"""Time and peak memory of parts of seqattn at large sizes: the figures of docs/scale.md.
 
 python scripts/growth.py
 """

@@ -1,11 +1,11 @@
-"""What seqattn is timed against: an encoder-decoder with attention as notebooks teach it.
+"""The reference of the benchmark: an encoder-decoder with attention as in typical notebooks.
 
     python scripts/notebook.py FOLDER
 
-A class a part, state kept on the modules, one step at a time, a DataLoader over a TensorDataset,
-`.item()` after every batch. It leaves what `seqattn train configs/notebook.yaml` leaves in spirit:
-weights, losses, forecasts, attention, and three pictures. It imports nothing of seqattn.
-"""
+One class for each part, state stored on the modules, one step at a time, a DataLoader over a
+TensorDataset, `.item()` after every batch. Its outputs correspond to those of `seqattn train
+configs/notebook.yaml`: weights, losses, forecasts, attention, and three pictures. It does not
+import seqattn."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def train_notebook(
     source: Tensor, target: Tensor, held_out_source: Tensor, held_out_target: Tensor, *,
     hidden: int, batch_size: int, epochs: int,
 ) -> tuple[NotebookModel, list[float], list[float]]:  # fmt: skip
-    """The model, and its training and validation losses, one an epoch."""
+    """Train a model; return it with the training and validation losses of each epoch."""
     torch.manual_seed(1)
     device = torch.device("cpu")
     model = NotebookModel(2, hidden).to(device)
@@ -118,7 +118,7 @@ def train_notebook(
 
 
 def squares(n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Noisy squares, two corners in and two corners out."""
+    """Generate noisy squares with two source and two target corners."""
     numbers = np.random.RandomState(seed)
     corners = np.array([[-1, -1], [-1, 1], [1, 1], [1, -1]], dtype=np.float64)
     rows = []

@@ -3,9 +3,9 @@
     python scripts/pinned.py --write outputs/pinned.json    # with the code before
     python scripts/pinned.py --check outputs/pinned.json    # with the code after
 
-Each training runs as a process of its own with one thread. What is held: the tensors of
-best.safetensors, metrics.csv without its seconds, and predictions.npz. The digests are those of one
-machine and one version of torch, since kernels differ between processors. For other machines
+Each training runs in a process of its own with one thread. The digests are of the tensors in
+best.safetensors, of metrics.csv without its seconds, and of predictions.npz. They hold on one
+machine with one version of torch, since kernels differ between processors. For other machines
 
     python scripts/pinned.py --figures tests/data/core_figures.json --package DIR
 
@@ -68,7 +68,7 @@ def trainings() -> dict[str, list[str]]:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """File -> SHA-256 of what it holds, of all runs below a folder."""
+    """SHA-256 of the content of each file, for all runs below a folder."""
     found = {}
     for best in sorted(folder.rglob("best.safetensors")):
         run = best.parents[1]
@@ -96,7 +96,7 @@ def metrics_of(run: Path) -> list[dict[str, str]]:
 
 
 def losses_of(folder: Path) -> dict[str, list[list[float]]]:
-    """Run -> the training loss and both validation losses of each epoch, of all below a folder."""
+    """Training loss and both validation losses of each epoch, for all runs below a folder."""
     names = ("train_loss", "validation_loss", "validation_loss_teacher_forced")
     return {
         str(metrics.parent.relative_to(folder)): [
@@ -110,10 +110,10 @@ def losses_of(folder: Path) -> dict[str, list[list[float]]]:
 def run_training(
     words: list[str], package: Path = ROOT, read: Callable[[Path], Any] = digests_of
 ) -> dict[str, Any]:
-    """What `read` finds in the outputs of one work.
+    """Run a training, and return `read` of its outputs.
 
     Args:
-        package: the folder of the code.
+        package: folder of the code.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(package),

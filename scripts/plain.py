@@ -1,13 +1,11 @@
-"""The notebook's model in plain torch, as one writes it who knows what autograd costs: a yardstick
-of what care alone brings, without any of seqattn.
+"""The notebook's model in optimized plain torch: a reference for the benchmark, without seqattn.
 
     python scripts/bench.py --only plain
 
-One matmul for what is known before a step (the source, the keys), two maps and three
-nonlinearities a step of the GRU, no module, no DataLoader, no `.item()`, a fused optimizer, and no
-validation. With several runs every weight has a leading axis of runs, R, and independent losses
-are added up, so one backward pass gives each run its own gradient.
-"""
+One matmul for everything known before the first step (source projections, keys), two linear maps
+and three nonlinearities for each GRU step, no module, no DataLoader, no `.item()`, a fused
+optimizer, and no validation. With several runs every weight has a leading axis R of runs, and the
+independent losses are summed, so one backward pass gives each run its own gradient."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ Weights = dict[str, Tensor]
 def train_plain(
     source: Tensor, target: Tensor, *, hidden: int, batch_size: int, epochs: int, runs: int = 1
 ) -> float:
-    """Train with Adam, learning rate 0.01, and a coin a step; the last loss, of all runs.
+    """Train with Adam, learning rate 0.01, and one coin for each step; return the last loss.
 
     Args:
         source, target: (n, S, F) and (n, T, F).
         hidden: H.
-        runs: R, side by side, each with its own weights, order and coins.
+        runs: R, the number of runs, each with its own weights, order and coins.
     """
     n, _, features = source.shape
     lead = () if runs == 1 else (runs,)
@@ -63,7 +61,7 @@ def _weights(lead: tuple[int, ...], H: int, points: int) -> Weights:
 
 
 def _loss(w: Weights, source: Tensor, target: Tensor, coins: Tensor) -> Tensor:
-    """Mean squared error under teacher forcing, added up over runs."""
+    """Mean squared error with teacher forcing, summed over runs."""
     *lead, N, S, _ = source.shape
     T, H = target.shape[-2], w["query"].shape[-1]
     projected = _affine(source.flatten(-3, -2), w, "encoder_x").view(*lead, N, S, 3 * H)

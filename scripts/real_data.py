@@ -1,12 +1,12 @@
-"""Six real data sets: seqattn beside neuralforecast and statsforecast, on the same windows.
+"""Six real data sets: seqattn, neuralforecast and statsforecast on the same windows.
 
     python scripts/real_data.py
 
 writes the data as CSV to outputs/real/data, trains configs/real/*.yaml with seeds 1 to 5, measures
-the other tools where they are installed, and writes outputs/real/results.json and results.md. Needs
-the packages that the data ship with: statsmodels, statsforecast, pmdarima, aeon; and for the peers
-neuralforecast. Figures of data sets and tools that are not asked for stay. `--choose` prints the
-validation errors by which the values of the configs were chosen.
+the other tools where they are installed, and writes outputs/real/results.json and results.md. It
+needs the packages that contain the data: statsmodels, statsforecast, pmdarima, aeon; and
+neuralforecast for the peers. Results of data sets and tools that are not selected are kept.
+`--choose` prints the validation errors that decided the values of the configs.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def errors_of(runs: list[seqattn.experiments.api.Run], windows: WindowArrays) ->
 def measure_data_set(
     name: str, windows: dict[str, WindowArrays], seeds: int, sets: list[str]
 ) -> dict[str, Any]:
-    """seqattn's test errors over seeds, from forecasts of the very windows that the peers get."""
+    """Measure the test errors of seqattn over seeds, on the windows that the peers get."""
     with tempfile.TemporaryDirectory() as folder:
         runs = train_seeds(name, Path(folder) / "many", seeds, sets)
         errors = errors_of(runs, windows["test"])
@@ -149,7 +149,7 @@ def measure_data_set(
 
 
 def choose(name: str, windows: WindowArrays, arguments: argparse.Namespace) -> None:
-    """Validation errors, in the data's units, along one axis after the other."""
+    """Print validation errors in units of the data, for one axis after the other."""
     best: list[str] = arguments.set
     seeds, width = arguments.seeds, str(arguments.hidden_dim)
     for axis, values in AXES:
@@ -171,8 +171,7 @@ def choose(name: str, windows: WindowArrays, arguments: argparse.Namespace) -> N
 
 
 def ridge(name: str, train: WindowArrays, validation: WindowArrays) -> None:
-    """Validation errors of ridge regression on the window of one feature, for each level: a quick
-    guide to the level where a training takes long."""
+    """Print validation errors of ridge regression for each level, as a quick guide to the level."""
     seen = ~np.isnan(train.target[:, :, 0]).any(axis=1)
     for level in LEVELS:
 
@@ -243,7 +242,7 @@ def results_table(results: dict[str, Any]) -> str:
 
 
 def notes(results: dict[str, Any]) -> list[str]:
-    """How far seqattn is from the best neural peer, and which tools are not there."""
+    """Lines with the distance to the best neural peer, and the tools that are not installed."""
     lines = list[str]()
     for name, row in results.items():
         if row.get("neural") and "seqattn" in row:
@@ -259,7 +258,7 @@ def notes(results: dict[str, Any]) -> list[str]:
 
 
 def add(name: str, arguments: argparse.Namespace, row: dict[str, Any]) -> None:
-    """Measure some tools on one data set; figures of others stay as they are."""
+    """Measure the selected tools on one data set; results of the others are kept."""
     data, tools, seeds = DATA_SETS[name], arguments.tools.split(","), arguments.seeds
     print(f"{name}:", flush=True)
     parts, windows = written(name)

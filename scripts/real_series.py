@@ -1,6 +1,6 @@
-"""Six real data sets for scripts/real_data.py: where they are from, parts, windows, errors.
+"""Six real data sets for scripts/real_data.py: their sources, splits, windows and errors.
 
-All of them ship inside Python packages; nothing is fetched. Letters: N windows, S source length,
+All of them are part of Python packages; nothing is downloaded. Sizes: N windows, S source length,
 T target length, F features, L points of a series.
 """
 
@@ -24,13 +24,14 @@ class DataSet:
     """A data set and how it is scored.
 
     Attributes:
-        package: what it ships with.
-        unit: of its numbers.
+        package: package that contains it.
+        unit: unit of its values.
         features: names of its columns.
-        source, target: S and T of each window; windows begin at every step.
-        season: steps after which it repeats; 1: it has no season.
-        validation, test: points to forecast in each part, the last ones; 0: the parts are series.
-        read: the series by part; one long series has only the part "train".
+        source, target: S and T of each window; the stride is 1.
+        season: season length in steps; 1 for no season.
+        validation, test: number of steps to forecast at the end of the series; 0 if each split has
+            series of its own.
+        read: returns the series of each split; one long series is in "train".
     """
 
     package: str
@@ -93,7 +94,7 @@ def cut_in_time(values: Floats, source: int, validation: int, test: int) -> Seri
 
 
 def read_parts(data: DataSet) -> SeriesParts:
-    """Read a data set and cut it."""
+    """Read a data set and split it."""
     found = data.read()
     if data.test:
         return cut_in_time(found["train"][0], data.source, data.validation, data.test)

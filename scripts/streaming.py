@@ -1,4 +1,4 @@
-"""Training from more than memory should hold: peak memory, sequences a second, and the loss.
+"""Training on data larger than memory: peak memory, sequences per second, and the loss.
 
     python scripts/streaming.py --gigabytes 5 --into FOLDER
 
@@ -118,7 +118,7 @@ def series(path: Path, rows: int) -> None:
 
 
 def windows(home: Path, stride: int) -> None:
-    """See the head of this file. Batches are small, so that their tensors do not count."""
+    """Measure windows (see above), with small batches so that their tensors do not count."""
     home.mkdir(parents=True, exist_ok=True)
     few, many = home / "few.csv", home / "series.csv"
     series(few, 9000)
@@ -134,7 +134,7 @@ def windows(home: Path, stride: int) -> None:
 
 
 def group_of(n: int, seed: int) -> pa.Table:
-    """Points that turn by their own angle, on their own radius, with noise."""
+    """Generate sequences of points that rotate by a random angle on a random radius, with noise."""
     numbers = np.random.default_rng(seed)
     start, turn = numbers.uniform(0, 2 * np.pi, (n, 1)), numbers.uniform(-0.6, 0.6, (n, 1))
     angle = start + turn * np.arange(SOURCE_STEPS + TARGET_STEPS)
@@ -148,7 +148,7 @@ def group_of(n: int, seed: int) -> pa.Table:
 
 
 def make_files(home: Path, gigabytes: float) -> int:
-    """The files, and one file with all of them; returns how many sequences."""
+    """Write the files, and one file with all their rows; return the number of sequences."""
     (home / "train").mkdir(parents=True, exist_ok=True)
     groups = max(1, round(gigabytes * 1e9 / BYTES / AT_ONCE))
     whole = None

@@ -59,8 +59,9 @@ def _add(heading: str, name: str, command: Callable[..., None], arguments: str) 
 
 _add("Train", "train", train_command, "configs/squares.yaml --set training.epochs=50")
 _add("Train", "compare", compare_command,
-     "configs/notebook.yaml --vary model.cell=gru,lstm --seeds 16")  # fmt: skip
-_add("Train", "tune", tune_command, "configs/notebook.yaml --search model.hidden_dim=2,4,8")
+     "configs/notebook.yaml --vary model.cell=gru,lstm --name cells")  # fmt: skip
+_add("Train", "tune", tune_command,
+     "configs/notebook.yaml --search model.hidden_dim=2,4,8 --name widths")  # fmt: skip
 _add("Train", "verify-resume", verify_resume_command,
      "configs/squares.yaml --set training.epochs=5")  # fmt: skip
 _add("Use a run", "evaluate", evaluate_command, "outputs/squares --json")
