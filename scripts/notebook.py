@@ -5,7 +5,8 @@
 One class for each part, state stored on the modules, one step at a time, a DataLoader over a
 TensorDataset, `.item()` after every batch. Its outputs correspond to those of `seqattn train
 configs/notebook.yaml`: weights, losses, forecasts, attention, and three pictures. It does not
-import seqattn."""
+import seqattn.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
 One matmul for everything known before the first step (source projections, keys), two linear maps
 and three nonlinearities for each GRU step, no module, no DataLoader, no `.item()`, a fused
 optimizer, and no validation. With several runs every weight has a leading axis R of runs, and the
-independent losses are summed, so one backward pass gives each run its own gradient."""
+independent losses are summed, so one backward pass gives each run its own gradient.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ _add("Train", "train", train_command, "configs/squares.yaml --set training.epoch
 _add("Train", "compare", compare_command,
      "configs/notebook.yaml --vary model.cell=gru,lstm --name cells")  # fmt: skip
 _add("Train", "tune", tune_command,
-     "configs/notebook.yaml --search model.hidden_dim=2,4,8 --name widths")  # fmt: skip
+     "configs/notebook.yaml --search model.hidden_dim=2,8 --name widths")  # fmt: skip
 _add("Train", "verify-resume", verify_resume_command,
      "configs/squares.yaml --set training.epochs=5")  # fmt: skip
 _add("Use a run", "evaluate", evaluate_command, "outputs/squares --json")

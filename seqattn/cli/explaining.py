@@ -109,7 +109,7 @@ def explain_command(
 ) -> None:
     """Explain one attention step number by number.
 
-    The steps are keys, query, scores, weights, context and output. Each number follows from printed
+    The stages are keys, query, scores, weights, context and output. Each number follows from printed
     numbers above it; those that do not are listed at the end.
     """
     from seqattn.plots import run_pictures

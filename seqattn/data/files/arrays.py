@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import Chunk, Ragged, first_line, to_offsets
 from seqattn.data.files.columns import join_names, select_features
-from seqattn.data.files.npz_members import read_arrays
+from seqattn.data.files.npz_members import read_npz_members
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Integers, row_blocks, valid_mask
 from seqattn.errors import DataError
@@ -73,7 +73,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     Raises:
         DataError: the file is damaged or too large when decompressed, or shapes disagree.
     """
-    arrays = read_arrays(file, name)
+    arrays = read_npz_members(file, name)
     key = _main_array(arrays, name)
     values = _check_array(arrays[key], name, repr(key))
     if not len(values):
