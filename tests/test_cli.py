@@ -905,7 +905,7 @@ def test_pictures_that_cannot_be_drawn(
 ) -> None:
     before = tree(attention_run)
     for words, said in (
-        (["--output", "a.gif"], "End its name in .png, .svg, .pdf"),
+        (["--output", "a.gif"], "End the file name in .png, .svg, .pdf"),
         (["--output", "a"], "the format of the picture is unknown"),
         (["--steps", "3"], "--steps needs --input"),
         (["--examples", "0"], "--examples"),

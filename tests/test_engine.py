@@ -634,7 +634,7 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     run = run_of(config_of({}, {}, False, 1), torch.float32)
     weights = {k: v.clone() for k, v in run.model.state_dict().items()}
     assert choose_threads([run])[0] == 1
-    monkeypatch.setattr(threads_module, "cores", lambda: [0, 1])
+    monkeypatch.setattr(threads_module, "core_count", lambda: 2)
     monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
     count, why = choose_threads([run])
     assert count == 1

@@ -279,7 +279,7 @@ def test_explain_on_the_command_line(
         (["--step", "9"], "Give a step of 1 to"),
         (["--step", "0"], "Give a step of 1 to"),
         (["--example", "9999"], "the run has test sequences 0 to"),
-        (["--figure", "a.bmp"], "End its name in"),
+        (["--figure", "a.bmp"], "End the file name in"),
     ):
         refused = seqattn("explain", attention_run, *words)
         assert refused.code == 2
@@ -348,7 +348,7 @@ def test_what_cannot_be_overridden() -> None:
     with pytest.raises(UsageError, match="has 4 points, so K must lie within 0 and 3"):
         Override.parse("one_hot:4").check(4)
     Override.parse("one_hot:3").check(4)
-    with pytest.raises(UsageError, match="signed strengths"):
+    with pytest.raises(UsageError, match="signed read weights"):
         model_of(KINDS["fast weights"]).forecast(
             torch.zeros(1, S, F, dtype=torch.float64), 2, override=Override.parse("uniform")
         )

@@ -377,5 +377,5 @@ def test_titles_from_files_are_drawn_as_they_are() -> None:
 
 def test_an_ending_that_is_no_pictures_is_refused() -> None:
     assert picture_ending(Path("a.PDF")) == "pdf"
-    with pytest.raises(UsageError, match=r"End its name in .png, .svg, .pdf"):
+    with pytest.raises(UsageError, match=r"End the file name in .png, .svg, .pdf"):
         picture_ending(Path("a.gif"))

@@ -109,8 +109,8 @@ def explain_command(
 ) -> None:
     """Explain one attention step number by number.
 
-    The stages are keys, query, scores, weights, context and output. Each number follows from printed
-    numbers above it; those that do not are listed at the end.
+    The stages are keys, query, scores, weights, context and output. Each number follows from
+    printed numbers above it; those that do not are listed at the end.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs.output_files import check_outputs

@@ -64,7 +64,7 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
     threads, reason = _choose_threads(jobs, runs, compute)
     torch.set_num_threads(threads)
     _log_start(jobs, compute, threads, reason)
-    _report_start(jobs, callbacks)
+    _report_notes(jobs, callbacks)
     # Many runs save together, so that the disk is waited for once; one saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
     writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
@@ -77,9 +77,10 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
         for run, job in zip(runs, jobs, strict=True)
         if job.state is not None
     }
-    with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train_models(runs, session, states=states, processes=compute.processes)
-    jobs = _finish_jobs(jobs, trained, callbacks)
+    with _log_errors(jobs):
+        with background or contextlib.nullcontext():
+            trained = train_models(runs, session, states=states, processes=compute.processes)
+        jobs = _finish_jobs(jobs, trained, callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
     processes = compute.processes
     if processes is not None and processes.stopped:
@@ -124,11 +125,11 @@ def _choose_threads(
     """The number of threads of torch's operations, and the reason for it."""
     if compute.threads:
         return compute.threads, "asked for"
+    if compute.processes is not None:
+        return 1, "one of several processes"
     for job in jobs:
         if job.environment.get("threads"):
             return job.environment["threads"], "as before"
-    if compute.processes is not None:
-        return 1, "one of several processes"
     return choose_threads(runs) if compute.device.type == "cpu" else (1, "the device works")
 
 
@@ -140,7 +141,7 @@ def _log_start(jobs: Sequence[Job], compute: Resources, threads: int, reason: st
             job.folder.write_split(job.data.split)
         if job.data.sources:
             job.folder.write_sources(job.data.sources)
-        if threads != (compute.threads or job.environment.get("threads") or 1):  # as written before
+        if threads != (compute.threads or job.environment.get("threads")):  # as written before
             write_json(job.folder.environment, {**compute.environment, "threads": threads})
         lines = [
             *_notes(job),
@@ -153,7 +154,7 @@ def _log_start(jobs: Sequence[Job], compute: Resources, threads: int, reason: st
         job.folder.log_line("\n".join([*lines, *_unusable(job), *_resumption(job, len(jobs))]))
 
 
-def _report_start(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+def _report_notes(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
     for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs))):
@@ -209,7 +210,8 @@ def _finish_jobs(
     jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
 ) -> list[Job]:
     """Add the final states, and write the results of runs that trained to their end."""
-    finished, references = list[Job](), ReferencesOfData()
+    finished = list[Job]()
+    references: ReferencesOfData = {}
     jobs = [_with_final_state(job, run) for job, run in zip(jobs, trained, strict=True)]
     for job, run in zip(jobs, trained, strict=True):
         _log_end_of_training(job, run, callbacks)

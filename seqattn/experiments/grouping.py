@@ -23,7 +23,7 @@ from seqattn.experiments.resume import load_checkpoint
 from seqattn.models import FeatureSpec
 from seqattn.training import RunState
 from seqattn.training.batch_key import batch_key
-from seqattn.training.batches import shape_of_batch
+from seqattn.training.batches import is_gathered, shape_of_batch
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
@@ -50,8 +50,8 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Groups for machines without checkpoints: every unfinished run starts over, with its original
-    group unless a member already has results."""
+    """Groups for machines without checkpoints: every run with epochs left starts over, with its
+    original group unless a member already has results."""
     for cohort in _cohorts(jobs):
         pending = [job for job in cohort if job.is_pending and not job.is_trained]
         interrupted = _digest(cohort) in map(_group_of, cohort) and not any(
@@ -180,4 +180,7 @@ def _batch_key_of(job: Job) -> str:
     """A key that is equal for two jobs which can be trained side by side."""
     data, features = job.data, FeatureSpec.of(job.spec)
     parts = [shape_of_batch(part) for part in (data.train, data.validation)]
-    return repr((as_plain(job.config.model), batch_key(features, job.config.training, parts)))
+    # Sequences that are gathered on demand have to be the same for all runs.
+    source = id(data) if is_gathered(data.train) or is_gathered(data.validation) else None
+    key = batch_key(features, job.config.training, parts)
+    return repr((as_plain(job.config.model), source, key))

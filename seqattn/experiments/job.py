@@ -23,7 +23,8 @@ class Callbacks:
     """Progress callbacks and the stop signal.
 
     Attributes:
-        begin: called once training starts, with the finished epochs and all epochs of all runs.
+        begin: called once training starts, with the finished epochs and all epochs of the runs
+            that are not finished yet.
         epoch: called with each finished epoch of each run.
         message: called with a line for the user.
         stop: returns the number of the signal that requests a stop, or 0.
@@ -61,7 +62,7 @@ class Job:
     Attributes:
         resume: whether to continue from the checkpoints in the folder.
         state: the state to continue from, or at the end; None before the start.
-        checkpoint: the file that the state was read from; None: the run starts at the beginning.
+        checkpoint: the file that training continues from; None: the run starts at the beginning.
         environment: content of environment.json before this training; empty: the run is new.
         summary: content of summary.json of a run that ended with a finite test loss.
         error: the divergence of a run that diverged, now or before.

@@ -21,7 +21,7 @@ from seqattn.training.batches import MAX_RESIDENT, is_gathered
 from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
-"""Of a sequence's id and label."""
+"""Bytes of a sequence's id and label."""
 COPIES_OF_PARAMETERS = 24
 """Optimizer 5, best and snapshot 5, evaluation 1, a checkpoint that is being written 13."""
 COPIES_OF_CHUNK = 6

@@ -119,8 +119,8 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
 
 
 def _references(data: Splits) -> tuple[References, References]:
-    """Of the test part, and of the validation part in the units of the losses while training, with
-    the same baselines: the best of one is drawn beside the losses of the other."""
+    """References of the test and of the validation part, with the same baselines in each. Those of
+    validation are in the units of the training losses, since the plot shows them together."""
     tested = References.of_data(data.test, data)
     validated = References.of_data(data.validation, data, as_trained=True)
     return tested.with_those_of(validated), validated.with_those_of(tested)

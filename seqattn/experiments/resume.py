@@ -27,7 +27,7 @@ def load_latest_checkpoint(job: Job) -> Job:
     folder, reasons = job.folder, list[str]()
     for path in (folder.last, folder.previous):
         if not path.exists():
-            if reasons or folder.previous.exists():
+            if path == folder.last and folder.previous.exists():
                 reasons.append(f"{path}: is gone.")
             continue
         try:

@@ -60,7 +60,7 @@ def prepare_folders(
 
     Args:
         environment: for environment.json.
-        threads: that the user asked for; None: those of before, or 1 until they are measured.
+        threads: that the user asked for; None: those of before, if they are known.
     """
     for job in jobs:
         folder = job.folder
@@ -69,13 +69,15 @@ def prepare_folders(
         folder.clear_results()
         if job.is_restarted:
             folder.clear_training()
-        if job.checkpoint == folder.previous:  # else the next save would keep the discarded one
+        if job.checkpoint == folder.previous:
+            # Otherwise the next save would keep the discarded last.safetensors as the previous one.
             folder.previous.replace(folder.last)
     with write_transaction():
         for job in jobs:
-            count = threads or job.environment.get("threads") or 1
+            count = threads or job.environment.get("threads")
+            known = {} if count is None else {"threads": count}
             atomic_write(job.folder.config, to_yaml(job.config).encode())
-            write_json(job.folder.environment, {**environment, "threads": count})
+            write_json(job.folder.environment, {**environment, **known})
 
 
 def report_change_of_numerics(

@@ -12,7 +12,7 @@ from seqattn.runs import COMPARISON, SEARCH, RunFolder
 from seqattn.runs.storage import folder_lock
 
 LOCK_TIMEOUT_SECONDS = 5.0
-"""Of the wait for another process that creates folders of seeds."""
+"""Timeout of the wait for another process that creates folders of seeds."""
 
 
 def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:

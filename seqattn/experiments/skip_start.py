@@ -16,8 +16,8 @@ from seqattn.training import ProcessGroup
 def fit_skip_maps(
     groups: Sequence[Sequence[Job]], processes: ProcessGroup | None = None
 ) -> list[list[Job]]:
-    """Add a ridge map to each job whose linear skip starts at one. A resumed run has its map in the
-    checkpoint, and is not fitted again."""
+    """Fit the initial map of each new job whose linear skip starts at a ridge map. A resumed run
+    has its map in the checkpoint."""
     fitted: dict[int, RidgeMap] = {}
 
     def fit(job: Job) -> Job:

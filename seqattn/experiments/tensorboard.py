@@ -30,12 +30,13 @@ class TensorBoardLogger:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.written = 0
-        folder.clear_tensorboard()
 
     def write(self, history: Sequence[EpochRecord]) -> None:
         """Write the scalars of epochs that are not written yet."""
         if self.written == len(history):
             return
+        if self.written == 0:
+            self.folder.clear_tensorboard()
         with _writer(self.folder) as writer:
             for record in history[self.written :]:
                 for tag, value in (

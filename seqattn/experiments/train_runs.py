@@ -43,7 +43,7 @@ def train_one(
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train one config into the run folder `output_dir / config.name`.
 
-    The arguments are those of `train_many`.
+    The arguments are those of `train_many`; one thread and pictures are the defaults here.
 
     Returns:
         the folder, and the content of its summary.json.
@@ -104,11 +104,14 @@ def train_many(
         launch.before_writing()
         _report_finished(jobs, callbacks)
         if pending := [job for job in jobs if job.is_pending]:
-            compute = Resources(chosen, threads, _environment(chosen, launch), launch.processes)
+            compute = Resources(
+                device=chosen, threads=threads, environment=_environment(chosen, launch),
+                processes=launch.processes,
+            )  # fmt: skip
             locks.lock_new(job.folder for job in pending)
             report_change_of_numerics(pending, compute.environment, callbacks)
             prepare_folders(pending, compute.environment, threads, overwrite=overwrite)
-            _report_start(pending, callbacks)
+            _begin_progress(pending, callbacks)
             jobs = _replace_jobs(jobs, _train_groups(groups, compute, callbacks))
         for job in jobs if plots else ():
             if job.summary is not None:
@@ -183,7 +186,7 @@ def _report_finished(jobs: Sequence[Job], callbacks: Callbacks) -> None:
         )
 
 
-def _report_start(pending: Sequence[Job], callbacks: Callbacks) -> None:
+def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
     if len(pending) == 1:
         (job,) = pending
         part, floor = job.data.validation, None

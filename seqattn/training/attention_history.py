@@ -6,7 +6,6 @@ Letters: P probe sequences, L layers, A heads, T target steps, S source steps.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,13 +91,18 @@ def write_attention_history(
 
 
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
-    """The snapshots up to an epoch; none where there is no file, or none that can be read."""
-    with contextlib.suppress(CheckpointError):
+    """The snapshots up to an epoch; empty where there is no file. An unreadable file is logged, and
+    replaced by the next save."""
+    if not folder.film.exists():
+        return []
+    try:
         arrays = folder.read_film()
-        weights = np.nan_to_num(arrays["weights"], nan=0.0)
-        return [
-            AttentionSnapshot(int(at), frame, str(arrays["meaning"]))
-            for at, frame in zip(arrays["epochs"], weights, strict=True)
-            if at <= epoch
-        ]
-    return []
+    except CheckpointError as error:
+        folder.log_line(f"earlier attention is lost: {error}")
+        return []
+    weights = np.nan_to_num(arrays["weights"], nan=0.0)
+    return [
+        AttentionSnapshot(int(at), frame, str(arrays["meaning"]))
+        for at, frame in zip(arrays["epochs"], weights, strict=True)
+        if at <= epoch
+    ]

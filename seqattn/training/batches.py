@@ -289,7 +289,9 @@ def _to_batch(
     kind = np.float64 if dtype == torch.float64 else np.float32
     masks = dict(shape.masks)
     lengths = part.source_lengths if "source_lengths" in masks else None
-    keep = {2: part.target_keep, 3: part.target_cells}.get(masks.get("target_keep", 0))
+    keep = None
+    if "target_keep" in masks:
+        keep = part.target_cells if masks["target_keep"] == 3 else part.target_keep
     # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
     source, target = (
         torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
@@ -320,11 +322,13 @@ def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBat
     first, *others = parts
     if not others:
         return first
+    batches = [part for part in parts if isinstance(part, Batch)]
     if isinstance(first, GatheredBatch):
         if any(not isinstance(one, GatheredBatch) or one.part is not first.part for one in others):
             raise ValueError("runs whose sequences are gathered on demand must share them")
         return first.of_runs(len(parts))
-    batches = [part for part in parts if isinstance(part, Batch)]
+    if len(batches) < len(parts):
+        raise ValueError("runs whose sequences are gathered on demand must share them")
     return Batch(
         _stack([batch.source for batch in batches]),
         _stack([batch.target for batch in batches]),

@@ -43,6 +43,11 @@ class CheckpointFile:
         return int(self.metadata["epoch"])
 
     @property
+    def position(self) -> tuple[int, int]:
+        """Finished epochs, and finished steps of the running one, of a training."""
+        return self.epoch, int(self.metadata.get("step", 0))
+
+    @property
     def is_training(self) -> bool:
         """Whether a training can continue from it."""
         return bool(self.metadata["kind"] == "training")

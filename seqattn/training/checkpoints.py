@@ -215,6 +215,8 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
         )
         if not (len(state.history) == state.epoch >= state.best_epoch >= 0 <= state.step):
             raise ValueError
+        if bool(best) != (state.best_epoch > 0):
+            raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(
             f"{file.path}: its state of the training is not whole. Take another checkpoint, or"

@@ -13,14 +13,15 @@ from seqattn.models import Seq2SeqModel
 from seqattn.training.checkpoint_file import PATHS, CheckpointFile
 from seqattn.training.optimizers import buffer_names, counts_updates
 
-OTHER_KEYS = (*PATHS, "model.skip_map", "data.units")
+NOT_OF_THE_MODEL = (*PATHS, "model.skip_map", "data.units")
 """Keys that may differ between a folder and its checkpoints: they do not change what weights mean,
 and folders of earlier versions lack some."""
 MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
     "training.record_attention", "logging.tensorboard", *PATHS,
 )  # fmt: skip
-"""Keys that may change between a stop and a resume: they do not change what is learned."""
+"""Keys that may change between a stop and a resume: they change nothing in the epochs already
+trained."""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
@@ -55,7 +56,7 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
     found = {
         key: values
         for key, values in config_differences(expected, file.config).items()
-        if key.startswith(("model.", "data.")) and key not in OTHER_KEYS
+        if key.startswith(("model.", "data.")) and key not in NOT_OF_THE_MODEL
     }
     if found:
         lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]
@@ -111,6 +112,11 @@ def optimizer_buffers(
             )
         if found:
             buffers[name] = found
+    lacking = [name for name, _ in model.named_parameters() if name not in buffers]
+    if lacking and buffer_names(config) and (buffers or file.position != (0, 0)):
+        raise CheckpointError(
+            f"{file.path}: it has nothing that {config.optimizer} keeps of {', '.join(lacking)}."
+        )
     return buffers
 
 

@@ -13,9 +13,9 @@ class StepCompiler:
     """Compiles the steps of autograd; gradients derived by hand are never compiled.
 
     Args:
-        mode: `training.compile`: "on" compiles before the first step; "auto" once the epochs left
-            would take longer than a compile by the time of the last, and takes it back where the
-            next epoch is no faster; "off" never.
+        mode: `training.compile`: "on" compiles before the first step; "auto" once the remaining
+            epochs would take longer than a compilation, judged by the duration of the last epoch,
+            and undoes it if the next epoch is no faster; "off" never.
         log: called with a line about the backend of the gradients, whenever it changes.
     """
 

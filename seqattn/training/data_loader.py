@@ -59,13 +59,13 @@ class DataLoader:
 
     def start_epoch(self, seeds: Sequence[int], epoch: int) -> None:
         """Shuffle; the order is a function of seed and epoch."""
-        self.permutations = epoch_permutations(seeds, epoch, self.n)
+        permutations = epoch_permutations(seeds, epoch, self.n)
         self.known_counts.clear()
         if self._reads_own_shard:
-            (order,) = self.permutations
+            (order,) = permutations
             self.order = torch.from_numpy(order)
         else:
-            self.get = shuffled_batches(self.data, self.permutations, self.size)
+            self.get = shuffled_batches(self.data, permutations, self.size)
 
     def fetch(self, step: int) -> ShardedBatch:
         """Batch `step` of the epoch, or this process's shard of it."""

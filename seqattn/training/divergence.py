@@ -53,16 +53,17 @@ def find_non_finite(
 
 
 def step_error(
-    problem: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
+    non_finite: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
 ) -> NonFiniteError:
     """The error of the step after the state."""
-    run = state.rows[problem.row].run
+    row, value, name = non_finite.row, non_finite.value, non_finite.name
+    run = state.rows[row].run
     sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
     batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
     more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
     return NonFiniteError(
-        f"The {problem.name} is {problem.value} in epoch {state.epoch + 1}, step {state.step + 1},"
-        f" at learning rate {epoch.learning_rates[problem.row]:g}, in a batch of {batch}{more}. No"
+        f"The {name} is {value} in epoch {state.epoch + 1}, step {state.step + 1},"
+        f" at learning rate {epoch.learning_rates[row]:g}, in a batch of {batch}{more}. No"
         f" update was made with it, and the newest checkpoint is from before it. {REMEDY}",
         state.epoch + 1,
         state.step + 1,

@@ -189,9 +189,16 @@ class Learner:
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
-        found = attention_snapshots(self.params.model, probe_batch(self.validation), state.epoch)
-        for k in state.active if found else ():
-            state.rows[k].attention_history.append(found[k])
+        rows = [(k, state.rows[k].attention_history) for k in state.active]
+        missing = [(k, history) for k, history in rows
+                   if not history or history[-1].epoch != state.epoch]  # fmt: skip
+        if not missing:
+            return
+        snapshots = attention_snapshots(
+            self.params.model, probe_batch(self.validation), state.epoch
+        )
+        for k, history in missing if snapshots else ():
+            history.append(snapshots[k])
 
 
 def build_group(

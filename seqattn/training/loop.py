@@ -1,9 +1,9 @@
 """The training loop, for one run or for many side by side.
 
 `fit` trains a group, `train_epoch` the rest of an epoch, `train_step` one batch. No step waits for
-the device to learn whether its numbers are finite. Losses are checked before a save and at the end
-of an epoch; if one is not finite, the last snapshot is restored and the steps are replayed, each
-checked, up to the first that is not finite.
+the device to learn whether its losses and weights are finite. Losses are checked before a save and
+at the end of an epoch; if one is not finite, the last snapshot is restored and the steps are
+replayed, each checked, up to the first that is not finite.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     """
     learner.compiler.before_training(learner.loader.example_batch)
     end_finished_runs(state, learner, session)
-    if all(row.checkpoint is None for row in state.rows):
+    if state.step == 0:
         learner.record_attention(state)
     while state.active:
         if state.step == 0 and len(state.active) <= len(state.rows) // 2:
@@ -102,7 +102,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
             finish_epoch(state, learner, epoch, session)
         except (DistributedError, DataError):
             if state.commit_losses(learner.loader):
-                state.seconds = epoch.elapsed()
+                state.seconds = epoch.elapsed() if state.step else 0.0
                 session.save(state.update_checkpoints(state.active))
             raise
     return []
@@ -139,7 +139,7 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
 
 
 def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
-    """Forward, loss, backward, clip, update; nothing waits for the device."""
+    """Forward, loss, backward, clip, update; nothing waits for the loss."""
     losses = learner.compute_gradient(state, epoch)
     learner.update(epoch)
     state.pending.append(losses)
@@ -155,8 +155,9 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
     seconds = epoch.elapsed() / len(trained)
     number = state.epoch + 1
     for k in trained:
-        row, loss = state.rows[k], free[k] + forced[k]
-        if not math.isfinite(loss):
+        row = state.rows[k]
+        if not math.isfinite(free[k] + forced[k]):
+            loss = forced[k] if math.isfinite(free[k]) else free[k]
             mark_diverged(k, validation_error(loss, k, state, epoch), state, session)
             continue
         if free[k] < row.best_loss:
@@ -200,14 +201,14 @@ def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> 
     """End the runs whose checkpoints leave no epoch to train. They are saved with the current
     config, except after early stopping: others of the group may still return to the save before.
     """
+    finished = list[int]()
     for k in state.active:
         row = state.rows[k]
         row.ended = ending(row.run.config, state.epoch, learner.early_stoppers[k])
-        if row.ended is None:
-            continue
-        state.update_checkpoints([k])
-        if row.ended == "all epochs":
-            session.save([row])
+        if row.ended is not None:
+            finished.append(k)
+    rows = state.update_checkpoints(finished)
+    session.save([row for row in rows if row.ended == "all epochs"])
 
 
 def end_diverged(

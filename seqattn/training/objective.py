@@ -38,7 +38,7 @@ class LossFn(Protocol):
 
     name: str
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
         """Mean squared error of each run, (R,), or () for one run; fills `StackedParams.gradient`.
 
         Args:
@@ -78,7 +78,9 @@ class AutogradLoss:
         compiled = dict[Kernel, Kernel]()
         for cell in self._cells():
             plain = cell.eager_step()
-            cell.kernel = compiled.setdefault(plain, _compiled(plain))
+            if plain not in compiled:
+                compiled[plain] = _compiled(plain)
+            cell.kernel = compiled[plain]
         free_running = torch.zeros(batch.target_steps, dtype=torch.bool)
         try:
             with warnings.catch_warnings():
@@ -104,9 +106,9 @@ class AutogradLoss:
     def _cells(self) -> list[Cell]:
         return [module for module in self.model.modules() if isinstance(module, Cell)]
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
         assert self.stack is not None
-        loss = self.loss(batch, forced, draws)
+        loss = self.loss(batch, forced, rng)
         self.stack.clear_gradient()
         # Runs are independent, so a sum gives each its own gradient. A gradient of ones would do
         # the same, but makes torch import sympy, a quarter of a second.
@@ -114,17 +116,17 @@ class AutogradLoss:
         self.stack.gather_gradient()
         return loss.detach()
 
-    def loss(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
+    def loss(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
         """The loss alone, which can be differentiated."""
         if not self.bfloat16:
-            return self._loss(batch, forced, draws)
+            return self._loss(batch, forced, rng)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
-            return self._loss(batch, forced, draws)
+            return self._loss(batch, forced, rng)
 
-    def _loss(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
+    def _loss(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=forced, with_attention=False, rng=draws,
+            teacher_forcing=forced, with_attention=False, rng=rng,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
         loss = mse_loss(values, batch.target, batch.target_keep)
@@ -157,7 +159,7 @@ class ManualBackwardLoss:
     def __init__(self, passes: Any) -> None:
         self.passes = passes
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, draws: RNG | None = None) -> Tensor:
+    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
         loss: Tensor = self.passes.value_and_grad(
             batch.source, batch.target, source_lengths=batch.source_lengths,
             target_keep=batch.target_keep, teacher_forcing=forced,
@@ -272,4 +274,4 @@ def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
         total = squared.masked_fill(~keep, 0).sum(dim=(-3, -2, -1))
         return total / keep.sum(dim=(-3, -2, -1)).clamp(min=1)
     total = squared.masked_fill(~keep.unsqueeze(-1), 0).sum(dim=(-3, -2, -1))
-    return total / (keep.sum(dim=(-2, -1)) * target.shape[-1])
+    return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * target.shape[-1])

@@ -23,10 +23,10 @@ from torch.distributed.rendezvous import rendezvous
 from seqattn.errors import DistributedError, SeqattnError
 
 CONNECT_TIMEOUT = timedelta(seconds=120)
-"""Of the wait for the other processes to start."""
+"""Timeout of the wait for the other processes to start."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-"""Of the wait for the others later: each may read its files first. A process that ended is noticed
-at once."""
+"""Timeout of later waits: each process may read its files first. A process that ended is noticed at
+once."""
 FAILED = bytes(64)
 """The digest of a process that could not begin."""
 
@@ -93,7 +93,7 @@ class ProcessGroup:
         return tensor
 
     def all_reduce_flags(self, stop: bool, save: bool) -> tuple[bool, bool]:
-        """Stop if a stop is requested of any process; save if the first process is due to.
+        """Whether a stop is requested of any process, and whether the first process is due to save.
 
         Raises:
             DistributedError: one of them is lost.

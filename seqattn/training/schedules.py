@@ -26,6 +26,9 @@ from seqattn.config import (
     Training,
 )
 
+Ending = Literal["all epochs", "early stopping", "diverged"]
+"""Why a training has ended."""
+
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
     """The probability of feeding the truth (Bengio et al. 2015, "Scheduled Sampling", section 2.4).
@@ -70,22 +73,27 @@ def sample_teacher_forcing(
     """
     match config.coin:
         case "step":
-            draws = generator.random_sample((batches, 1, steps))
+            uniform = generator.random_sample((batches, 1, steps))
         case "sequence":
-            draws = generator.random_sample((sequences, 1))
+            uniform = generator.random_sample((sequences, 1))
         case "element":
-            draws = generator.random_sample((sequences, steps))
+            uniform = generator.random_sample((sequences, steps))
         case _:
             assert_never(config.coin)
-    forced: NDArray[np.bool_] = draws < probability
+    forced: NDArray[np.bool_] = uniform < probability
     return forced
 
 
 class EarlyStopper:
-    """Counts the epochs without a new lowest loss."""
+    """Counts the epochs without a new lowest loss.
 
-    def __init__(self, epochs: float, min_delta: float = 0.0) -> None:
-        self.epochs = epochs
+    Args:
+        patience: epochs without one after which training should stop.
+        min_delta: by which a loss has to be lower to count.
+    """
+
+    def __init__(self, patience: float, min_delta: float = 0.0) -> None:
+        self.patience = patience
         self.min_delta = min_delta
         self.lowest = math.inf
         self.waited = 0
@@ -100,7 +108,7 @@ class EarlyStopper:
 
     @property
     def should_stop(self) -> bool:
-        return self.waited >= self.epochs
+        return self.waited >= self.patience
 
 
 def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
@@ -174,9 +182,7 @@ class LearningRate:
                 assert_never(schedule)
 
 
-def ending(
-    config: Training, epoch: int, stopper: EarlyStopper
-) -> Literal["early stopping", "all epochs"] | None:
+def ending(config: Training, epoch: int, stopper: EarlyStopper) -> Ending | None:
     """Why a training has no epoch left; None: it has.
 
     Args:

@@ -105,7 +105,7 @@ def cache_module_attributes(model: nn.Module) -> Iterator[None]:
     """Set submodules and parameters as plain attributes of their modules. torch finds them by
     Python code at each use, which takes a twentieth of a small model's step.
 
-    None may be replaced in this context: its module would keep the old one.
+    Do not replace a submodule or parameter in this context: its module would keep the old one.
     """
     modules = list(model.modules())
     for module in modules:

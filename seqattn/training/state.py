@@ -9,10 +9,11 @@ Letters: R runs, P numbers in the parameters of one.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +27,8 @@ from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.data_loader import DataLoader
 from seqattn.training.optimizers import Optimizer, counts_updates
+from seqattn.training.schedules import Ending
 from seqattn.training.stacked_params import StackedParams
-
-Ending = Literal["all epochs", "early stopping", "diverged"]
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,10 @@ class TrainingRecord:
 
     def copy_record(self) -> dict[str, Any]:
         """The fields of this class, with lists of their own."""
-        return {
-            "history": list(self.history), "best_epoch": self.best_epoch,
-            "loss_sum": self.loss_sum, "loss_count": self.loss_count,
-            "attention_history": list(self.attention_history),
-        }  # fmt: skip
+        return {f.name: copy.copy(getattr(self, f.name)) for f in fields(TrainingRecord)}
 
 
-@dataclass
+@dataclass(eq=False)
 class RunState(TrainingRecord):
     """The state of one run, which a checkpoint file keeps.
 
@@ -136,8 +132,8 @@ class RunProgress(TrainingRecord):
     """The progress of a run.
 
     Attributes:
-        checkpoint: the newest state that `Session.save` got; before training the one to continue
-            from, or None.
+        checkpoint: the newest state by parameter name, which a save writes; before training the one
+            to continue from, or None.
         ended: why it trains no more; None: it is still training, or was interrupted.
         error: the non-finite loss, gradient or update of a run that diverged.
     """
@@ -149,7 +145,8 @@ class RunProgress(TrainingRecord):
 
     def __post_init__(self) -> None:
         if self.checkpoint is not None:
-            vars(self).update(self.checkpoint.copy_record())
+            for name, value in self.checkpoint.copy_record().items():
+                setattr(self, name, value)
 
     @property
     def is_finished(self) -> bool:
@@ -343,5 +340,5 @@ def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
     by_row = {slot.row: row for slot, row in zip(known, runs, strict=True)}
     if len(by_row) < len(runs) or len({(slot.group, slot.rows) for slot in known}) > 1:
         raise ValueError("runs that go side by side must have rows of one group, each its own")
-    filler = RunProgress(runs[0].run, ended="all epochs")
+    filler = RunProgress(runs[0].run, ended="all epochs")  # only that it has ended is read
     return [by_row.get(k, filler) for k in range(known[0].rows)]

@@ -31,7 +31,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
 
     The first steps of the training are tried on copies of the runs.
     """
-    if len(cores()) == 1:
+    if core_count() == 1:
         return 1, "one core"
     if multiplications(runs) < MIN_MULTIPLICATIONS:
         return 1, "too few multiplications a step for more"
@@ -54,7 +54,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
     if least < MIN_STEP_SECONDS:
         return 1, words[0]
     threads = 2
-    while threads <= len(cores()):
+    while threads <= core_count():
         taken = seconds(threads)
         words.append(f"{taken * 1e3:.2g} ms with {threads}")
         if taken > MAX_TIME_RATIO * least:
@@ -66,16 +66,16 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
 
 
 def multiplications(runs: Sequence[TrainingRun]) -> int:
-    """Approximate number of a training step: every weight with every step, forward and twice
-    backward."""
+    """Approximate multiplications in a training step: each weight once for each time step forward,
+    and twice backward."""
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
     data = runs[0].data
     steps = (data.source_steps + data.target_steps) * runs[0].config.batch_size
     return 3 * len(runs) * weights * steps
 
 
-def cores() -> list[int]:
-    """The cores this process may use."""
+def core_count() -> int:
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
