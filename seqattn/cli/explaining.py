@@ -6,12 +6,12 @@ import json
 import textwrap
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
 from seqattn.cli.argument_checks import example_slice, protected_files
-from seqattn.cli.options import RunArgument
+from seqattn.cli.options import RunArgument, grouped_options
 from seqattn.cli.output import (
     end_on_closed_pipe,
     escape_controls,
@@ -85,28 +85,35 @@ class DataUnits:
         return f"the numbers above are {self.scaling}: {shown}"
 
 
-def explain_command(
-    run: RunArgument,
+@dataclass(frozen=True)
+class StepOptions:
+    """The attention step."""
+
+    heading: ClassVar = "Step options"
+
     example: Annotated[
         int, typer.Option("--example", metavar="K", help="Test sequence K of the run, from 0.")
-    ] = 0,
+    ] = 0
     step: Annotated[
         int, typer.Option("--step", metavar="T", help="Step of the forecast, from 1.")
-    ] = 1,
+    ] = 1
     layer: Annotated[
         int, typer.Option("--layer", metavar="L", help="Decoder layer of a Transformer, from 0.")
-    ] = 0,
-    head: Annotated[int, typer.Option("--head", metavar="A", help="Attention head, from 0.")] = 0,
+    ] = 0
+    head: Annotated[int, typer.Option("--head", metavar="A", help="Attention head, from 0.")] = 0
+
+
+@grouped_options
+def explain_command(
+    run: RunArgument,
+    options: StepOptions,
     form: Annotated[
         ExplanationFormat, typer.Option("--format", help="Format of the output.")
     ] = "table",
-    figure: Annotated[
-        Path | None,
-        typer.Option(
-            "--figure", metavar="FILE.png|svg|pdf", help="Also draw query, keys and context."
-        ),
-    ] = None,
-) -> None:
+    figure: Annotated[Path | None, typer.Option(
+        "--figure", metavar="FILE.png|svg|pdf", help="Also draw query, keys and context."
+    )] = None,
+) -> None:  # fmt: skip
     """Explain one attention step number by number.
 
     The stages are keys, query, scores, weights, context and output. Each number follows from
@@ -126,20 +133,20 @@ def explain_command(
     _, trained = open_run(run)
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    part = data_of(trained).test
-    sequence = part.select(example_slice(example, len(part)))
+    part, step = data_of(trained).test, options.step
+    sequence = part.select(example_slice(options.example, len(part)))
     steps = int(sequence.target_lengths[0])
     if not 1 <= step <= steps:
         raise UsageError(
-            f"--step {step}: test sequence {example} has {counted(steps, 'target step')}. Give a"
-            f" step of 1 to {steps}."
+            f"--step {step}: test sequence {options.example} has {counted(steps, 'target step')}."
+            f" Give a step of 1 to {steps}."
         )
     scaled, _ = trained.spec.scaling.transform(sequence)
     source = scaled[0, : sequence.source_lengths[0]].astype("float64")
     arrays = forecast_arrays(sequence, sequence.target, with_target=False)
     title = run_pictures.sequence_titles(arrays)[0]
     explanation = explain(
-        trained.model, source, step=step, layer=layer, head=head,
+        trained.model, source, step=step, layer=options.layer, head=options.head,
         features=trained.spec.source_features, said=trained.spec.target_features,
         title=title.replace("\n", ", "),
     )  # fmt: skip

@@ -57,13 +57,13 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         f"Files are in {folder}: {', '.join([*drawn, 'summary.json'])}, ...",
         "Next:",
         f"  seqattn evaluate {folder}",
-        f"  seqattn plot-attention {folder}" if _has_attention(summary)
+        f"  seqattn plot-attention {folder}" if has_attention(summary)
         else f"  seqattn predict {folder} --example 0",
     ]  # fmt: skip
     print_lines(lines)
 
 
-def _has_attention(summary: Mapping[str, Any]) -> bool:
+def has_attention(summary: Mapping[str, Any]) -> bool:
     """Whether the model has attention; kinds of models without the config key always have it."""
     return summary["model"].get("attention", True) is not None
 
@@ -80,7 +80,7 @@ def print_seeds(outcome: ComparisonResult) -> None:
         describe_scope(outcome.data_of_seeds),
         f"The runs are in {outcome.path}. Next, for one of them:",
         f"  seqattn plot-attention {variant.folders[variant.seed_summary.best_seed].path}"
-        if _has_attention(variant.any_summary) and variant.seed_summary is not None
+        if has_attention(variant.any_summary) and variant.seed_summary is not None
         else f"  seqattn evaluate {next(iter(variant.folders.values())).path}",
     ]  # fmt: skip
     others = sorted(find_seed_folders(outcome.path).keys() - variant.folders.keys())

@@ -25,6 +25,7 @@ from seqattn.cli.torchrun import is_torchrun_restart, join_process_group, launch
 
 if TYPE_CHECKING:
     from seqattn.experiments.job import Job
+    from seqattn.training import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,7 @@ def train_command(
     with (
         defer_stop_signals() as stop_request,
         join_process_group(device, seeds.seeds, stop_request) as processes,
-        show_progress(
-            name, quiet or (processes is not None and processes.rank > 0), stop_request
-        ) as callbacks,
+        show_progress(name, quiet or _is_worker(processes), stop_request) as callbacks,
     ):
         from seqattn import experiments
         from seqattn.runs import RunFolder
@@ -109,26 +108,24 @@ def train_command(
             else experiments.seeds_of(resolved.config, folder, seeds.seeds)
         )
         jobs = experiments.train_many(
-            configs,
-            device=device,
-            threads=compute.threads,
-            resume=existing.resume,
-            overwrite=existing.overwrite,
+            configs, device=device, threads=compute.threads, callbacks=callbacks,
+            resume=existing.resume, overwrite=existing.overwrite,
             plots=not many if plots is None else plots == "each",
-            callbacks=callbacks,
             launch=experiments.Launch(
-                config_path=config,
-                provenance=origin,
-                processes=processes,
+                config_path=config, provenance=origin, processes=processes,
                 before_writing=lambda: experiments.create_seed_folders(configs) if many else None,
             ),
-        )
+        )  # fmt: skip
     failed = [job for job in jobs if job.error is not None]
     if not quiet and len(failed) < len(jobs):
         with ignore_closed_pipe():
             _print_results(jobs, folder, many=many)
     if failed:
         raise experiments.combined_error(failed, len(jobs))
+
+
+def _is_worker(processes: ProcessGroup | None) -> bool:
+    return processes is not None and processes.rank > 0
 
 
 def _print_results(jobs: Sequence[Job], folder: Path, *, many: bool) -> None:

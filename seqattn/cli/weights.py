@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seqattn.cli.result_tables import has_attention
 from seqattn.errors import UsageError
 
 
@@ -36,9 +37,7 @@ def read_weights(
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_results()["model"].get(
-            "attention", True
-        ):
+        if not folder.attention.exists() and not has_attention(folder.read_results()):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
         max_rows = None if every_sequence else examples
         weights = folder.read_attention(max_rows)
@@ -64,11 +63,10 @@ def read_weights(
     else:
         part = data_of(trained).test
     part = part.select(slice(0, examples))
-    result = free_run(
-        trained.model, part, steps or trained.spec.target_length, scaling=trained.spec.scaling
-    )
+    steps = steps or trained.spec.target_length
+    result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     weights = result.attention_arrays(part, steps_real=not is_own)
-    described = forecast_arrays(part, result.values, with_target=False)
-    titles = run_pictures.sequence_titles(described, "sequence" if is_own else "test")
+    arrays = forecast_arrays(part, result.values, with_target=False)
+    titles = run_pictures.sequence_titles(arrays, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder
