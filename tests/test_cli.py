@@ -23,7 +23,7 @@ from matplotlib.image import imread
 from rich.cells import cell_len
 
 from seqattn.analysis.comparison import tables
-from seqattn.cli.terminal import print_arms
+from seqattn.cli.result_tables import print_variants
 from seqattn.config import resolve
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import exclusive_lock, read_arrays
@@ -182,7 +182,7 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
         tables, "variant_table", lambda arms: (headings, [[name, *cells] for name in arms])
     )
     for shown in (names, names[:1]):
-        print_arms("t", shown)  # type: ignore[arg-type]
+        print_variants("t", shown)  # type: ignore[arg-type]
         said = capsys.readouterr().out
         assert said.count(cells[0]) == len(shown)
         assert max(map(len, said.splitlines())) <= width
@@ -190,7 +190,7 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
         assert (cells[1] in said) == (width >= (200 if len(shown) > 1 else 80))
     assert "dot" not in said
     alike = ["漢字" * 11 + last for last in "甲乙"]
-    print_arms("t", alike)  # type: ignore[arg-type]
+    print_variants("t", alike)  # type: ignore[arg-type]
     said = capsys.readouterr().out
     assert "甲" in said
     assert "乙" in said
@@ -458,7 +458,7 @@ def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path)
         (["--example", "-1"], 2, "the run has test sequences 0 to 11"),
         (["--format", "npz"], 2, "is binary and needs --output FILE.npz"),
         (["--format", "parquet"], 2, "is binary and needs --output FILE.parquet"),
-        (["--output", "a.xlsx"], 2, "ends in none of .csv, .tsv, .jsonl, .npz"),
+        (["--output", "a.xlsx"], 2, "its suffix is none of .csv, .tsv, .jsonl, .npz"),
         (["--attention", "w.csv"], 2, "weights are written as NPZ"),
         (["--steps", "0"], 2, "--steps"),
         (["--output", "my.csv/x.csv"], 5, "my.csv"),
@@ -623,7 +623,7 @@ def test_what_a_killed_start_leaves_is_no_hindrance(seqattn: Command, tmp_path: 
     (folder / "environment.json").unlink()  # without a lock the files are somebody's
     done = seqattn("train", small_config(tmp_path), *SETS, "-q", "--plots", "none")
     assert done.code == 2
-    assert "nothing in it is touched" in done.err
+    assert "is not a run folder" in done.err
 
 
 def test_what_would_not_fit_is_refused_beforehand(
@@ -665,9 +665,9 @@ def test_inspect_shows_a_checkpoint_without_a_model(
     last = attention_run / "checkpoints" / "last.safetensors"
     done = seqattn("inspect", last)
     assert done.code == 0, done.err
-    for words in (f"last.safetensors: whole, {last.stat().st_size:,} bytes", "kind: training",
+    for words in (f"last.safetensors: valid, {last.stat().st_size:,} bytes", "kind: training",
                   "version: 3", "model.hidden_dim: 5", "optimizer.output.bias.exp_avg_sq",
-                  "trained on: x, y (2 points at most) -> x, y (2 points at most)"):  # fmt: skip
+                  "trained on: x, y (at most 2 steps) -> x, y (at most 2 steps)"):  # fmt: skip
         assert words in done.out
     assert not re.search("^ *name:", done.out, re.MULTILINE), "no checkpoint has one"
     described = json.loads(seqattn("inspect", attention_run, "--json").out)
@@ -685,7 +685,9 @@ def test_verify_resume_names_the_first_tensor_that_differs(
     words = ["verify-resume", small_config(tmp_path), *SETS, "--stops", "3"]
     done = seqattn(*words)
     assert done.code == 0, done.err
-    assert re.search(r"Stopped after steps \d+, \d+, \d+ of 9 and resumed, it ends bit", done.out)
+    assert re.search(
+        r"Stopped after steps \d+, \d+, \d+ of 9 and resumed, the training ends bit", done.out
+    )
     assert "Stopped after step" in done.err
     begin = RunProgress.__post_init__
 
@@ -697,7 +699,7 @@ def test_verify_resume_names_the_first_tensor_that_differs(
     monkeypatch.setattr(RunProgress, "__post_init__", forgets)
     done = seqattn(*words, "-q")
     assert done.code == 4
-    assert "it ends elsewhere: history differs by up to" in done.err
+    assert "the uninterrupted one: history differs by up to" in done.err
     assert tree(tmp_path).keys() == {"my.yaml"}
 
 
@@ -905,7 +907,7 @@ def test_pictures_that_cannot_be_drawn(
     for words, said in (
         (["--output", "a.gif"], "End the file name in .png, .svg, .pdf"),
         (["--output", "a"], "the format of the picture is unknown"),
-        (["--steps", "3"], "--steps goes with --input"),
+        (["--steps", "3"], "--steps needs --input"),
         (["--examples", "0"], "--examples"),
     ):
         done = seqattn("plot-attention", attention_run, *words)
@@ -921,7 +923,7 @@ def test_pictures_that_cannot_be_drawn(
 def test_config_check(seqattn: Command, tmp_path: Path) -> None:
     done = seqattn("config", "check", small_config(tmp_path, "seed: 3\nmodel: {hidden_dim: 4}\n"))
     assert done.code == 0
-    assert "right. 2 of " in done.out
+    assert "valid. It sets 2 of " in done.out
     done = seqattn("config", "check", small_config(tmp_path, "sed: 3\nmodel: {hidden_dim: a}\n"))
     assert done.code == 2
     assert "2 mistakes" in done.err

@@ -43,8 +43,8 @@ SLOW = ("general, learning rate", "16 points", "moved by a step", "multi_head")
 def test_a_case(case: object, tmp_path: Path) -> None:
     cases.write_first(tmp_path)
     slow_too = "sparsemax" in case.name  # type: ignore[attr-defined]
-    for findings in cases.examined(case, 1 if slow_too else 3, tmp_path):
-        found = cases.named(findings)
+    for findings in cases.examine_seeds(case, 1 if slow_too else 3, tmp_path):
+        found = cases.found_names(findings)
         if case.finding:  # type: ignore[attr-defined]
             assert case.finding in found  # type: ignore[attr-defined]
         else:
@@ -287,7 +287,7 @@ def test_the_command_says_it(seqattn: Callable[..., Ended]) -> None:
     assert [row["name"] for row in plain] == list(CHECK_NAMES)
     assert seqattn(*words, "--seeds", "3", "--name", "three").code == 0
     done = seqattn("doctor", "outputs/three")
-    assert "3 of 3 seeds have ended" in done.out
+    assert "3 of 3 seeds are finished" in done.out
     assert set(json.loads(seqattn("doctor", "outputs/three", "--json").out)) == {"23", "24", "25"}
     done = seqattn("doctor", "outputs")
     assert done.code == 4

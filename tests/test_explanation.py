@@ -172,7 +172,7 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
     # what is said
     if kind.get("kind") == "transformer":
         assert made.prediction == []
-        assert "In the end the model says" in text
+        assert "The final output of the model is" in text
         return
     if fast:
         z = rows(table["Input to the inner loop"])[0] + rows(total)[0]
@@ -276,8 +276,8 @@ def test_explain_on_the_command_line(
     assert table.code == 0
     assert "softmax: weight = exp(score - largest) / sum of these" in table.out
     for words, said in (
-        (["--step", "9"], "so T must lie within 1 and"),
-        (["--step", "0"], "so T must lie within 1 and"),
+        (["--step", "9"], "Give a step of 1 to"),
+        (["--step", "0"], "Give a step of 1 to"),
         (["--example", "9999"], "the run has test sequences 0 to"),
         (["--figure", "a.bmp"], "End the file name in"),
     ):
@@ -361,7 +361,7 @@ def test_predict_says_what_an_override_costs(
                    "w.npz", "--output", "said.csv")  # fmt: skip
     assert done.code == 0, done.err
     own, forced = re.search(
-        r"error: (\S+) by its own attention, (\S+) with shuffled", done.err
+        r"error: (\S+) with the model's attention, (\S+) with shuffled", done.err
     ).groups()  # type: ignore[union-attr]
     assert float(own) != float(forced)
     refused = seqattn("predict", attention_run, "--attention-override", "one_hot:7")

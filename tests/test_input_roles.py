@@ -162,7 +162,7 @@ def test_only_how_a_file_is_read_can_be_set(seqattn: Run, one: str, words: str) 
     assert words in done.err
     done = seqattn("evaluate", "outputs/c", "--set", "data.series=x")
     assert done.code == 2
-    assert "says how --input is read" in done.err
+    assert "applies to --input only" in done.err
 
 
 def test_a_column_that_the_config_names_is_needed(seqattn: Run) -> None:

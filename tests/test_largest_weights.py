@@ -22,7 +22,7 @@ def test_the_terminal_shows_them_below_the_examples(
 ) -> None:
     done = seqattn("plot-attention", attention_run, "--terminal", "--examples", "2")
     assert done.code == 0
-    _, _, table = done.out.partition("all 12 sequences: share in which a point has")
+    _, _, table = done.out.partition("all 12 sequences: share in which a source step has")
     weights = read_arrays(attention_run / "attention.npz")["weights"][:, 0, 0]
     shares = (weights.argmax(-1)[..., None] == np.arange(2)).mean(axis=0)
     for step, row in zip((3, 4), shares, strict=True):

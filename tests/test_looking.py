@@ -21,7 +21,7 @@ import pytest
 import seqattn as package
 from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
-from seqattn.cli.panel import Panel, sparkline
+from seqattn.cli.panel import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
 from seqattn.data.sequences import can_share_axes
@@ -139,11 +139,11 @@ def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--epochs", "--grid"], "--epochs draws the film"),
+        (["--epochs", "--grid"], "--epochs draws the recorded weights"),
         (["--terminal", "--output", "x.png"], "--terminal prints"),
-        (["--format", "gif"], "it is for --epochs"),
+        (["--format", "gif"], "is an animation and needs --epochs"),
         (["--grid", "--head", "0"], "leave --layer and --head out"),
-        (["--format", "png", "--output", "x.pdf"], "say different things"),
+        (["--format", "png", "--output", "x.pdf"], "contradicts --format png"),
         (["--epochs", "--head", "7"], "--head 7: this model has 2"),
     ],
 )
@@ -518,11 +518,11 @@ def test_a_sparkline_goes_down_as_the_loss_does() -> None:
 def test_a_panel_says_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    panel = Panel("mine", 0, 10, {"seed": 3, "noise_floor": 0.0125})
+    panel = PanelDisplay("mine", 0, 10, {"seed": 3, "noise_floor": 0.0125})
     panel.console = Console(file=io.StringIO(), width=100)
     for epoch in range(1, 4):
         panel.epoch(EpochRecord(epoch, 0.5 / epoch, 0.4 / epoch, 0.3 / epoch, 0.01, 0.5, 0.1))
-    panel.console.print(panel.drawing())
+    panel.console.print(panel.render())
     said = panel.console.file.getvalue()  # type: ignore[attr-defined]
     panel.close()
     for words in ("mine, seed 3", "epoch 3/10", "training 0.1667", "validation 0.1333 free running",

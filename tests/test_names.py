@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.cli.output import plain_console, prepare_streams, printable, show, write_data
+from seqattn.cli.output import escape_controls, plain_console, set_encoding, show, write_data
 from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]
 NAMES = ["[bold]", "flow [/s]", "[link=http://x]y[/link]", "\x1b[31mred", "100%", "{}", ":smile: 🙂", "ש‮rtl"]  # fmt: skip
-SHOWN = [printable(name) for name in NAMES]
+SHOWN = [escape_controls(name) for name in NAMES]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "seqattn/cli").glob("*.py")), ids=lambda p: p.name)
@@ -47,7 +47,7 @@ def test_an_encoding_that_lacks_a_character(monkeypatch: pytest.MonkeyPatch) -> 
         stream = io.TextIOWrapper(raw, encoding="ascii")
         monkeypatch.setattr(stream, "isatty", lambda terminal=terminal: terminal, raising=False)
         monkeypatch.setattr(sys, "stdout", stream)
-        prepare_streams()
+        set_encoding()
         show("café")
         write_data("café\n")
         stream.flush()

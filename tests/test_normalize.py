@@ -327,7 +327,7 @@ def test_explain_says_what_its_numbers_are_of(
     assert taken["source_units"] == {name: pytest.approx({"shift": mean, "scale": std})}
     assert taken["model_says_in_units"][name] == pytest.approx(taken["model_says"][0] * std + mean)
     said = " ".join(seqattn("explain", folder.path, "--example", "2").out.split())
-    assert "this source normalized by its own mean and standard deviation" in said
+    assert "normalized by mean and standard deviation of this source" in said
     assert f"({name} - {mean:g}) / {std:g}" in said
 
 

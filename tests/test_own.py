@@ -356,7 +356,7 @@ def test_data_check_sample_and_formats(seqattn: Command, tmp_path: Path) -> None
         done = seqattn("data", "check", f"s.{ending}", "--picture", "c.png")
         assert done.code == 0, done.err
         assert "9 sequences" in done.out
-        assert "no two are the same" in done.out
+        assert "duplicate sequences: none" in done.out
         assert "kind: file" in done.out
     assert (tmp_path / "c.png").stat().st_size > 5000
     assert seqattn("data", "check", "none.csv").code == 3
@@ -369,7 +369,7 @@ def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
     (tmp_path / "w.csv").write_text("sequence,x_1,x_2\na,1,2\nb,3,4\nc,1,2\n")
     done = seqattn("data", "check", "w.csv")
     assert "w.csv: csv, a sequence a row, 3 sequences of 2 points" in done.out
-    assert "1 are copies of another" in done.out
+    assert "duplicate sequences: 1" in done.out
     (tmp_path / "l.csv").write_text("id,t,x\na,1,2\na,2,3\nb,1,0\n")
     done = seqattn("data", "check", "l.csv")
     assert "l.csv: csv, a point a row, sequences identified by 'id', 2 sequences" in done.out

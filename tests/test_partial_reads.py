@@ -84,7 +84,7 @@ def test_seeds_that_differ_in_what_changes_nothing_learned_are_of_one_config(
     assert seqattn(*words, *later).code == 0
     done = seqattn("doctor", "outputs/many")
     assert done.code == 0, done.err
-    assert "3 of 3 seeds have ended" in done.out
+    assert "3 of 3 seeds are finished" in done.out
 
 
 def test_a_run_whose_test_loss_was_not_finite_may_have_more_epochs(

@@ -114,6 +114,6 @@ def test_the_command_says_why_there_is_no_importance(
     done = seqattn("tune", "c.yaml", "--trials", "4", *words, "--search", RATE, "--search", WIDTH)
     assert done.code == 0, done.err
     assert "4 trials ended with a loss: from fewer than 20 nothing is said" in done.out
-    assert "What made the difference" not in done.out
+    assert "Importance of the keys" not in done.out
     assert "importance.png" not in done.out
     assert not (tmp_path / "outputs/found/importance.png").exists()

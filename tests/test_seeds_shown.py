@@ -129,9 +129,9 @@ def test_fewer_seeds_of_a_training_say_that_there_are_others(
     assert seqattn("train", "some.yaml", "--seeds", "3").code == 0
     done = seqattn("train", "some.yaml", "--seeds", "2", "--resume")
     assert done.code == 0, done.err
-    assert "outputs/some holds other seeds, too (5), which are not in this table" in done.out
+    assert "outputs/some also has seeds that are not in this table (5)" in done.out
     done = seqattn("train", "some.yaml", "--seeds", "3", "--resume")
-    assert "holds other seeds" not in done.out
+    assert "also has seeds" not in done.out
 
 
 # --- what an earlier state left -----------------------------------------------------------------------

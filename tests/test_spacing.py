@@ -307,10 +307,10 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
     days = CALENDARS["business days"][0](40)
     odd = np.datetime64("2001-01-01") + np.cumsum([2, 3, 4, 2, 5] * 8)
     for dates, words, proposed in (
-        (days, "1 business day apart", "time: date"),
+        (days, "spacing 1 business day", "time: date"),
         (
             np.delete(days, 9),
-            "1 business day apart, 1 row missing between",
+            "spacing 1 business day, 1 missing row",
             "missing: interpolate",
         ),
         (odd, "not evenly spaced", "time: null"),

@@ -237,7 +237,7 @@ def test_one_feature_has_its_unit_in_the_heading(seqattn: Command, run: RunFolde
 
 def test_inspect_and_explain_show_them(seqattn: Command, run: RunFolder) -> None:
     shown = seqattn("inspect", "outputs/u").out
-    assert "trained on: temp. outside [degC], demand [MW] (4 points at most) -> temp." in shown
+    assert "trained on: temp. outside [degC], demand [MW] (at most 4 steps) -> temp." in shown
     assert 'data.units: {"demand": "MW", "temp. outside": "degC"}' in shown
     assert json.loads(seqattn("inspect", "outputs/u", "--json").out)["layout"]["units"] == UNITS
     explained = " ".join(seqattn("explain", "outputs/u").out.split())

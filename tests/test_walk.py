@@ -43,7 +43,7 @@ def test_the_walk_of_a_step_is_true(seqattn: Command, tmp_path: Path) -> None:
 
 def _followed(work: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """The functions of the package that a training calls, in their order, and those that are on the
-    stack at its first step, from `cli.train` on."""
+    stack at its first step, from `train_command` on."""
     calls, stack = list[tuple[str, str]](), list[tuple[str, str]]()
 
     def place(frame: FrameType) -> tuple[str, str] | None:
@@ -64,7 +64,7 @@ def _followed(work: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
                 if (there := place(at)) is not None:
                     stack.insert(0, there)
                 at = at.f_back
-            while stack[0][1] != "train":
+            while stack[0][1] != "train_command":
                 del stack[0]
 
     sys.setprofile(called)

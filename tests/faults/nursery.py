@@ -104,7 +104,7 @@ class Nursery:
 
 
 EVERYTHING = (
-    "cli", "cli.terminal", "experiments.compare", "experiments", "plots.run_pictures", "experiments.verify_resume", "analysis.evaluation",
+    "cli", "cli.result_tables", "experiments.compare", "experiments", "plots.run_pictures", "experiments.verify_resume", "analysis.evaluation",
     "data.file_dataset", "config.comparing",
 )  # fmt: skip
 

@@ -114,7 +114,7 @@ def test_a_node_that_is_killed_loses_nothing(
         assert not any(Path(f"/proc/{pid}").exists() for pid in victims)
     finally:
         nodes.shutdown()
-    assert "Tables and pictures lie in" in out
+    assert "Tables and pictures are in" in out
     assert same(tmp_path / "outputs/alone", tmp_path / "outputs/ray") == 12
     monkeypatch.setattr(ray_cluster, "_connected", None)  # what is finished needs no cluster
     again = seqattn(*WORDS, *long, "--name", "ray", "--engine", "ray", "--ray-address", "auto")
@@ -150,7 +150,7 @@ def test_a_cluster_that_cannot_be_reached_is_named(
 
     done = seqattn(*WORDS, *SHORT, "--ray-address", nobody)
     assert done.code == 2
-    assert "goes with --engine ray" in done.err
+    assert "needs --engine ray" in done.err
     monkeypatch.setitem(sys.modules, "ray", None)
     done = seqattn(*WORDS, *SHORT, "--engine", "ray")
     assert done.code == 2

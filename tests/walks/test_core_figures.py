@@ -28,7 +28,7 @@ def _module(path: Path) -> ModuleType:
 
 PINNED = _module(ROOT / "scripts" / "pinned.py")
 EXPECTED = json.loads((ROOT / "tests" / "data" / "core_figures.json").read_text())
-WORKS = {name: words for name, words in PINNED.works().items() if words[0] == "seqattn"}
+WORKS = {name: words for name, words in PINNED.trainings().items() if words[0] == "seqattn"}
 
 
 def test_every_work_has_its_figures() -> None:
