@@ -60,7 +60,7 @@ def tune(
         tuned = tuning.tune(
             wanted, options.output_dir, trials, storage=storage, device=compute.device,
             threads=compute.threads, callbacks=callbacks,
-            say=(lambda line: None) if quiet else note,
+            message=(lambda line: None) if quiet else note,
         )  # fmt: skip
     if not quiet:
         with after_the_work():
