@@ -84,7 +84,7 @@ def finished(asked: Search, folder: Path, count: int) -> results.TuneResult:
         trial = trials.start_trial(study, asked, lambda number: True, lambda line: None)
         assert trial is not None
         trials.complete(study, trial, trial.params["training.learning_rate"])
-    return results.write_results(study, asked, folder)
+    return results.write_search_results(study, asked, folder)
 
 
 def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def verify_resume(
     resolved = resolve(config, overrides or []).config
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
         found = verify(
-            resolved, Path(home), stops=stops, say=(lambda line: None) if quiet else note
+            resolved, Path(home), stops=stops, message=(lambda line: None) if quiet else note
         )
     where = ", ".join(map(str, found.stops))
     if found.difference is not None:

@@ -62,7 +62,7 @@ def write_trials(study: optuna.Study, search: Search, path: Path) -> list[dict[s
     return rows
 
 
-def write_results(study: optuna.Study, search: Search, path: Path) -> TuneResult:
+def write_search_results(study: optuna.Study, search: Search, path: Path) -> TuneResult:
     """Write all result files of a search.
 
     Raises:

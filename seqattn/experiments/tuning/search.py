@@ -15,9 +15,9 @@ than the median are pruned; see `trials.build_pruner`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError
@@ -31,6 +31,8 @@ from seqattn.experiments.tuning.manifest import (
 from seqattn.runs.storage import exclusive_lock, folder_lock
 
 if TYPE_CHECKING:
+    import optuna
+
     from seqattn.experiments.tuning.results import TuneResult
 
 INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
@@ -77,7 +79,7 @@ def tune(
         import optuna
     except ImportError:
         raise UsageError(INSTALL) from None
-    from seqattn.experiments.tuning import results, trial_loop, trials
+    from seqattn.experiments.tuning import results, trial_loop
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     choose_device(device)
@@ -88,21 +90,36 @@ def tune(
         exclusive_lock(path) if storage is None else contextlib.nullcontext(),
         trial_loop.database_errors(),
     ):
-        with _shared_lock(path, storage):
-            study = trials.open_study(storage or f"sqlite:///{path / DATABASE}", search, identity)
-            write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
-        if storage is None:  # with a shared database, other processes may run these trials
-            trials.requeue_killed(study, search)
+        study = _open_study(search, path, identity, storage)
+        loop = trial_loop.TrialLoop(
+            study, search, path, device, threads, callbacks or Callbacks(), message
+        )
         try:
-            trial_loop.TrialLoop(
-                study, search, path, device, threads, callbacks or Callbacks(), message
-            ).run(count)
+            loop.run(count)
         except BaseException:
             with contextlib.suppress(Exception), _shared_lock(path, storage):
                 results.write_trials(study, search, path)
             raise
         with _shared_lock(path, storage):
-            return results.write_results(study, search, path)
+            return results.write_search_results(study, search, path)
+
+
+def _open_study(
+    search: Search, path: Path, identity: Mapping[str, Any], storage: str | None
+) -> optuna.Study:
+    """Open the study and write the manifest of the folder; requeue trials of killed processes.
+
+    Raises:
+        UsageError, StorageError: see `tune`.
+    """
+    from seqattn.experiments.tuning import trials
+
+    with _shared_lock(path, storage):
+        study = trials.open_study(storage or f"sqlite:///{path / DATABASE}", search, identity)
+        write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
+    if storage is None:  # with a shared database, other processes may run these trials
+        trials.requeue_killed(study, search)
+    return study
 
 
 def _shared_lock(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:

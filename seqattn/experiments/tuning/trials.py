@@ -117,21 +117,21 @@ def start_trial(
         if not has_queued and len(tried_combinations(trials, search)) >= search.size:
             return None
         trial = study.ask()
-        is_free = is_available(trial.number)
-        if not is_free:
+        is_unused = is_available(trial.number)
+        if not is_unused:
             message(
                 f"trial-{trial.number}: its folder exists and belongs to another study; the number"
                 " is skipped"
             )
         if REQUEUED_FROM_ATTR not in trial.user_attrs:
-            labels = choose_labels(study, search, trial.number, message) if is_free else None
+            labels = choose_labels(study, search, trial.number, message) if is_unused else None
             if labels is None:  # no folder, or another process took the last combination
                 study.tell(trial, state=TrialState.FAIL)
                 continue
             study.sampler = FixedSampler(labels)
         for param_range in search.ranges:
             suggest_value(trial, param_range)
-        if is_free:
+        if is_unused:
             return trial
         requeue(study, search, study.trials[trial.number])
 
