@@ -436,7 +436,7 @@ def test_stops_inside_epochs_change_nothing(
 ) -> None:
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
-    found = verify_resume(a_run(folder), tmp_path, stops=5, say=lambda line: None)
+    found = verify_resume(a_run(folder), tmp_path, stops=5, message=lambda line: None)
     assert found.difference is None
     assert found.compared > 10
 

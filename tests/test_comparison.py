@@ -345,14 +345,17 @@ def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: P
     assert seqattn(*words).code == 0
     before = tree(tmp_path / "outputs")
     for change, said in (
-        ("training.epochs=5", "looking, plain had another config"),
-        ("model.hidden_dim=4", "had another config"),
+        ("training.epochs=5", "the config of looking, plain differs"),
+        ("model.hidden_dim=4", "the config of looking, plain differs"),
     ):
         done = seqattn(*words, "--set", change)
         assert done.code == 2
         assert said in done.err
     done = seqattn(*words, "--vary", "model.hidden_dim=2,3")
-    assert "its variants are looking, plain; asked are hidden_dim-2, hidden_dim-3" in done.err
+    assert (
+        "its variants are looking, plain, and those of this command hidden_dim-2, hidden_dim-3"
+        in done.err
+    )
     done = seqattn("train", config(tmp_path), "-q")
     assert done.code == 2
     assert tree(tmp_path / "outputs") == before
@@ -390,7 +393,7 @@ def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
     planned = plan_comparison(config(tmp_path, NAMED))
     with pytest.raises(
-        Interrupted, match="outputs/mine; the same command goes on from there"
+        Interrupted, match="outputs/mine; run the same command again to continue"
     ) as told:
         compare(planned, tmp_path / "outputs", callbacks=callbacks)
     assert told.value.exit_code == 143

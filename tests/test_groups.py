@@ -20,7 +20,7 @@ from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
 from seqattn.experiments.compare import compare
-from seqattn.experiments.ray_cluster import _take_in
+from seqattn.experiments.ray_cluster import _write_run_folders
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures
 from seqattn.report.content import run_content
@@ -284,12 +284,12 @@ def test_a_group_that_came_back_in_part_begins_again_whole(
     for last in (9, 25, count - 8, count - 4, count - 3, count):
         shown = 0
         with pytest.raises(Killed):
-            _take_in(came, Callbacks())
+            _write_run_folders(came, Callbacks())
         sizes = [len(group) for group in groups_to_train(here)]
         # Once the first of them has results, all that is missing is known from the checkpoints.
         assert sizes == ([5] if last <= count - 3 else []), last
     last = 0
-    _take_in(came, Callbacks())
+    _write_run_folders(came, Callbacks())
     assert groups_to_train(here) == []
     assert [json.loads(each["summary.json"])["test_loss"] is None for each in files] == [
         folder.divergence() is not None for _, folder in here

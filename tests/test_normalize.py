@@ -296,7 +296,7 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
     np.save(tmp_path / "points.npy", series(40, 15))
     found = verify_resume(
         a_run(tmp_path / "points.npy", "training.checkpoint_seconds=0"), tmp_path, stops=3,
-        say=lambda line: None,
+        message=lambda line: None,
     )  # fmt: skip
     assert found.difference is None
     assert found.compared > 5

@@ -25,7 +25,7 @@ from seqattn.errors import (
     UsageError,
 )
 from seqattn.experiments import Callbacks, train_one, tuning
-from seqattn.experiments.tuning import results, trials
+from seqattn.experiments.tuning import results, sampling, trial_loop, trials
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import exclusive_lock
 from tests.conftest import Ended
@@ -68,7 +68,7 @@ class Trainer:
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     found = Trainer()
-    monkeypatch.setattr(tuning, "train_one", found)
+    monkeypatch.setattr(trial_loop, "train_one", found)
     monkeypatch.setattr(results, "importance_figure", lambda *_: None)
     monkeypatch.setattr(results, "as_bytes", lambda _: b"")
     return found
@@ -93,27 +93,27 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_a_finite_space_is_tried_once_over_and_then_the_search_stops(
     texts: list[str], size: int, trainer: Trainer, tmp_path: Path
 ) -> None:
-    asked, said = wanted(tmp_path, *texts), list[str]()
-    found = tuning.tune(asked, tmp_path, size + 5, say=said.append)
+    asked, messages = wanted(tmp_path, *texts), list[str]()
+    found = tuning.tune(asked, tmp_path, size + 5, message=messages.append)
     tried = [json.dumps(row["values"], sort_keys=True) for row in found.trials]
     assert len(tried) == len(set(tried)) == len(trainer.configs) == size
-    assert f"all {size} combinations are tried" in said[-1]
-    again = tuning.tune(asked, tmp_path, size + 5, say=said.append)
+    assert f"all {size} combinations have been tried" in messages[-1]
+    again = tuning.tune(asked, tmp_path, size + 5, message=messages.append)
     assert len(trainer.configs) == size, "nothing is trained any more"
     assert again.trials == found.trials
 
 
 def test_a_repeat_is_reported_with_what_is_tried_instead(trainer: Trainer, tmp_path: Path) -> None:
-    said = list[str]()
-    tuning.tune(wanted(tmp_path, CELLS), tmp_path, 2, say=said.append)
+    messages = list[str]()
+    tuning.tune(wanted(tmp_path, CELLS), tmp_path, 2, message=messages.append)
     other = wanted(tmp_path, CELLS, sets=["seed=3"], name="other")
-    tuning.tune(other, tmp_path, 2, say=said.append)
+    tuning.tune(other, tmp_path, 2, message=messages.append)
     third = wanted(tmp_path, CELLS, sets=["seed=5"], name="third")
-    tuning.tune(third, tmp_path, 2, say=said.append)
-    instead = [line for line in said if "is tried already" in line]
+    tuning.tune(third, tmp_path, 2, message=messages.append)
+    instead = [line for line in messages if "was tried before" in line]
     assert instead, "no seed of three draws a repeat"
-    assert {"model.cell=gru is tried already; trying model.cell=lstm" in line
-            or "model.cell=lstm is tried already; trying model.cell=gru" in line
+    assert {"model.cell=gru was tried before; trying model.cell=lstm instead" in line
+            or "model.cell=lstm was tried before; trying model.cell=gru instead" in line
             for line in instead} == {True}  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def test_pruned_failed_and_refused_combinations_are_not_tried_again(
         return 1.0
 
     trainer = Trainer(loss)
-    monkeypatch.setattr(tuning, "train_one", trainer)
+    monkeypatch.setattr(trial_loop, "train_one", trainer)
     asked = wanted(tmp_path, "model.hidden_dim=uniform(3,6)")
     found = tuning.tune(asked, tmp_path, 9)
     assert len(trainer.configs) == 4
@@ -222,7 +222,7 @@ def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Pat
 
     tuning.tune(asked(), tmp_path, 1)
     file.write_text("\n".join(["sequence,step,x", *rows]).replace("0,0,0", "0,0,9"))
-    with pytest.raises(UsageError, match="the data files have another content"):
+    with pytest.raises(UsageError, match="the content of the data files changed"):
         tuning.tune(asked(), tmp_path, 2)
     assert len(trainer.configs) == 1
 
@@ -233,7 +233,7 @@ def test_a_folder_of_an_older_version_is_refused(trainer: Trainer, tmp_path: Pat
         json.dumps({"ranges": [{"path": "training.learning_rate", "kind": "log", "low": 0.001,
                                 "high": 0.1, "whole": False, "values": []}]})
     )  # fmt: skip
-    with pytest.raises(UsageError, match="does not say of which config"):
+    with pytest.raises(UsageError, match="did not store the config"):
         tuning.tune(wanted(tmp_path, RATE), tmp_path, 2)
 
 
@@ -242,10 +242,10 @@ def test_runs_of_another_study_are_not_replaced(trainer: Trainer, tmp_path: Path
     those that are there."""
     asked = wanted(tmp_path, RATE)
     tuning.tune(asked, tmp_path, 2)
-    with pytest.raises(UsageError, match="the trials there are of another study"):
+    with pytest.raises(UsageError, match="its trials belong to another study"):
         tuning.tune(asked, tmp_path, 3, storage=f"sqlite:///{tmp_path / 'shared.db'}")
     (tmp_path / "found" / "study.db").unlink()
-    with pytest.raises(UsageError, match="the trials there are of another study"):
+    with pytest.raises(UsageError, match="its trials belong to another study"):
         tuning.tune(asked, tmp_path, 3)
     assert len(trainer.configs) == 2
 
@@ -339,7 +339,7 @@ def test_diverged_trials_are_recorded_with_their_sentence_and_the_table_is_there
     done = seqattn("tune", "c.yaml", *sets, "--search", "training.learning_rate=90,100",
                    "--trials", "2", "--threads", "1")  # fmt: skip
     assert done.code == 2
-    assert "no trial has ended with a loss: 2 failed" in done.err
+    assert "no trial ended with a loss: 2 failed" in done.err
     assert "Traceback" not in done.err
     rows = rows_of(tmp_path / "outputs" / "found")
     assert [row["state"] for row in rows] == ["fail", "fail"]
@@ -360,7 +360,7 @@ def test_a_trial_that_the_disk_failed_is_tried_again(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = Trainer()
-    monkeypatch.setattr(tuning, "train_one", trainer)
+    monkeypatch.setattr(trial_loop, "train_one", trainer)
     asked = wanted(tmp_path, RATE)
     tuning.tune(asked, tmp_path, 1)
 
@@ -387,10 +387,10 @@ def test_a_process_killed_while_it_chose_values_leaves_nothing(
     study = optuna.load_study(study_name="found", storage=f"sqlite:///{path / 'study.db'}")
     study.ask().suggest_int("model.hidden_dim", 3, 5)  # and no cell yet
     killed = study.ask()
-    trials._register(killed, asked.ranges[0])
-    trials._register(killed, asked.ranges[1])
-    trials.queue_again(study, asked, study.trials[2])
-    assert study.ask().user_attrs[trials.AGAIN] == 2
+    sampling.suggest_value(killed, asked.ranges[0])
+    sampling.suggest_value(killed, asked.ranges[1])
+    trials.requeue(study, asked, study.trials[2])
+    assert study.ask().user_attrs[trials.REQUEUED_FROM_ATTR] == 2
     found = tuning.tune(asked, tmp_path, 3)
     assert [(row["trial"], row["state"]) for row in sorted(found.trials, key=lambda r: r["trial"])] == [
         (0, "complete"), (2, "interrupted"), (4, "complete"), (5, "complete"),
@@ -400,13 +400,13 @@ def test_a_process_killed_while_it_chose_values_leaves_nothing(
 
 
 def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_path: Path) -> None:
-    asked, said = wanted(tmp_path, RATE), list[str]()
+    asked, messages = wanted(tmp_path, RATE), list[str]()
     tuning.tune(asked, tmp_path, 1)
     (tmp_path / "found" / "trial-1").mkdir()
     (tmp_path / "found" / "trial-1" / "config.yaml").write_text("name: precious\n")
-    found = tuning.tune(asked, tmp_path, 2, say=said.append)
+    found = tuning.tune(asked, tmp_path, 2, message=messages.append)
     assert [row["trial"] for row in found.trials] == [0, 2]
-    assert "the number is not used" in said[0]
+    assert "the number is skipped" in messages[0]
     assert [file.name for file in (tmp_path / "found" / "trial-1").iterdir()] == ["config.yaml"]
 
 
@@ -431,12 +431,14 @@ def test_a_trial_that_another_process_ended_is_recorded(
         study.tell(0, state=optuna.trial.TrialState.FAIL)
         return 2.0
 
-    monkeypatch.setattr(tuning, "train_one", Trainer(loss))
-    said = list[str]()
-    found = tuning.tune(wanted(tmp_path, RATE), tmp_path, 2, storage=storage, say=said.append)
+    monkeypatch.setattr(trial_loop, "train_one", Trainer(loss))
+    messages = list[str]()
+    found = tuning.tune(
+        wanted(tmp_path, RATE), tmp_path, 2, storage=storage, message=messages.append
+    )
     assert [row["state"] for row in found.trials] == ["complete", "fail"]
     assert found.trials[1]["reason"] == "ended by another process"
-    assert any("trial-0: was ended by another process" in line for line in said)
+    assert any("trial-0: ended by another process" in line for line in messages)
 
 
 # --- one search a folder --------------------------------------------------------------------------
@@ -477,10 +479,10 @@ def test_processes_that_share_a_database_leave_each_other_s_trials_alone(
     study = optuna.load_study(study_name="found", storage=storage)
     running = study.ask()  # by another process, at what is left
     left = ({"gru", "lstm"} - {trial.params["model.cell"] for trial in study.trials[:1]}).pop()
-    running.study.sampler = trials.Given({"model.cell": left})
+    running.study.sampler = sampling.FixedSampler({"model.cell": left})
     assert running.suggest_categorical("model.cell", ["gru", "lstm"]) == left
-    said = list[str]()
-    tuning.tune(asked, tmp_path / "b", 2, storage=storage, say=said.append)
+    messages = list[str]()
+    tuning.tune(asked, tmp_path / "b", 2, storage=storage, message=messages.append)
     assert study.trials[1].state == optuna.trial.TrialState.RUNNING
     assert len(trainer.configs) == 1, "what another process tries is not tried a second time"
-    assert "all 2 combinations are tried" in said[-1]
+    assert "all 2 combinations have been tried" in messages[-1]

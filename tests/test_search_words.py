@@ -26,7 +26,7 @@ def wanted(folder: Path, *texts: str, sets: tuple[str, ...] = ()) -> Search:
 def pruners(asked: Search, folder: Path, count: int) -> Mapping[int, optuna.pruners.BasePruner]:
     """Epochs of a trial -> what could have ended it."""
     found = dict[int, optuna.pruners.BasePruner]()
-    made, plain = list[optuna.pruners.BasePruner](), trials.pruner_of
+    made, plain = list[optuna.pruners.BasePruner](), trials.build_pruner
 
     with pytest.MonkeyPatch.context() as patch:
 
@@ -35,7 +35,7 @@ def pruners(asked: Search, folder: Path, count: int) -> Mapping[int, optuna.prun
             found[training.epochs] = made[-1]
             return made[-1]
 
-        patch.setattr(trials, "pruner_of", watched)
+        patch.setattr(trials, "build_pruner", watched)
         tuning.tune(asked, folder, count, threads=1)
     return found
 
@@ -51,7 +51,7 @@ def test_the_median_is_asked_with_the_trial_s_own_warm_up(tmp_path: Path) -> Non
     asked = wanted(tmp_path, "training.epochs=10,15", "training.learning_rate=1e-2,1e-9",
                    sets=("training.epochs=1000",))  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trials, "STARTUP", 1)
+        patch.setattr(trials, "STARTUP_TRIALS", 1)
         found = tuning.tune(asked, tmp_path, 4, threads=1)
     assert any(row["state"] == "pruned" for row in found.trials)
 
@@ -81,19 +81,19 @@ def finished(asked: Search, folder: Path, count: int) -> results.TuneResult:
     folder.mkdir(exist_ok=True)
     study = trials.open_study(f"sqlite:///{folder / 'study.db'}", asked, {})
     for _ in range(count):
-        trial = trials.begin(study, asked, lambda number: True, lambda line: None)
+        trial = trials.start_trial(study, asked, lambda number: True, lambda line: None)
         assert trial is not None
         trials.complete(study, trial, trial.params["training.learning_rate"])
-    return results.conclude(study, asked, folder)
+    return results.write_search_results(study, asked, folder)
 
 
 def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
-    asked, few = wanted(tmp_path, RATE, WIDTH), results.FEWEST_TRIALS - 1
+    asked, few = wanted(tmp_path, RATE, WIDTH), results.MIN_TRIALS - 1
     (tmp_path / "few").mkdir()
     (tmp_path / "few/importance.png").touch()  # of an earlier version
     found = finished(asked, tmp_path / "few", few)
     assert found.importance == {}
-    assert found.no_importance.startswith(f"{few} trials ended with a loss: from fewer than")
+    assert found.no_importance.startswith(f"{few} trials ended with a loss. The importance")
     assert not (tmp_path / "few/importance.png").exists()
     found = finished(asked, tmp_path / "enough", few + 1)
     assert found.no_importance == ""
@@ -102,8 +102,10 @@ def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
 
 
 def test_one_key_has_no_importance(tmp_path: Path) -> None:
-    found = finished(wanted(tmp_path, RATE), tmp_path / "one", results.FEWEST_TRIALS)
-    assert (found.importance, found.no_importance[:21]) == ({}, "One key was searched,")
+    found = finished(wanted(tmp_path, RATE), tmp_path / "one", results.MIN_TRIALS)
+    assert (found.importance, found.no_importance) == (
+        {}, "Only one key was searched, so there is no importance to compare.",
+    )  # fmt: skip
 
 
 def test_the_command_says_why_there_is_no_importance(
@@ -113,7 +115,7 @@ def test_the_command_says_why_there_is_no_importance(
     words = [x for text in (*SMALL, "training.epochs=1") for x in ("--set", text)]
     done = seqattn("tune", "c.yaml", "--trials", "4", *words, "--search", RATE, "--search", WIDTH)
     assert done.code == 0, done.err
-    assert "4 trials ended with a loss: from fewer than 20 nothing is said" in done.out
+    assert "4 trials ended with a loss. The importance of keys needs 20 or more" in done.out
     assert "Importance of the keys" not in done.out
     assert "importance.png" not in done.out
     assert not (tmp_path / "outputs/found/importance.png").exists()

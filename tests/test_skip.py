@@ -325,5 +325,5 @@ def test_explain_says_the_shares_of_network_and_skip(
 @pytest.mark.parametrize("kind", ["recurrent", "fast_weights"])
 def test_a_stopped_run_goes_on_to_the_same_bytes(kind: str, tmp_path: Path) -> None:
     config = resolve(None, [*SMALL, f"model.kind={kind}"]).config
-    found = verify_resume(config, tmp_path, stops=2, say=lambda line: None)
+    found = verify_resume(config, tmp_path, stops=2, message=lambda line: None)
     assert found.difference is None

@@ -240,7 +240,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_second_fit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = resolve(None, [*window_file(tmp_path / "a.csv"), f"model.skip_map={name}"]).config
-    found = verify_resume(config, tmp_path, stops=2, say=lambda line: None)
+    found = verify_resume(config, tmp_path, stops=2, message=lambda line: None)
     assert found.difference is None
     longer = resolve(None, [*window_file(tmp_path / "a.csv"), f"model.skip_map={name}",
                             "training.weight_decay=0.1"]).config  # fmt: skip

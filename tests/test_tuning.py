@@ -14,6 +14,7 @@ from seqattn.config import resolve
 from seqattn.config.searching import Search, plan_search
 from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks, tuning
+from seqattn.experiments.tuning import sampling, trials
 from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
 
@@ -89,8 +90,8 @@ def test_it_goes_on_where_it_was_stopped_and_tries_again_what_was_lost(tmp_path:
     tuning.tune(asked, tmp_path, 2, threads=1)
     storage = f"sqlite:///{tmp_path / 'found' / 'study.db'}"
     lost = optuna.load_study(study_name="found", storage=storage).ask()  # as a killed process
-    for each in asked.ranges:
-        tuning.trials._register(lost, each)
+    for param_range in asked.ranges:
+        sampling.suggest_value(lost, param_range)
     found = tuning.tune(asked, tmp_path, 5, threads=1)
     assert len(found.trials) == 6, "what was lost does not count"
     by_number = {row["trial"]: row for row in found.trials}
@@ -105,7 +106,7 @@ def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path
     seen = list[EpochRecord]()
     at_the_last = Callbacks(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
     with pytest.raises(
-        Interrupted, match="found/trial-2; the same command goes on, and tries"
+        Interrupted, match="found/trial-2; run the same command again to repeat this trial"
     ) as told:
         tuning.tune(asked, tmp_path, 3, threads=1, callbacks=at_the_last)
     assert told.value.exit_code == 130
@@ -122,8 +123,8 @@ def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path
 def test_a_search_that_is_started_again_tries_what_it_would_have_tried(tmp_path: Path) -> None:
     asked = wanted(tmp_path, RATE)
     at_once = tuning.tune(asked, tmp_path / "at-once", 4, threads=1)
-    for trials in (1, 2, 4):
-        parted = tuning.tune(asked, tmp_path / "parted", trials, threads=1)
+    for count in (1, 2, 4):
+        parted = tuning.tune(asked, tmp_path / "parted", count, threads=1)
     tried = {row["trial"]: row["values"]["training.learning_rate"] for row in at_once.trials}
     assert len(set(tried.values())) == 4
     assert {row["trial"]: row["values"]["training.learning_rate"] for row in parted.trials} == tried
@@ -159,7 +160,7 @@ def test_trials_that_do_worse_are_pruned_and_sick_ones_fail(
     (tmp_path / "c.yaml").write_text("name: found\n")
     sets = [*SMALL, "training.epochs=8"]
     asked = plan_search(tmp_path / "c.yaml", sets, ["training.learning_rate=1e-2,1e-9"])
-    monkeypatch.setattr(tuning.trials, "STARTUP", 1)
+    monkeypatch.setattr(trials, "STARTUP_TRIALS", 1)
     found = tuning.tune(asked, tmp_path, 14, threads=1)
     pruned = [row for row in found.trials if row["state"] == "pruned"]
     assert pruned

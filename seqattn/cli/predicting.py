@@ -186,7 +186,7 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
     if input_file is not None:
         part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     scaling = trained.spec.scaling
-    evaluation = score(trained.model, part, ReferenceLosses.of_data(part, data), scaling)
+    evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data), scaling)
     if as_json:
         show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:
