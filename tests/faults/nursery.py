@@ -13,10 +13,13 @@ A command may carry a plan, which the child sets up before it runs:
     {"kill": "rename", "call": 3}                             SIGKILL at the third rename
     {"env": {"RANK": "1"}}                                    more of an environment
     {"no_precheck": true}                                     free space is not asked for beforehand
+    {"no_capabilities": true}                                 root is bound by the modes of files
+    {"function": "module:name"}                               this runs, with the words, not the command
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
@@ -153,9 +156,8 @@ def _become(asked: dict[str, Any], said: int) -> None:
         plant(asked["mistake"])
         os.environ.update(asked["plan"].get("env", {}))
         _plan(asked["plan"])
-        from seqattn.cli import main
-
-        main()
+        module, _, name = asked["plan"].get("function", "seqattn.cli:main").partition(":")
+        getattr(importlib.import_module(module), name)()
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -173,6 +175,8 @@ def _plan(plan: dict[str, Any]) -> None:
 
     if plan.get("no_precheck"):
         experiment.check_free_space = lambda *_: None
+    if plan.get("no_capabilities"):
+        _drop_capabilities()
     if "signal" in plan:
         places: dict[str, list[tuple[Any, str]]] = {
             "save": [(atomic, "atomic_write"), (checksummed, "atomic_write")],
@@ -215,6 +219,13 @@ def _plan(plan: dict[str, Any]) -> None:
 
                 for module in (arrays, atomic, files, locks):
                     module.os = _Os(opened)  # type: ignore[attr-defined]
+
+
+def _drop_capabilities() -> None:
+    """Give up what lets root read and write files against their modes (capset(2), version 3)."""
+    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    if ctypes.CDLL(None, use_errno=True).capset(header, none) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 class _Os:
