@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -52,6 +53,14 @@ def unsynced_databases() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def libraries_are_not_collected() -> None:
+    """Modules and tests stay to the end: a collection that goes through all of them takes half a
+    second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,7 @@ def room(path: Path) -> str:
     return relative.parts[0].removesuffix(".py")
 
 
+@functools.cache
 def imports(path: Path) -> list[str]:
     """Dotted names of everything a file imports, inside functions too."""
     found: list[str] = []

@@ -636,19 +636,19 @@ def with_one_byte_changed(data: st.DataObject, *forms: str) -> None:
             assert f"f.{form}" in str(error)
 
 
-@settings(ANY_BYTES, max_examples=20)  # each reading starts a database; readers.fuzz does the same
+@settings(ANY_BYTES, max_examples=12)  # each reading starts a database; readers.fuzz does the same
 @given(st.data())
 def test_a_good_file_with_one_byte_changed_is_read_or_refused(data: st.DataObject) -> None:
     with_one_byte_changed(data, "csv", "parquet", "arrow")
 
 
-@settings(ANY_BYTES, max_examples=300)
+@settings(ANY_BYTES, max_examples=100)
 @given(st.data())
 def test_a_good_file_of_arrays_with_one_byte_changed_too(data: st.DataObject) -> None:
     with_one_byte_changed(data, "jsonl", "npz", "npy")
 
 
-@settings(ANY_BYTES, max_examples=30)  # any bits: test_any_name_and_every_digit_come_back
+@settings(ANY_BYTES, max_examples=15)  # any bits: test_any_name_and_every_digit_come_back
 @given(
     st.lists(
         st.lists(st.tuples(st.floats(-LARGE, LARGE, width=32), st.floats(-LARGE, LARGE, width=32)),

@@ -34,7 +34,7 @@ def table(name, rows):
     Path(name).write_text("step,x\\n" + "\\n".join(lines) + "\\n")
 
 for name, rows in (("train.csv", 1200), ("validation.csv", 300), ("few.csv", 2000),
-                   ("many.csv", 12000)):
+                   ("many.csv", 6000)):
     table(name, rows)
 began = []
 inner = results.conclude
@@ -55,7 +55,7 @@ for name in ("few", "many"):
 print(json.dumps(grown))
 """
 )
-"""The second training begins where the first, of a sixth of the windows, had taken all it needs."""
+"""The second training begins where the first, of a third of the windows, had taken all it needs."""
 
 
 def test_a_part_is_scored_and_written_in_memory_that_does_not_grow(tmp_path: Path) -> None:
