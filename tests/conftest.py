@@ -87,6 +87,12 @@ def golden() -> dict[str, dict[str, Any]]:
     return {case["id"]: case for case in cases}
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings draw none at their end, for tests of something else: three take a second."""
+    monkeypatch.setattr("seqattn.pictures.draw_each", lambda folder: iter(()))
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""

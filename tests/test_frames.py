@@ -26,6 +26,7 @@ from seqattn.data.frames import frame_file, kind_of_frame
 from seqattn.errors import DataError, UsageError
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 ROWS, SERIES = 40, 4
 CONFIG = (
     "name: c\ndata: {kind: file, path: f.csv, window: {source: 5, target: 3}, "
