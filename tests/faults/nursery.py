@@ -14,6 +14,7 @@ A command may carry a plan, which the child sets up before it runs:
     {"env": {"RANK": "1"}}                                    more of an environment
     {"no_precheck": true}                                     free space is not asked for beforehand
     {"no_capabilities": true}                                 root is bound by the modes of files
+    {"terminal": "/dev/pts/3"}                                the child's own, with its input and output
     {"function": "module:name"}                               this runs, with the words, not the command
 """
 
@@ -151,6 +152,8 @@ def _become(asked: dict[str, Any], said: int) -> None:
         os.dup2(null, 0)
         os.dup2(null, 1)
         os.dup2(said, 2)
+        if "terminal" in asked["plan"]:
+            _enter_terminal(asked["plan"]["terminal"])
         os.chdir(asked["cwd"])
         sys.argv = ["seqattn", *asked["words"]]
         plant(asked["mistake"])
@@ -219,6 +222,17 @@ def _plan(plan: dict[str, Any]) -> None:
 
                 for module in (arrays, atomic, files, locks):
                     module.os = _Os(opened)  # type: ignore[attr-defined]
+
+
+def _enter_terminal(path: str) -> None:
+    """Lead a session in a terminal, and read and write there, as `pty.fork` begins."""
+    os.setsid()
+    terminal = os.open(path, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(terminal, number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _drop_capabilities() -> None:
