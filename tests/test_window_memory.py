@@ -59,10 +59,10 @@ print(json.dumps(grown))
 
 
 def test_a_part_is_scored_and_written_in_memory_that_does_not_grow(tmp_path: Path) -> None:
-    """11,741 windows of 200 + 60 points become 12 MB of tensors. Arrays of all of them, in double
-    precision, of forecasts, and of what is written took 100 MB more."""
+    """5,741 windows of 200 + 60 points become 6 MB of tensors. Arrays of all of them, in double
+    precision, of forecasts, and of what is written took 50 MB more."""
     grown = figures_of(CONCLUDE, tmp_path)
-    assert grown["many"] < 28 * 2**20, grown
+    assert grown["many"] < 14 * 2**20, grown
 
 
 MAPPED = (
