@@ -522,7 +522,10 @@ def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None
         member.compress_type = zipfile.ZIP_DEFLATED
         member.file_size = len(header.getvalue()) + count * 2**20
         member.compress_size = len(content)
-        member.header_offset, member.CRC = 0, 0  # a wrong checksum: nobody reads to the end, where it is held against the content
+        member.header_offset, member.CRC = (
+            0,
+            0,
+        )  # a wrong checksum: nobody reads to the end, where it is held against the content
         raw.write(member.FileHeader() + content)
         archive.filelist.append(member)
         archive.start_dir, archive._didModify = raw.tell(), True  # type: ignore[attr-defined]

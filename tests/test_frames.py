@@ -87,7 +87,10 @@ def output_of(*words: str) -> str:
     """What a command prints, run in this process."""
     from seqattn.cli import main
 
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+    ):
         patch.setattr(sys, "argv", ["seqattn", *words])
         with pytest.raises(SystemExit) as left:
             main()

@@ -183,14 +183,18 @@ def test_train_log_has_every_line_whatever_is_configured(
     out, err = tmp_path / "out", tmp_path / "err"
     assert script_server.stdin is not None
     assert script_server.stdout is not None
-    print(json.dumps([script, *map(str, (tmp_path, out, err))]), file=script_server.stdin, flush=True)
+    print(
+        json.dumps([script, *map(str, (tmp_path, out, err))]), file=script_server.stdin, flush=True
+    )
     assert script_server.stdout.readline() == "0\n", err.read_text()
     assert lines_of(tmp_path / "a") == ["first", "line 0", "line 1", "line 2 {x}"]
     assert lines_of(tmp_path / "b") == ["line 0", "line 1", "line 2 {x}"]
     if when == "before" and name == "dictConfig":
         received = 6  # it disables the loggers that exist
     assert int(out.read_text()) == received
-    assert len(err.read_text().splitlines()) == printed + (name == "basicConfig" and when == "before")
+    assert len(err.read_text().splitlines()) == printed + (
+        name == "basicConfig" and when == "before"
+    )
 
 
 def test_threads_write_whole_lines_in_their_order(tmp_path: Path, collector: Collector) -> None:
