@@ -30,8 +30,8 @@ train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs
 test: $(READY)  ## Run the tests, a process a core
 	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks
 
-test-long: $(READY)  ## Run the tests of test, test-export and test-walks in one session
-	$(PYTEST) --ignore tests/browser --ignore tests/many
+test-long: $(READY)  ## Run the tests of test and test-walks in one session
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export
 
 test-many: $(READY)  ## Test trainings over several processes
 	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2

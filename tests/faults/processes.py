@@ -336,8 +336,10 @@ def save_once() -> None:
 def _traced(child: int, log: Path | str, calls: str, *options: str) -> bool:
     """Let strace follow a process that has stopped itself, and let it go on; False: it may not."""
     status = Path(f"/proc/{child}/status")
-    while not re.search(r"^State:\s+T", status.read_text(), re.MULTILINE):
+    while not (state := re.search(r"^State:\s+([TZ])", status.read_text(), re.MULTILINE)):
         time.sleep(0.002)
+    if state[1] == "Z":  # it failed before it stopped, which its exit code tells
+        return False
     words = ["strace", "-f", "-o", str(log), "-e", f"trace={calls}", *options, "-p", str(child)]
     tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     while tracer.poll() is None and "TracerPid:\t0\n" in status.read_text():
