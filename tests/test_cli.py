@@ -808,6 +808,7 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
          "--plots", "none"],
         ["predict", run, "--input", "my.csv", "--attention", "w.npz"],
         ["evaluate", run],
+        ["plot-attention", run, "--examples", "3"],
         ["plot-attention", run, "--input", "my.csv", "--steps", "4", "--layer", "0"],
         ["explain", run, "--example", "1"],
     ):  # fmt: skip
