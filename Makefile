@@ -5,12 +5,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 # Tests start hundreds of processes. Without kept bytecode each compiles the package anew, in a second.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
+.PHONY: help install train test test-long test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -27,20 +28,23 @@ train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
 test: $(READY)  ## Run the tests, a process a core
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks
+
+test-long: $(READY)  ## Run the tests of test and test-walks in one session
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export
 
 test-many: $(READY)  ## Test trainings over several processes
 	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2
 
 test-browser: $(READY)  ## Test the pages of seqattn report in a browser, and install one if needed
 	sh scripts/browser.sh
-	$(BIN)/python -m pytest tests/browser -n auto --maxprocesses 4
+	$(PYTEST) tests/browser
 
 test-export: $(READY)  ## Test that exported graphs say what their models say
-	$(BIN)/python -m pytest tests/export -n auto --maxprocesses 4
+	$(PYTEST) tests/export
 
 test-walks: $(READY)  ## Test every config key and pair of commands in turn: minutes
-	$(BIN)/python -m pytest tests/walks -n auto --maxprocesses 4
+	$(PYTEST) tests/walks
 
 contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
 	CONTRACT=all $(BIN)/python -m pytest tests/test_contract.py

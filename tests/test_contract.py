@@ -220,9 +220,11 @@ def lengths_of(config: dict[str, Any]) -> Tensor:
     return torch.full((N,), SKIP_SOURCE_LENGTH) if config.get("skip") == "linear" else LENGTHS
 
 
+MODEL: TypeAdapter[Model] = TypeAdapter(Model)
+
+
 def validated(config: dict[str, Any]) -> Model:
-    found: Model = TypeAdapter(Model).validate_python(config)
-    return found
+    return MODEL.validate_python(config)
 
 
 def sequences(lengths: Tensor = LENGTHS, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import io
 import json
 import sys
 import warnings
@@ -22,8 +24,9 @@ from seqattn.data.files import Chunk, ReadOptions, read_all
 from seqattn.data.frames import frame_kind, temporary_parquet
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments.api import DataNote, Run
-from tests.conftest import Ended, fresh_process
+from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 ROWS, SERIES = 40, 4
 CONFIG = (
     "name: c\ndata: {kind: file, path: f.csv, window: {source: 5, target: 3}, "
@@ -72,14 +75,27 @@ def opened(trained: Path) -> Run:
 @pytest.fixture(scope="module")
 def of_file(trained: Path) -> tuple[Any, dict[str, Any]]:
     """Forecasts and losses of the CSV file, by the command line."""
-    done = fresh_process(
-        ["predict", trained, "--input", "f.csv", "--format", "jsonl"], trained.parent
+    table = str(trained.parent / "f.csv")
+    printed = output_of("predict", str(trained), "--input", table, "--format", "jsonl")
+    forecasts = [json.loads(line)["forecast"] for line in printed.splitlines()]
+    return np.array(forecasts), json.loads(
+        output_of("evaluate", str(trained), "--input", table, "--json")
     )
-    assert done.returncode == 0, done.stderr
-    forecasts = [json.loads(line)["forecast"] for line in done.stdout.splitlines()]
-    done = fresh_process(["evaluate", trained, "--input", "f.csv", "--json"], trained.parent)
-    assert done.returncode == 0, done.stderr
-    return np.array(forecasts), json.loads(done.stdout)
+
+
+def output_of(*words: str) -> str:
+    """What a command prints, run in this process."""
+    from seqattn.cli import main
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+    ):
+        patch.setattr(sys, "argv", ["seqattn", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+    assert not left.value.code
+    return printed.getvalue()
 
 
 def read(frame: Any, options: ReadOptions = OPTIONS) -> Chunk:

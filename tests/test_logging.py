@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import re
@@ -20,6 +21,7 @@ from seqattn.errors import StorageError
 from seqattn.runs import RunFolder, train_log
 from tests.conftest import ROOT
 from tests.grouped import small_config
+from tests.log_lines import log_many
 
 STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (.*)\n")
 
@@ -162,27 +164,39 @@ CONFIGURATIONS: dict[str, tuple[str, int, int]] = {  # received by a handler, li
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def script_server() -> Iterator[subprocess.Popen[str]]:
+    """A process that has not imported `seqattn.runs`, and forks one for each script."""
+    words = [sys.executable, "-m", "tests.log_lines"]
+    with subprocess.Popen(
+        words, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        yield server
+
+
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_train_log_has_every_line_whatever_is_configured(
-    name: str, when: str, tmp_path: Path
+    name: str, when: str, tmp_path: Path, script_server: subprocess.Popen[str]
 ) -> None:
     statement, received, printed = CONFIGURATIONS[name]
     script = SCRIPT.replace(f"SET_{when.upper()}", statement)
     script = script.replace("SET_BEFORE", "").replace("SET_AFTER", "")
-    done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
+    out, err = tmp_path / "out", tmp_path / "err"
+    assert script_server.stdin is not None
+    assert script_server.stdout is not None
+    print(
+        json.dumps([script, *map(str, (tmp_path, out, err))]), file=script_server.stdin, flush=True
     )
+    assert script_server.stdout.readline() == "0\n", err.read_text()
     assert lines_of(tmp_path / "a") == ["first", "line 0", "line 1", "line 2 {x}"]
     assert lines_of(tmp_path / "b") == ["line 0", "line 1", "line 2 {x}"]
     if when == "before" and name == "dictConfig":
         received = 6  # it disables the loggers that exist
-    assert int(done.stdout) == received
-    assert len(done.stderr.splitlines()) == printed + (name == "basicConfig" and when == "before")
+    assert int(out.read_text()) == received
+    assert len(err.read_text().splitlines()) == printed + (
+        name == "basicConfig" and when == "before"
+    )
 
 
 def test_threads_write_whole_lines_in_their_order(tmp_path: Path, collector: Collector) -> None:
@@ -205,12 +219,6 @@ def test_threads_write_whole_lines_in_their_order(tmp_path: Path, collector: Col
             numbers = [int(k) for thread, k, _ in words if int(thread) == thread_of]
             assert numbers == list(range(40))
     assert len(collector.lines) == 3 * 8 * 40
-
-
-def log_many(home: Path, worker: int) -> None:
-    for k in range(20):
-        for name in ("shared", str(worker)):
-            RunFolder(home / name).log_line(f"{worker} {k}")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -22,7 +22,7 @@ from seqattn.data.inspect import inspect_file
 from seqattn.errors import AmbiguousData, DataError, SeqattnError
 
 FEW = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 START = datetime.date(2001, 1, 20)  # the 20th: days and months cannot be mistaken
 NAMES = ("unique_id", "ds", "load", "price")
@@ -157,7 +157,7 @@ def good(ending: str) -> bytes:
     return bytes(sink.getvalue())
 
 
-@settings(FEW, max_examples=60)
+@settings(FEW, max_examples=40)
 @given(
     st.sampled_from(["csv", "tsv", "json", "jsonl", "parquet", "arrow"]),
     st.one_of(

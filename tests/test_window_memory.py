@@ -34,7 +34,7 @@ def table(name, rows):
     Path(name).write_text("step,x\\n" + "\\n".join(lines) + "\\n")
 
 for name, rows in (("train.csv", 1200), ("validation.csv", 300), ("few.csv", 2000),
-                   ("many.csv", 12000)):
+                   ("many.csv", 6000)):
     table(name, rows)
 began = []
 inner = group_training.write_results
@@ -55,14 +55,14 @@ for name in ("few", "many"):
 print(json.dumps(grown))
 """
 )
-"""The second training begins where the first, of a sixth of the windows, had taken all it needs."""
+"""The second training begins where the first, of a third of the windows, had taken all it needs."""
 
 
 def test_a_part_is_scored_and_written_in_memory_that_does_not_grow(tmp_path: Path) -> None:
-    """11,741 windows of 200 + 60 points become 12 MB of tensors. Arrays of all of them, in double
-    precision, of forecasts, and of what is written took 100 MB more."""
+    """5,741 windows of 200 + 60 points become 6 MB of tensors. Arrays of all of them, in double
+    precision, of forecasts, and of what is written took 50 MB more."""
     grown = figures_of(CONCLUDE, tmp_path)
-    assert grown["many"] < 28 * 2**20, grown
+    assert grown["many"] < 14 * 2**20, grown
 
 
 MAPPED = (
