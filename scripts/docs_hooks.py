@@ -1,6 +1,6 @@
-"""What the site of the documentation has beyond the pages in docs/. MkDocs calls the `on_` functions.
+"""Generated parts of the documentation's site; MkDocs calls the `on_` functions.
 
-- Equations between dollar signs become MathML, which browsers draw without a script or a font of ours.
+- Equations between dollar signs become MathML, which browsers draw without a script.
 - docs/commands.md ends with every command and its options, read from the command line itself.
 - Every YAML file in configs/ has a page, and links into configs/ lead to these pages.
 """
@@ -49,14 +49,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _into_the_site(link: re.Match[str], page: str, files: Files) -> str:
-    """A link out of docs/ as one to the page of that file; others as they are."""
-    folder = posixpath.join("docs", posixpath.dirname(page))
-    target = posixpath.normpath(posixpath.join(folder, link[1]))
-    if target == "README.md":
-        target = "docs/index.md"
-    if target.startswith("docs/") or page.startswith("configs/"):
-        return link[0] if not target == "docs/index.md" else f"](index.md{link[2] or ''})"
-    if target.rstrip("/") == "configs" or (ROOT / target).is_dir():
+    """A link from a page in docs/ into configs/ as a link to the page of that config."""
+    if page.startswith("configs/"):
+        return link[0]
+    target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link[1]))
+    if target.startswith("docs/"):
+        return link[0]
+    if (ROOT / target).is_dir():
         return "](shipped-configs.md)"
     found = target if files.get_file_from_path(target) else f"{target}.md"
     return f"]({found}{link[2] or ''})"
