@@ -20,10 +20,13 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
+INLINE = r"(?<![\\\w$])\$(?!\s)([^$]+?)(?<!\s)\$(?![\w$])([.,;:)]*)"
+"""An equation in a line, and the punctuation after it, which stays on the line."""
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -43,6 +46,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    if page.file.src_uri in ("index.md", "attention-in-ten-minutes.md"):
+        page.meta["hide"] = ["navigation"]  # each is the only page of its tab
+    if page.file.src_uri in ("benchmarks.md", "performance-log.md", "reliability.md"):
+        page.meta["hide"] = ["toc"]  # their tables are wide
     if page.file.src_uri == "commands.md":
         markdown += commands()
     return LINK.sub(lambda link: _into_the_site(link, page.file.src_uri, files), markdown)
@@ -69,22 +76,33 @@ class Equations(Extension):
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  Markdown calls it by this name
         md.preprocessors.register(_Displayed(md), "equations", 24)  # after code fences (25)
-        md.inlinePatterns.register(
-            _InLine(r"(?<![\\\w$])\$(?!\s)([^$\n]+?)(?<!\s)\$(?![\w$])", md), "equations", 185
-        )  # after `code` (190)
+        md.inlinePatterns.register(_InLine(INLINE, md), "equations", 185)  # after `code` (190)
+
+
+def math(latex: str, display: str = "inline") -> str:
+    """MathML of an equation.
+
+    Raises:
+        PluginError: it has a command that the converter does not know and would print as it is.
+    """
+    drawn = convert(latex, display=display)
+    if "\\" in drawn:
+        raise PluginError(f"an equation has an unknown command: {latex}")
+    return drawn
 
 
 class _InLine(InlineProcessor):
     def handleMatch(  # type: ignore[override]  # noqa: N802
         self, match: re.Match[str], data: str
     ) -> tuple[str | Element, int, int]:
-        return self.md.htmlStash.store(convert(match[1])), match.start(0), match.end(0)
+        drawn = f'<span class="equation">{math(match[1])}{match[2]}</span>'
+        return self.md.htmlStash.store(drawn), match.start(0), match.end(0)
 
 
 class _Displayed(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         def stored(match: re.Match[str]) -> str:
-            return f"\n{self.md.htmlStash.store(convert(match[1].strip(), display='block'))}\n"
+            return f"\n{self.md.htmlStash.store(math(match[1].strip(), 'block'))}\n"
 
         return re.sub(r"^\$\$(.+?)\$\$$", stored, "\n".join(lines), flags=re.M | re.S).split("\n")
 

@@ -116,13 +116,18 @@ def as_run_here(words: list[str]) -> list[str] | None:
     for option in ("--seeds", "--trials"):
         if option in less:
             less[less.index(option) + 1] = "2"
+    if less[0] == "export":
+        less += ["--format", "safetensors"]  # tests/export writes graphs, which takes seconds
     if less[0] not in ("train", "compare", "tune", "verify-resume"):
         return less
     if less[0] == "compare" and "--seeds" not in less:
         less += ["--seeds", "2"]
     (config,) = (word for word in less if word.endswith(".yaml"))
+    sections = yaml.safe_load(Path(config).read_text())
+    for key in sections.get("compare", {}).get("along", {}):
+        less += ["--along", f"{key}=4,8"]
     sets = ["training.epochs=1", "training.batch_size=8"]
-    if "file" not in yaml.safe_load(Path(config).read_text()).get("data", {}).get("kind", ""):
+    if "file" not in sections.get("data", {}).get("kind", ""):
         sets += ["data.n_train=16", "data.n_validation=8", "data.n_test=8"]
     return [*less, *(word for each in sets for word in ("--set", each))]
 

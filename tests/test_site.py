@@ -78,7 +78,9 @@ def test_the_api_page_has_each_public_name() -> None:
 def test_the_versions_of_the_site_s_tools_are_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = [re.split(r"[\[>=]", each)[0] for each in project["optional-dependencies"]["docs"]]
-    pinned = [line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pinned = [
+        line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()
+    ]
     assert needed
     assert set(needed) <= set(pinned)
 

@@ -9,14 +9,14 @@ from typing import Any
 from seqattn.config.reading import KeyPath
 from seqattn.config.sections import every_key
 
-HEAD = """# Every key
+HEAD = """# Config keys
 
-Made by `seqattn config schema --markdown --output docs/config.md`; a test holds it to the code.
-A key that is not here is an error, with file, line and the nearest guess. `seqattn config show
-my.yaml` prints every value and where it came from.
+`seqattn config schema --markdown --output docs/config.md` generates this page from the code.
+Every other key is an error that names file, line and the nearest valid key. `seqattn config show
+my.yaml` prints every value and its origin.
 
-A heading such as `data` (kind: copy) is the section `data:` where it says `kind: copy`. What is
-required must be written; `null` turns off.
+A heading such as `data` (kind: copy) means the section `data:` with `kind: copy`. Required keys
+must be written; `null` disables a feature.
 """
 
 BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{} at most",
