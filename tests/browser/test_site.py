@@ -40,6 +40,7 @@ class Opened:
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Opened]:
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.set_default_timeout(10_000)
     found = Opened(page)
     page.on("console", lambda line: found.wrong.append(line.text))
     page.on("pageerror", lambda error: found.wrong.append(str(error)))
