@@ -124,7 +124,7 @@ def commands() -> str:
 
     lines, top = list[str](), get_command(app)
     for name, command in sorted(_leaves(top, ())):
-        context = command.make_context(" ".join(name), [], resilient_parsing=True)
+        context = command.make_context(" ".join(("seqattn", *name)), [], resilient_parsing=True)
         usage = command.get_usage(context).removeprefix("Usage: ")
         lines += ["", f"## seqattn {' '.join(name)}", "", " ".join((command.help or "").split()),
                   "", "```", " ".join(usage.split()), "```", ""]  # fmt: skip

@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from typer.main import get_command
 
 from seqattn import errors
+from seqattn.cli import app
 from seqattn.config import json_schema
 from seqattn.config.manual import manual
 from seqattn.runs import METRICS, RunFolder
@@ -168,6 +170,34 @@ def test_what_the_pages_say_to_make_is_in_the_makefile() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         named = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
         assert set(named) <= targets, f"{page.name}: {set(named) - targets}"
+
+
+def test_scripts_and_tests_that_the_pages_name_are_there() -> None:
+    named = {name for page in PAGES for name in re.findall(
+        r"\b(?:scripts|tests)/[\w/]+\.py", page.read_text())}  # fmt: skip
+    assert len(named) >= 10
+    for name in sorted(named):
+        assert (ROOT / name).is_file(), name
+
+
+def test_commands_in_sentences_have_the_options_that_they_are_shown_with() -> None:
+    """Those in blocks are run."""
+    program, seen = get_command(app), 0
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for code in re.findall(r"`seqattn ([^`]+)`", text):
+            verb, *words = code.split()
+            command = program.commands.get(verb)  # type: ignore[attr-defined]
+            if command is None:
+                assert verb in ("COMMAND", "--help"), f"{page.name}: {code}"
+                continue
+            while words and words[0] in getattr(command, "commands", ()):
+                command = command.commands[words.pop(0)]
+            flags = {each for option in command.params for each in option.opts} | {"--help"}
+            used = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert used <= flags, f"{page.name}: {code}: {used - flags}"
+            seen += 1
+    assert seen >= 30
 
 
 def test_ci_runs_the_tests_as_the_readme_says() -> None:
