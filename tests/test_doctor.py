@@ -46,7 +46,7 @@ SLOW = ("general, learning rate", "16 points", "moved by a step", "multi_head")
 def test_a_case(case: Any, tmp_path: Path) -> None:
     """Three seeds of a sick and of a healthy run, whose spread is examined, too; one of the others."""
     cases.write_first(tmp_path)
-    seeds = 3 if case.finding == NAMES[10] or case.name == "squares.yaml" else 1
+    seeds = 3 if case.finding == CHECK_NAMES[10] or case.name == "squares.yaml" else 1
     if (epochs := FEWER.get(case.config)) is not None:
         case = dataclasses.replace(case, sets=(*case.sets, f"training.epochs={epochs}"))
     for findings in cases.examine_seeds(case, seeds, tmp_path):

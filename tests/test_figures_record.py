@@ -39,7 +39,7 @@ def test_the_pages_have_the_recorded_figures() -> None:
     ("page", "before", "after", "words"),
     [
         ("README.md", "{model:.4f} │", "0.0042 │", "README.md: has other figures than"),
-        ("README.md", "docs/images/scores.png", "docs/images/other.png", "no command makes docs/images/other.png"),
+        ("README.md", "docs/images/attention.png", "docs/images/other.png", "no command makes docs/images/other.png"),
         ("docs/tasks.md", "# Tasks", "| a | b |\n| --- | --- |\n| x | 0.5 |\n\n# Tasks", "no command makes the table | a | b |"),
         ("configs/squares.yaml", "{squares_median:.3f} (", "0.1 (", "configs/squares.yaml: has other"),
     ],

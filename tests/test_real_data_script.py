@@ -129,7 +129,7 @@ def test_a_data_set_whose_package_is_not_there_says_which(
 
 def test_the_page_has_the_table_of_the_recorded_figures(script: Any) -> None:
     record = json.loads((ROOT / "docs/real-data.json").read_text())
-    page = (ROOT / "docs/own-data.md").read_text()
+    page = (ROOT / "docs/benchmarks.md").read_text()
     assert list(record) == list(script.DATA_SETS)
     assert script.table(record) in page
     for note in script.notes(record):
