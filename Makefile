@@ -48,7 +48,7 @@ test-walks: $(READY)  ## Test every config key and pair of commands in turn: min
 	$(PYTEST) tests/walks
 
 contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
-	CONTRACT=all $(BIN)/python -m pytest tests/test_contract.py
+	CONTRACT=all $(BIN)/python -m pytest tests/project/test_contract.py
 
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""tests/data/real itself: reproducible files, complete expectations, and a checker that can fail."""
+"""tests/fixtures/real itself: reproducible files, complete expectations, and a checker that can fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from tests.data.make_real import FILES, content
+from tests.fixtures.make_real import FILES, content
 from tests.real_files import (
     ANY,
     FOLDER,

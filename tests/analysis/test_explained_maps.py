@@ -9,8 +9,8 @@ import pytest
 
 from seqattn.analysis.explanation import MAX_PRINTED_SIDE, Explanation, explain
 from seqattn.cli.explaining import print_explanation
+from tests.analysis.test_explanation import KINDS, explanation_of, model_of, same
 from tests.conftest import S
-from tests.test_explanation import KINDS, explanation_of, model_of, same
 
 F = 2
 

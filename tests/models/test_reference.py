@@ -49,7 +49,7 @@ T, S, Q, C, V, K, O = 3, 5, 7, 11, 13, 2, 17  # noqa: E741 - the letters of the 
 
 
 def cases(name: str) -> dict[str, dict[str, Any]]:
-    found = json.loads((ROOT / f"tests/data/{name}.json").read_text())
+    found = json.loads((ROOT / f"tests/fixtures/{name}.json").read_text())
     return {case["id"]: case for case in found}
 
 

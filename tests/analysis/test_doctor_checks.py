@@ -15,7 +15,7 @@ from seqattn.analysis.doctor import (
     examine,
 )
 from seqattn.analysis.doctor.check import UndecidableError, Verdict, define_check
-from tests.test_doctor import healthy, seen_with
+from tests.analysis.test_doctor import healthy, seen_with
 
 
 @define_check("loss above a limit")

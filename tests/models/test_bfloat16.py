@@ -20,7 +20,7 @@ from seqattn.training.batches import Batch
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
-from tests.test_contract import (
+from tests.project.test_contract import (
     ALLOWED,
     LENGTHS,
     OTHERS,

@@ -14,8 +14,8 @@ import pytest
 from seqattn.data import load
 from seqattn.errors import DataError
 from tests.conftest import Ended, train_small
+from tests.data.test_cache import assert_same, config
 from tests.many_files import folder_of, long
-from tests.test_cache import assert_same, config
 
 
 @pytest.fixture(autouse=True)

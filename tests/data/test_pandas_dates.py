@@ -1,4 +1,4 @@
-"""Dates that follow a series against pandas' offsets; see tests/data/make_pandas_dates.py."""
+"""Dates that follow a series against pandas' offsets; see tests/fixtures/make_pandas_dates.py."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    lines = (ROOT / "tests/data/pandas_dates.csv").read_text().splitlines()
+    lines = (ROOT / "tests/fixtures/pandas_dates.csv").read_text().splitlines()
     assert lines[0].endswith("with pandas 3.1.1")
     assert lines[1] == "calendar,given,dates"
     rows = [line.split(",") for line in lines[2:]]

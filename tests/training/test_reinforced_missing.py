@@ -12,7 +12,7 @@ import torch
 from seqattn.models import SampledActions
 from seqattn.training import to_tensors
 from seqattn.training.objective import AutogradLoss
-from tests.test_missing_targets import F, N, T, part_of
+from tests.data.test_missing_targets import F, N, T, part_of
 
 BASELINE = 0.3
 

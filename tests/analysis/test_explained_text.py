@@ -1,6 +1,6 @@
-"""What `explain` works out for every mechanism, held against tests/explained.txt word by word.
+"""What `explain` works out for every mechanism, held against tests/analysis/explained.txt word by word.
 
-python -m tests.test_explained_text    # writes the file anew, for a change that is meant
+python -m tests.analysis.test_explained_text    # writes the file anew, for a change that is meant
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pydantic import TypeAdapter
 from seqattn.analysis.explanation import explain
 from seqattn.config import Model
 from seqattn.models import Lengths, build_model
-from tests.test_explanation import KINDS
-from tests.test_skip import filled
+from tests.analysis.test_explanation import KINDS
+from tests.models.test_skip import filled
 
 S, T, STEP = 3, 2, 2
 RECORDED = Path(__file__).with_name("explained.txt")

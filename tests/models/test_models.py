@@ -11,7 +11,7 @@ from torch import Tensor
 from seqattn.config import Config, Recurrent
 from seqattn.models import ModelOutput, RecurrentModel, Seq2SeqModel, build_model, layers
 from tests.conftest import F, H, K, N, S, T
-from tests.test_attention import close
+from tests.models.test_attention import close
 
 Golden = dict[str, dict[str, Any]]
 

@@ -21,8 +21,8 @@ from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import compare
 from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import RunFolder
+from tests.analysis.test_diverged_seeds import diverge
 from tests.conftest import Ended
-from tests.test_diverged_seeds import diverge
 
 Command = Callable[..., Ended]
 TEXT = """

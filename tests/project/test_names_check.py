@@ -39,8 +39,8 @@ RETIRED = {
     "a whole name": (BASE, "class World: ...", "World", "ProcessGroup"),
     "a whole private name": (BASE, "def _take_in(): ...", "_take_in", "load_state"),
     "a name in one folder": (BASE, "slope = 1", "slope", "grad"),
-    "a name in one file": ("seqattn/cluster.py", "class _Files: ...", "_Files", "FileContents"),
-    "the file before its folder": ("seqattn/layers.py", "NARROW = 7", "NARROW", "MAX_INNER_WIDTH"),
+    "a name in one file": ("seqattn/experiments/ray_cluster.py", "class _Files: ...", "_Files", "FileContents"),
+    "the file before its folder": ("seqattn/models/layers.py", "NARROW = 7", "NARROW", "MAX_INNER_WIDTH"),
     "a script": ("scripts/plain.py", "said = 1", "said", "prediction"),
     "a helper of a test": ("tests/test_x.py", "def by_hand(): ...", "by_hand", "expected"),
     "the name of a test": ("tests/test_x.py", "def test_a_gap_is_said(): ...",
@@ -130,8 +130,10 @@ def test_a_contract_is_accepted_in_its_file_only(
     checker: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker, "ALLOWED", {f"{BASE}:told"})
-    trees = parsed_files({BASE: "told = 1", "seqattn/api.py": "told = 1"})
-    assert [finding.path for finding in checker.retired(trees, rules)] == ["seqattn/api.py"]
+    trees = parsed_files({BASE: "told = 1", "seqattn/experiments/api.py": "told = 1"})
+    assert [finding.path for finding in checker.retired(trees, rules)] == [
+        "seqattn/experiments/api.py"
+    ]
 
 
 def test_no_replacement_is_retired(rules: Any) -> None:
@@ -160,7 +162,7 @@ DEFINED_TWICE = {
     "a script gives way": ({FIRST: "def f(): ...", "scripts/a.py": "def f(): 1"}, ["scripts/a.py"]),
     "a command gives way": ({FIRST: "def f(): ...", "seqattn/cli/a.py": "def f(): 1"},
                             ["seqattn/cli/a.py"]),
-    "the API keeps its name": ({"seqattn/api.py": "def f(): ...", SECOND: "def f(): 1"}, [SECOND]),
+    "the API keeps its name": ({"seqattn/experiments/api.py": "def f(): ...", SECOND: "def f(): 1"}, [SECOND]),
     "tests": ({"tests/test_a.py": "def test_f(): ...", "tests/b/test_b.py": "def test_f(): 1"},
               ["tests/test_a.py", "tests/b/test_b.py"]),
 }  # fmt: skip
