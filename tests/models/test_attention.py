@@ -32,7 +32,7 @@ from seqattn.models.attention import (
 from seqattn.models.cells import GRU, LSTM, RNN, Bidirectional, Cell
 from seqattn.models.layers import Linear, affine, init_parameters
 from seqattn.training.objective import reinforce_loss
-from tests.conftest import F, H, K, N, S, T
+from tests.conftest import ROOT, F, H, K, N, S, T
 
 Golden = dict[str, dict[str, Any]]
 
