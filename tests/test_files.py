@@ -348,7 +348,7 @@ def test_what_is_inferred_without_options(text: str | bytes, same: str) -> None:
         (HEAD + MORE + "a,seven,1,1\n", "line 8, column 'step' holds 'seven', not a number. Correct"),
         (HEAD + MORE + "a,,1,1\n", "line 8, column 'step' is empty"),
         (HEAD + MORE + ",1,1,1\n", "line 8, column 'sequence' is empty"),
-        (HEAD + MORE + "a,7,x7,1\n", "line 8, column 'x' holds 'x7', not a number. Correct the cell, or say that it is an empty one: data.na_values: ['x7'] (in data check: --na x7)"),
+        (HEAD + MORE + "a,7,x7,1\n", "line 8, column 'x' holds 'x7', not a number. Correct the cell, or declare it empty: data.na_values: ['x7'] (in data check: --na x7)"),
         (HEAD + "a,1,1,1\na,1,1,1\n", "line 2 and line 3 are both of time 1 of series 'a'"),
         (HEAD + "a,1," + "1" * (3 * 2**20) + ",1\n", "line 2, column 'x' is inf; it must be finite"),
         (HEAD + "a,1," + "1" * (17 * 2**20) + ",1\n", "is longer than 16 MiB"),
