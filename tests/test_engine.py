@@ -216,7 +216,9 @@ def test_validation_is_the_plain_models() -> None:
         stack = side_by_side({"hidden_dim": H}, RUNS if lead else 1)
         source, target, lengths, keep = batch_of(lead, ragged)
         derived = ManualLoss(stack.model, stack.gradient)  # type: ignore[arg-type]
-        free, forced = derived.validation_losses(source, target, source_lengths=lengths, target_keep=keep)
+        free, forced = derived.validation_losses(
+            source, target, source_lengths=lengths, target_keep=keep
+        )
         alone = stack.model.forecast(source, T, source_lengths=lengths).values
         output = stack.model(
             source, target, source_lengths=lengths, teacher_forcing=torch.ones(T, dtype=torch.bool)
